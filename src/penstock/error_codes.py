@@ -18,6 +18,7 @@ ErrorCode: TypeAlias = Literal[
     "capture_not_found",
     "client_gone",
     "content_not_allowed",
+    "content_unavailable",
     "context_length_exceeded",
     "duplicate_key",
     "entry_not_found",
@@ -54,9 +55,12 @@ ErrorCode: TypeAlias = Literal[
     "not_found",
     "origin_not_allowed",
     "page_not_proven",
+    "previous_response_not_found",
     "rate_limit_exceeded",
     "request_timeout",
     "request_too_complex",
+    "response_not_found",
+    "shared_state_not_allowed",
     "stopped_by_operator",
     "too_many_concurrent_requests",
     "too_many_connections",
@@ -168,6 +172,27 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "The call is [strict](reference/losses.md#strict-mode), and the request (400) or the answer (502) can only "
             "be translated with losses that change its meaning. The message names them, in a 400 for each target.",
             "Remove what the message names, use another model, or do not ask for strict mode.",
+        ),
+        "previous_response_not_found": ErrorRow(
+            _BAD_REQUEST,
+            "client",
+            "`previous_response_id` names a response that is not kept: it was never kept, is deleted or has failed, or "
+            "another key got it. The message says so if the gateway keeps none "
+            "([`[responses] store`](configuration.md#responses)).",
+            "Send the whole conversation as `input`.",
+        ),
+        "response_not_found": ErrorRow(
+            _NOT_FOUND,
+            "client",
+            "There is no kept response with this id for this key. The message says so if the gateway keeps none.",
+            "Check the id and the key.",
+        ),
+        "shared_state_not_allowed": ErrorRow(
+            _BAD_REQUEST,
+            "operator",
+            "The request refers to something that a provider keeps: a conversation, a file or an item. All clients of "
+            "the gateway share the provider's account, so such ids would give access to one another's data.",
+            "Send the content itself, or set [`[responses] shared_state`](configuration.md#responses).",
         ),
         "not_found": ErrorRow(_NOT_FOUND, "client", "The gateway has no such path.", "Check the base URL."),
         "method_not_allowed": ErrorRow(
@@ -426,6 +451,12 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _UNAVAILABLE,
             "operator",
             "The gateway cannot read or write its ledger, and refuses a call that it could not account for.",
+            _RETRY_LATER,
+        ),
+        "content_unavailable": ErrorRow(
+            _UNAVAILABLE,
+            "operator",
+            "The gateway cannot read the responses that it keeps.",
             _RETRY_LATER,
         ),
         "stopped_by_operator": ErrorRow(

@@ -162,6 +162,13 @@ def _reminder(part: Part) -> Part:
     return structs.replace(part, text=f"<system-reminder>\n{part.text}\n</system-reminder>")
 
 
+class Continuation(Struct, frozen=True, eq=False):
+    """A request that continues an earlier answer: the id of that answer, and the members of the request's body."""
+
+    previous: str
+    members: JsonMembers
+
+
 MAX_TAGS = 16
 """The maximum number of members of the client's metadata that are kept as tags."""
 
@@ -208,6 +215,9 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Estimates the tokens of the input; samples a long input."""
     read: Callable[[], Request]
     """Makes the neutral form."""
+    continuation: Continuation | None = None
+    """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
+    those of the whole conversation."""
 
     def figures(self) -> dict[str, bool | int | float]:
         """The settings that are numbers or flags, by their names in the client's dialect. They hold no content."""

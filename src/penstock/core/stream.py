@@ -454,6 +454,11 @@ class StreamWriter:
         return self._made
 
     @property
+    def rewrites(self) -> bool:
+        """Whether the answer differs from the provider's, even if both are of one dialect."""
+        return bool(self._facts.overrides)
+
+    @property
     def losses(self) -> list[Loss]:
         """What the client's dialect cannot express of the events written so far."""
         return self._made.losses if self._made is not None else []

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from msgspec import structs
 
-from penstock.core.dialects.dialect import ListedModel
+from penstock.core.dialects.dialect import Dialect, ListedModel
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
@@ -34,6 +34,10 @@ from penstock.replay.upstream import Replay
 from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.hosts import AllowedHosts
+from penstock.serve.kept.continuations import Continuations
+from penstock.serve.kept.keeper import AnswerKeeper
+from penstock.serve.kept.routes import KeptRoutes
+from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.paths import decoded
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
@@ -96,14 +100,12 @@ class App:
         self._request_ids = request_ids()
         self._recorder: Recorder | None = None
         self._calls: dict[CallSession, None] = {}
-        self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {
-            dialect.surface.path: Answers(name, self._calls, self._on_settled)
-            for name, dialect in DIALECTS.items()
-            if dialect.surface is not None
-        }
-        for name, dialect in DIALECTS.items():
-            if dialect.token_counting is not None:
-                self._surfaces[dialect.token_counting.path] = TokenCounts(name, dialect.token_counting)
+        self._keeper = AnswerKeeper(config, environment, log.warning) if config.ledger.enabled else None
+        self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {}
+        self._continuations: list[Continuations] = []
+        self._kept_routes: dict[str, KeptRoutes] = {}
+        for dialect in DIALECTS.values():
+            self._add_surfaces(dialect)
         self._surfaces["/embeddings"] = Embeddings(self._calls, self._on_settled)
         self._playgrounds = {
             dialect.surface.name: Playground(name, self._calls, self._on_settled)
@@ -129,6 +131,22 @@ class App:
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
         self._use(self._prepare(config))
+
+    def _add_surfaces(self, dialect: Dialect) -> None:
+        """Offer the APIs of a dialect."""
+        surface, continuations = dialect.surface, None
+        if dialect.stored is not None:
+            continuations = Continuations(dialect.stored, self._keeper)
+            self._continuations.append(continuations)
+        if surface is not None and dialect.stored is not None and continuations is not None:
+            self._surfaces[surface.path] = StatefulAnswers(
+                dialect.name, continuations, self._keeper, self._calls, self._on_settled
+            )
+            self._kept_routes[f"{surface.path}/"] = KeptRoutes(dialect.name, dialect.stored, self._keeper)
+        elif surface is not None:
+            self._surfaces[surface.path] = Answers(dialect.name, self._calls, self._on_settled)
+        if (counting := dialect.token_counting) is not None:
+            self._surfaces[counting.path] = TokenCounts(dialect.name, counting, continuations)
 
     async def reload(self, config: Config) -> None:
         """Apply a configuration to new calls; calls in progress keep theirs.
@@ -163,6 +181,10 @@ class App:
             self._books.use(config)
         else:
             self._authenticator.use(KeyRing(configured(config.server.keys)))
+        if self._keeper is not None:
+            self._keeper.use(config)
+        for continuations in self._continuations:
+            continuations.shared_state = config.responses.shared_state
         self.metrics.use(config)
         self._update_traces(config)
         self._allow_content(allowed=config.admin.content)
@@ -285,6 +307,8 @@ class App:
             self.peers.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._keeper is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._keeper.close)
         if self._books is not None:
             await self._books.close()
             self._books = None
@@ -374,11 +398,13 @@ class App:
         elif (failure := self._authenticator.check_host(head)) is not None:
             respond_failure(exchange, failure, request_id, {}, dialect)
         elif request.method == "OPTIONS":
-            exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
+            exchange.respond(204, {"allow": "GET, POST, DELETE, OPTIONS", "x-request-id": request_id}, b"")
         elif isinstance(key := self._authenticator.authenticate(head), Failure):
             respond_failure(exchange, key, request_id, {}, dialect)
         elif path in self._surfaces:
             self._refuse(exchange, request_id, head)
+        elif (prefix := self._kept_prefix(path)) is not None:
+            self._kept_routes[prefix].handle(exchange, path.removeprefix(prefix), request_id, key)
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
@@ -386,10 +412,16 @@ class App:
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {}, dialect)
 
+    def _kept_prefix(self, path: str) -> str | None:
+        """The path of the API whose kept answers a path is about; None if it is about none."""
+        return next((prefix for prefix in self._kept_routes if path.startswith(prefix)), None)
+
     def _dialect(self, path: str, request: HttpRequest) -> str:
         """The dialect of a client, by the path that it requests or by its headers."""
         if path in self._surfaces:
             return self._surfaces[path].dialect
+        if (prefix := self._kept_prefix(path)) is not None:
+            return self._kept_routes[prefix].dialect
         listing = (
             name
             for name, dialect in DIALECTS.items()

@@ -20,9 +20,10 @@ from msgspec.structs import force_setattr
 from penstock.core.completion import Completion
 from penstock.core.events import Event
 from penstock.core.failure import Failure
+from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
 from penstock.core.passthrough_format import PassThroughFormat
-from penstock.core.request import ClientRequest
+from penstock.core.request import ClientRequest, Continuation
 from penstock.core.sink import Sink
 from penstock.core.tool_map import ClientTool
 
@@ -154,7 +155,7 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     heartbeats: int = 0
     """How many heartbeats the client has got from earlier attempts at the same call."""
     overrides: Mapping[str, object] = MappingProxyType({})
-    """Members of the answer that the gateway sets in place of the provider's."""
+    """Members of the answer that the gateway sets in place of the provider's (`StoredAnswers.overrides`)."""
 
 
 class AnswerWriter(Protocol):
@@ -224,6 +225,63 @@ class TokenCounting(Protocol):
 
     def write_count(self, tokens: int) -> bytes:
         """The body of the response to a client."""
+
+
+class KeptAnswer(Struct, frozen=True, gc=False):
+    """An answer that the gateway keeps, as JSON.
+
+    `input` is a list: the input that was new in its request. `output` is a list: what may follow as the input of a
+    later request. It is None if the answer failed, because no request can continue it. `answer` is the answer as the
+    client got it, without `output`.
+    """
+
+    id: str
+    input: bytes
+    output: bytes | None
+    answer: bytes = b""
+
+
+class StoredAnswers(Protocol):
+    """An API whose answers a client can read again, delete, and continue by their id. The gateway keeps them.
+
+    The answer with an id is below the path of the surface. Methods that read a request raise `RequestError`.
+    """
+
+    id_prefix: str
+    """What the id of every answer begins with."""
+    id_member: str
+    """The name of the member of a request that has the id of the answer that it continues."""
+
+    def continuation(self, body: bytes) -> Continuation | None:
+        """Which answer a request continues; None if it continues none."""
+
+    def expand(self, continuation: Continuation, history: Sequence[KeptAnswer]) -> bytes:
+        """The body with the whole conversation as its input: these answers, the oldest first, then its own input."""
+
+    def foreign_state(self, request: ClientRequest) -> str:
+        """The member of a request that refers to something which a provider keeps for the account; empty if none."""
+
+    def may_keep(self, request: ClientRequest) -> bool:
+        """Whether the client allows that the answer is kept."""
+
+    def new_input(self, members: JsonMembers) -> bytes:
+        """The input of a request, as `KeptAnswer` has it."""
+
+    def overrides(self, id: str, previous: str) -> Mapping[str, object]:
+        """The members of an answer that differ from the provider's. `id` is empty if the answer is not kept,
+        `previous` if it continues none."""
+
+    def read_answer(self, id: str, input: bytes, data: bytes) -> KeptAnswer | None:
+        """The answer in the last bytes of a stream, or in a body; None if they have none."""
+
+    def write_answer(self, kept: KeptAnswer) -> bytes:
+        """The answer as the client got it."""
+
+    def write_input(self, history: Sequence[KeptAnswer], query: Mapping[str, str]) -> bytes:
+        """A page of the whole input of the last of these answers. `query` are the parameters of the request."""
+
+    def write_deleted(self, id: str) -> bytes:
+        """The body of the response to a deletion."""
 
 
 class ListedModel(Struct, frozen=True):
@@ -302,5 +360,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The capabilities of a provider that its configuration may state, as fields with defaults."""
     token_counting: TokenCounting | None = None
     model_list: ModelList | None = None
+    stored: StoredAnswers | None = None
+    """Which of its answers can be kept, and how a request continues one."""
     passthrough: PassThroughFormat | None = None
     """The description of its fast path, if it has one."""

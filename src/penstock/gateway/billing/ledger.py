@@ -21,7 +21,7 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.billing.prices import PriceBook, PricedModel
 from penstock.gateway.billing.tags import clean_tags, clean_text
-from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.call import DEGRADED, Attempt, Call
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider
 from penstock.gateway.limits.accounts import Accounts
@@ -130,7 +130,7 @@ class Ledger:
         if (self._accounts.degraded or (book_writer is not None and book_writer.trouble)) and (
             degraded := self.degraded
         ):
-            call.headers["x-penstock-degraded"] = degraded
+            call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), degraded)))
         if book_writer is None or not book_writer.alive or not self._journal.has_room:
             then(_UNAVAILABLE)
             return False

@@ -19,6 +19,8 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.event_gaps import EventGaps
 
+DEGRADED = "x-penstock-degraded"
+"""The response header with the names of stores that do not work now."""
 NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
 # Per call. Further losses are not recorded.
 _MAX_LOSSES = 1_000
@@ -32,6 +34,19 @@ class AnswerSource(Protocol):
     @property
     def completion(self) -> Completion:
         """The answer so far."""
+
+
+class AnswerKeeping(Protocol):
+    """Keeps the answer of a call, so that the client can read it again and continue it."""
+
+    def overrides(self, issuer: str) -> Mapping[str, object]:
+        """The members of the answer that the gateway sets, if this provider account answers."""
+
+    def keep(self, data: bytes, then: Callable[[], None]) -> bool:
+        """Keep the answer in the last bytes for the client, then call `then`.
+
+        Returns False if nothing is kept, and `then` is not called.
+        """
 
 
 class Attempt(Struct, eq=False):
@@ -153,6 +168,8 @@ class Call(Struct, eq=False):
     """The losses in the translation of the request for the last target, and in that of its answer."""
     strict: bool = False
     """Whether a loss that changes the meaning is a failure."""
+    keeping: AnswerKeeping | None = None
+    """Keeps its answer, if the client may continue it."""
 
     @property
     def usage(self) -> Usage | Tokens | None:

@@ -516,6 +516,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _writer(self) -> StreamWriter:
         """The writer of the answer for the client."""
+        keeping = self._call.keeping
         facts = AnswerFacts(
             call_id=self._call.id,
             model=self._plan.model,
@@ -526,6 +527,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             issuer=self._plan.issuer,
             echo=self._request.echo,
             heartbeats=self._call.heartbeats,
+            overrides=keeping.overrides(self._plan.issuer) if keeping is not None else {},
         )
         return StreamWriter.for_call(self._request.dialect, facts)
 

@@ -8,6 +8,7 @@ from penstock.gateway.config.settings import Config
 _FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share"),
+    "responses": ("store",),
     "admin": ("enabled", "listen", "token"),
 }
 NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _FIXED_AT_START.items() for key in keys)

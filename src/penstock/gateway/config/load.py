@@ -30,6 +30,7 @@ from penstock.gateway.config.settings import (
     Config,
     LedgerSettings,
     Limits,
+    ResponsesSettings,
     Retries,
     TelemetrySettings,
     Timeouts,
@@ -89,6 +90,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
     captures = Captures(**given.get("captures", {}))
+    responses = _responses(given.get("responses", {}), ledger, problems)
     telemetry = _telemetry(given.get("telemetry", {}), env, problems)
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
@@ -106,6 +108,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         retries=retries,
         captures=captures,
         ledger=ledger,
+        responses=responses,
         admin=admin,
         telemetry=telemetry,
         prices=MappingProxyType(prices),
@@ -165,6 +168,14 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
         if not optional:
             del missing[path]
             problems.error(path, f"the variable {variable} is not set, or empty")
+
+
+def _responses(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> ResponsesSettings:
+    """The settings of kept responses, which are stored where the ledger is."""
+    responses = ResponsesSettings(**given)
+    if responses.store and not ledger.enabled:
+        problems.error(("responses", "store"), "needs the ledger, beside which responses are kept; enable it")
+    return responses
 
 
 def _telemetry(given: dict[str, Any], env: Mapping[str, str], problems: Problems) -> TelemetrySettings:

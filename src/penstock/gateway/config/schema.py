@@ -14,6 +14,7 @@ from penstock.gateway.config.settings import (
     Limits,
     ModelPriceSettings,
     Provider,
+    ResponsesSettings,
     Retries,
     Server,
     TelemetrySettings,
@@ -70,6 +71,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
     captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
+    responses: Annotated[
+        ResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
+    ] = ResponsesSettings()
     admin: Annotated[AdminSettings, Meta(description="The admin API.")] = AdminSettings()
     telemetry: Annotated[TelemetrySettings, Meta(description="Export over OpenTelemetry.")] = TelemetrySettings()
     prices: Annotated[

@@ -26,6 +26,7 @@ __all__ = [
     "Limits",
     "PriceSettings",
     "Provider",
+    "ResponsesSettings",
     "Retries",
     "Route",
     "Secret",
@@ -143,6 +144,29 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     local_share: Annotated[
         float, Meta(gt=0, le=1, description="The share of each limit that one process can use while Redis is down.")
     ] = 0.25
+
+
+class ResponsesSettings(Struct, frozen=True, kw_only=True):
+    """Responses that are kept for clients, so that they can read them again and continue from them."""
+
+    store: Annotated[
+        bool, Meta(description="true keeps responses, so that clients can read them and continue from them.")
+    ] = False
+    keep_days: Annotated[
+        float,
+        Meta(gt=0, le=36_500, description="Days after which a conversation without a new response is deleted."),
+    ] = 30.0
+    # The output of a long answer has a few hundred KB; this is enough for images in the input.
+    max_response: Annotated[
+        int, Meta(ge=1024, description="Bytes of one response with its input; a larger one is not kept.")
+    ] = 10_000_000
+    max_total: Annotated[
+        int, Meta(ge=1024, description="Bytes of all responses; the oldest conversations are deleted.")
+    ] = 1_000_000_000
+    shared_state: Annotated[
+        bool,
+        Meta(description="true lets all clients use what providers keep: conversations, files and items, by their id."),
+    ] = False
 
 
 class AdminSettings(Struct, frozen=True, kw_only=True):
@@ -326,6 +350,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    responses: ResponsesSettings = ResponsesSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     telemetry: TelemetrySettings = TelemetrySettings()
     # By provider/model, with `*` as a wildcard.

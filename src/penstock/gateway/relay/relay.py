@@ -729,7 +729,7 @@ class Relay:
 
 def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
     """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events."""
-    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
+    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect or writer.rewrites:
         return None
     return reader.passthrough
 

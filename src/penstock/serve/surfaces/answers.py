@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from penstock.core.dialects.registry import surface_dialect
+from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.client import CallSession, report
 from penstock.serve.surfaces.surface import Surface
 
 
@@ -34,7 +35,12 @@ class Playground(Answers):
 
 
 class AnswerSession(CallSession):
-    """The client's side of one call for an answer."""
+    """The client's side of one call for an answer.
+
+    If the answer is kept, its end is *held* until it is stored: a client that has seen the end may continue it.
+    """
+
+    _held: Callable[[], None] | None = None  # sends the end
 
     def begin(self) -> None:
         """Send the head of a streamed response, if it has not been sent."""
@@ -45,11 +51,39 @@ class AnswerSession(CallSession):
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream and end the body."""
-        self._settle()  # first: a call whose end the client has seen must be in the ledger
-        self._exchange.end(data)
+        self._keep(data, lambda: self._exchange.end(data))
 
     def answer(self, body: bytes) -> None:
         """Send a complete, unstreamed response."""
         self.call.status = 200
-        self._settle()
-        self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)
+        self._keep(body, lambda: self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body))
+
+    def _keep(self, data: bytes, send: Callable[[], None]) -> None:
+        """Keep the answer if that is wanted, then send its end."""
+        keeping, self._held = self.call.keeping, send
+        try:
+            waits = keeping is not None and keeping.keep(data, self._release)
+        except Exception as error:  # noqa: BLE001 - the client gets its answer
+            report(error)
+            waits = False
+        if not waits:
+            self._release()
+
+    def _release(self) -> None:
+        send, self._held = self._held, None
+        if send is not None:
+            self._settle()  # first: a call whose end the client has seen must be in the ledger
+            send()
+
+    def cut(self, failure: Failure) -> None:
+        """Cancel the call; if only its end is held, send that."""
+        if self._held is not None:
+            self._release()
+        else:
+            super().cut(failure)
+
+    def _on_gone(self) -> None:
+        if self._held is not None:  # the answer is complete
+            self._release()
+        else:
+            super()._on_gone()

@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.core.dialects.dialect import RequestError
@@ -25,6 +26,7 @@ LARGE_BODY = 262_144
 STRICT_HEADER = "x-penstock-strict"
 _NOT_STRICT = ("", "0", "false")
 
+T = TypeVar("T")
 ParsedRequest = TypeVar("ParsedRequest", ClientRequest, EmbeddingsRequest)
 
 
@@ -60,6 +62,9 @@ class Surface(ABC, Generic[ParsedRequest]):
     def read(self, body: bytes, request: HttpRequest) -> ParsedRequest:
         """Parse a request body. Raises `RequestError`."""
 
+    def prepare(self, call: Call, request: ParsedRequest) -> None:
+        """Change a call before its first attempt."""
+
     def handle(
         self,
         exchange: Exchange,
@@ -71,7 +76,8 @@ class Surface(ABC, Generic[ParsedRequest]):
         """Start a call with that key. `parsed` returns the request, or raises, if a thread has parsed it already."""
         body = exchange.body
         if len(body) > LARGE_BODY and parsed is None:
-            self._parse_in_thread(exchange, gateway, request_id, key)
+            parse = partial(self.read, body, exchange.request)
+            in_thread(exchange, parse, partial(self.handle, exchange, gateway, request_id, key))
             return
         started, read_s = self._loop.time(), time.perf_counter()
         try:
@@ -104,20 +110,27 @@ class Surface(ABC, Generic[ParsedRequest]):
         try:
             if gateway.config.telemetry.otlp:
                 call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
+            self.prepare(call, request)
             client.attempts = attempts = self._answer(gateway, call, request, client)
             if attempts is not None:
                 attempts.start()
         except Exception as error:  # noqa: BLE001 - the client must get a response
             client.fail(error)
 
-    def _parse_in_thread(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
-        def on_parsed(parsing: asyncio.Future[ParsedRequest]) -> None:
-            if exchange.over:
-                parsing.exception()  # retrieved, so that asyncio does not log it: the client has disconnected
-            else:
-                self.handle(exchange, gateway, request_id, key, parsing.result)
 
-        self._loop.run_in_executor(None, self.read, exchange.body, exchange.request).add_done_callback(on_parsed)
+def in_thread(exchange: Exchange, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+    """Run `work` in a thread, then call `then` with a function that returns its result or raises its error.
+
+    `then` is not called if the client has disconnected.
+    """
+
+    def done(future: asyncio.Future[T]) -> None:
+        if exchange.over:
+            future.exception()  # retrieved, so that asyncio does not log it
+        else:
+            then(future.result)
+
+    asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
 
 def _is_strict(value: str | None) -> bool:

@@ -17,9 +17,10 @@ from penstock.gateway.calls.plan import Plan, header_lines
 from penstock.gateway.keys.keys import Key
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
+from penstock.serve.kept.continuations import Continuations
 from penstock.serve.responses import JSON, id_headers, respond_failure
 from penstock.serve.surfaces.client import BROKEN, report
-from penstock.serve.surfaces.surface import LARGE_BODY
+from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
 
 ESTIMATED_HEADER = "x-penstock-estimated"
 # Counts that providers make for this process at the same time.
@@ -35,28 +36,27 @@ _NOT_OFFERED = frozenset((404, 405, 501))
 class TokenCounts:
     """Answers requests for token counts in one dialect."""
 
-    def __init__(self, dialect: str, counting: TokenCounting) -> None:
+    def __init__(self, dialect: str, counting: TokenCounting, continuations: Continuations | None) -> None:
         self.dialect = dialect
         self._counting = counting
+        self._continuations = continuations
         self._running: set[asyncio.Task[None]] = set()
         self._without: set[str] = set()  # the targets whose providers do not offer it
 
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
         """Answer one request. A thread parses a large one, as for calls."""
-        if len(exchange.body) <= LARGE_BODY:
-            self._answer(exchange, gateway, request_id, key, partial(self._read, exchange))
-            return
+        answer = partial(self._answer, exchange, gateway, request_id, key)
+        read = partial(self._read, headers=exchange.request.headers)
+        if self._continuations is not None and self._continuations.may_apply(exchange.body):
+            self._continuations.resolve(exchange, key, read, answer)
+        elif len(exchange.body) <= LARGE_BODY:
+            answer(partial(read, exchange.body))
+        else:
+            in_thread(exchange, partial(read, exchange.body), answer)
 
-        def on_parsed(parsing: asyncio.Future[ClientRequest]) -> None:
-            if exchange.over:
-                parsing.exception()  # retrieved, so that asyncio does not log it: the client has disconnected
-            else:
-                self._answer(exchange, gateway, request_id, key, parsing.result)
-
-        asyncio.get_running_loop().run_in_executor(None, self._read, exchange).add_done_callback(on_parsed)
-
-    def _read(self, exchange: Exchange) -> ClientRequest:
-        return self._counting.read_request(exchange.body, exchange.request.headers)
+    def _read(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+        request = self._counting.read_request(body, headers)
+        return request if self._continuations is None else self._continuations.check(request)
 
     def _answer(
         self,

@@ -1,0 +1,233 @@
+"""Kept responses: how a request continues one by `previous_response_id`, and how clients read one again.
+
+The gateway keeps the new input and the final response of each call. A request that continues a response becomes a
+request without state: its `input` is the input and output of all responses before it, then its own. `instructions` are
+no input, so they do not persist. Every provider can answer such a request.
+
+Output becomes input with two changes, because the provider may not have stored these items, or may be another one:
+
+- A reasoning item without `encrypted_content` is left out: its id is all that it has, and other accounts refuse it.
+- Messages and calls have no id. OpenAI refuses an item that it knows by its id without the reasoning before it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from penstock.core.dialects.bodies import FIELDS, decode_members, refused
+from penstock.core.dialects.dialect import KeptAnswer
+from penstock.core.json_members import JsonMembers
+from penstock.core.request import ClientRequest, Continuation
+
+_PREVIOUS = "previous_response_id"
+_FINAL = frozenset(("response.completed", "response.incomplete", "response.failed"))
+# The values of `status`, as JSON, of responses that cannot be continued.
+_ENDED_BADLY = frozenset((b'"failed"', b'"cancelled"'))
+_ITEMS = msgspec.json.Decoder(list[Raw])
+# Items that a provider accepts without an id.
+_WITHOUT_ID = frozenset(("message", "function_call", "custom_tool_call"))
+# What the ids of items begin with, by the type of the item; others begin with `item_`.
+_PREFIXES = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco_",
+}
+_TEXT_TYPES = {"assistant": "output_text"}
+_DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
+
+
+class _FinalEvent(Struct, frozen=True):
+    type: str = ""
+    response: Raw = Raw(b"")
+
+
+_FINAL_EVENT = msgspec.json.Decoder(_FinalEvent)
+
+
+class StoredResponses:
+    """`StoredAnswers` of the Responses API."""
+
+    id_prefix = "resp_"
+    id_member = _PREVIOUS
+
+    def continuation(self, body: bytes) -> Continuation | None:
+        """Which response a request continues."""
+        if _PREVIOUS.encode() not in body:
+            return None  # nearly always. If the name is written with escapes, `foreign_state` refuses the request
+        members = decode_members(body, (_PREVIOUS, "input", "store"))
+        value = members.values.get(_PREVIOUS)
+        previous = FIELDS.decode(value) if value is not None else None
+        if previous is None:
+            return None
+        if not isinstance(previous, str) or not previous:
+            raise refused(f"`{_PREVIOUS}` must be the id of a response", param=_PREVIOUS)
+        return Continuation(previous, members)
+
+    def expand(self, continuation: Continuation, history: Sequence[KeptAnswer]) -> bytes:
+        """The body with the whole conversation as its input."""
+        items: list[bytes] = []
+        for kept in history:
+            if kept.output is None:
+                raise refused(
+                    f"the response {kept.id!r} failed; continue from the one before it",
+                    param=_PREVIOUS,
+                    code="previous_response_not_found",
+                )
+            items += map(bytes, _ITEMS.decode(kept.input))
+            items += _as_input(_ITEMS.decode(kept.output))
+        items += map(bytes, _ITEMS.decode(self.new_input(continuation.members)))
+        expanded = Raw(b"[%b]" % b",".join(items))
+        return continuation.members.edited({"input": expanded, _PREVIOUS: None})
+
+    def foreign_state(self, request: ClientRequest) -> str:
+        """The member that refers to something which a provider keeps; empty if there is none."""
+        fields = request.fields
+        for name in (_PREVIOUS, "conversation"):
+            if fields.get(name) is not None:
+                return name
+        return next((name for name in ("input", "tools") if _refers_to_state(fields.get(name))), "")
+
+    def may_keep(self, request: ClientRequest) -> bool:
+        """Whether the client allows that the response is kept: unless it says `store: false`."""
+        return request.fields.get("store") is not False
+
+    def new_input(self, members: JsonMembers) -> bytes:
+        """The items of the input."""
+        raw = bytes(members.values.get("input", Raw(b"[]"))).strip()
+        if raw.startswith(b"["):
+            return raw
+        if not raw.startswith(b'"'):
+            raise refused("`input` must be a text or a list of items", param="input")
+        return b'[{"type":"message","role":"user","content":%b}]' % raw
+
+    def overrides(self, id: str, previous: str) -> Mapping[str, object]:
+        """Its id, and what the provider does not know: the response before it, and whether it is kept."""
+        return {_PREVIOUS: previous or None, "store": bool(id)} | ({"id": id} if id else {})
+
+    def read_answer(self, id: str, input: bytes, data: bytes) -> KeptAnswer | None:
+        """The response in a body, or in the last event of a stream."""
+        whole = data if data.startswith(b"{") else _last_response(data)
+        if whole is None:
+            return None
+        members = JsonMembers(whole)
+        output = members.values.get("output")
+        if output is None or bytes(members.values.get("status", b"")).strip() in _ENDED_BADLY:
+            return KeptAnswer(id, input, None, whole)
+        return KeptAnswer(id, input, bytes(output), members.edited({"output": None}))
+
+    def write_answer(self, kept: KeptAnswer) -> bytes:
+        """The response."""
+        return kept.answer if kept.output is None else JsonMembers(kept.answer).edited({"output": Raw(kept.output)})
+
+    def write_input(self, history: Sequence[KeptAnswer], query: Mapping[str, str]) -> bytes:
+        """A page of the input of the last of these responses, the newest item first unless `order` is `asc`."""
+        limit, order, after = _limit(query.get("limit")), query.get("order", "desc"), query.get("after")
+        if order not in ("asc", "desc"):
+            raise refused("`order` must be asc or desc", param="order")
+        items = list(_listed(history))
+        if order == "desc":
+            items.reverse()
+        start = 0
+        if after is not None:
+            places = [place for place, item in enumerate(items) if item["id"] == after]
+            if not places:
+                raise refused(f"there is no item {after[:100]!r} in this input", param="after")
+            start = places[0] + 1
+        page = items[start : start + limit]
+        return msgspec.json.encode(
+            {
+                "object": "list",
+                "data": page,
+                "first_id": page[0]["id"] if page else None,
+                "last_id": page[-1]["id"] if page else None,
+                "has_more": start + limit < len(items),
+            }
+        )
+
+    def write_deleted(self, id: str) -> bytes:
+        """What OpenAI answers to a deletion."""
+        return msgspec.json.encode({"id": id, "object": "response", "deleted": True})
+
+
+def _last_response(data: bytes) -> bytes | None:
+    """The response in the event that ends a stream."""
+    for line in reversed(data.splitlines()):
+        if line.startswith(b"data:"):
+            event = _FINAL_EVENT.decode(line.removeprefix(b"data:"))
+            if event.type in _FINAL:
+                return bytes(event.response)
+    return None
+
+
+def _as_input(output: Iterable[Raw]) -> Iterable[bytes]:
+    """Items of the output as items of an input."""
+    for raw in output:
+        item = _object(raw)
+        kind = item.get("type")
+        if kind == "reasoning" and not item.get("encrypted_content"):
+            continue
+        yield JsonMembers(bytes(raw)).edited({"id": None}) if kind in _WITHOUT_ID and "id" in item else bytes(raw)
+
+
+def _object(raw: Raw) -> dict[str, object]:
+    """An item as an object; empty if it is none."""
+    value = FIELDS.decode(raw)
+    return value if isinstance(value, dict) else {}
+
+
+def _refers_to_state(value: object) -> bool:
+    """Whether items or tools have the id of an item, a file or a container."""
+    found: list[object] = [value]
+    while found:
+        value = found.pop()
+        if isinstance(value, list):
+            found += value
+        elif isinstance(value, dict):
+            container = value.get("container")
+            if value.get("type") == "item_reference" or value.get("file_id") or value.get("file_ids"):
+                return True
+            if isinstance(container, str):
+                return True
+            found += (value.get("content"), value.get("output"), container)
+    return False
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _DEFAULT_LIMIT
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= _MAX_LIMIT:
+        raise refused(f"`limit` must be a number from 1 to {_MAX_LIMIT}", param="limit")
+    return int(text)
+
+
+def _listed(history: Sequence[KeptAnswer]) -> Iterable[dict[str, object]]:
+    """All items that the last response was generated from, each with an id that no other has."""
+    seen: set[object] = set()
+    for kept in history:
+        items = _ITEMS.decode(kept.input)
+        if kept is not history[-1] and kept.output is not None:
+            items += _ITEMS.decode(kept.output)
+        for place, item in enumerate(map(_normalised, filter(None, map(_object, items)))):
+            id = item.get("id")
+            if not isinstance(id, str) or not id or id in seen:
+                number = hashlib.sha256(f"{kept.id}/{place}".encode()).hexdigest()[:48]
+                id = _PREFIXES.get(str(item.get("type")), "item_") + number
+            seen.add(id)
+            yield {**item, "id": id}
+
+
+def _normalised(item: dict[str, object]) -> dict[str, object]:
+    """An item in full form: clients may leave out the type of a message, and write its content as a text."""
+    if "role" not in item or item.get("type", "message") != "message":
+        return item
+    content = item.get("content")
+    if isinstance(content, str):
+        type = _TEXT_TYPES.get(str(item["role"]), "input_text")
+        part: dict[str, object] = {"type": type, "text": content}
+        content = [part if type == "input_text" else part | {"annotations": []}]
+    return {"type": "message", "status": "completed"} | item | {"content": content}

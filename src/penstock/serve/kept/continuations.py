@@ -1,0 +1,141 @@
+"""Continuations: resolves requests that continue a kept answer, before they are read; refuses other references.
+
+The database has the conversation. The request that is read has all of it as its input, so that it is a request like any
+other: any provider can answer it, and its tokens are counted as the provider counts them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from penstock.core.dialects.dialect import RequestError, StoredAnswers
+from penstock.core.failure import Failure
+from penstock.core.request import ClientRequest, Continuation
+from penstock.error_codes import ErrorCode
+from penstock.gateway.content.store import History
+from penstock.gateway.keys.keys import Key
+from penstock.http.exchange import Exchange
+from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
+from penstock.serve.responses import refused
+from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
+
+OFF = "this gateway keeps no responses; its operator can set store = true in [responses]"
+UNAVAILABLE = Failure(
+    code="content_unavailable",
+    message="the gateway cannot read the responses that it keeps now; try again soon",
+    retry_after="2",
+)
+_NOT_FOUND: ErrorCode = "previous_response_not_found"
+_MAX_QUOTED = 100
+
+Parsed: TypeAlias = Callable[[], ClientRequest]
+"""Returns the request, or raises `RequestError`."""
+
+
+class _Pending(NamedTuple):
+    """A request that is being resolved: how its body is read, and what is called with the result."""
+
+    exchange: Exchange
+    key: Key | None
+    read: Callable[[bytes], ClientRequest]
+    then: Callable[[Parsed], None]
+
+
+class Continuations:
+    """Resolves the requests of one API. `keeper` is None if the gateway keeps nothing."""
+
+    def __init__(self, stored: StoredAnswers, keeper: AnswerKeeper | None) -> None:
+        self.stored = stored
+        self._keeper = keeper if keeper is not None and keeper.enabled else None
+        self.shared_state = False
+        """Whether clients may use what providers keep for the account that all clients share."""
+
+    def check(self, request: ClientRequest) -> ClientRequest:
+        """The request. Raises `RequestError` if it refers to state that the client may not use."""
+        state = self.stored.foreign_state(request)
+        if state == self.stored.id_member:  # `may_apply` has not recognised it, and a provider must never get it
+            raise RequestError(refused(f"the name `{state}` must have no escapes", "invalid_request", param=state))
+        if state and not self.shared_state:
+            message = (
+                f"`{state}` refers to something that the provider keeps for an account which all clients of this "
+                "gateway share; send the content itself, or ask its operator to set shared_state = true in [responses]"
+            )
+            raise RequestError(refused(message, "shared_state_not_allowed", param=state))
+        return request
+
+    def may_apply(self, body: bytes) -> bool:
+        """Whether a request may continue an answer. Few do."""
+        return self.stored.id_member.encode() in body
+
+    def resolve(
+        self,
+        exchange: Exchange,
+        key: Key | None,
+        read: Callable[[bytes], ClientRequest],
+        then: Callable[[Parsed], None],
+    ) -> None:
+        """Call `then`, now or later, with the request: expanded if it continues an answer of this key."""
+        pending = _Pending(exchange, key, read, then)
+        continuation = partial(self.stored.continuation, exchange.body)
+        if len(exchange.body) <= LARGE_BODY:
+            self._look_up(pending, continuation)
+        else:
+            in_thread(exchange, continuation, partial(self._look_up, pending))
+
+    def _look_up(self, pending: _Pending, read: Callable[[], Continuation | None]) -> None:
+        try:
+            continuation = read()
+        except RequestError as error:
+            pending.then(partial(_raise, error.failure))
+            return
+        if continuation is None:
+            in_thread(pending.exchange, partial(pending.read, pending.exchange.body), pending.then)
+            return
+        keeper, previous = self._keeper, continuation.previous
+        if keeper is None:
+            pending.then(partial(_raise, self._not_found(previous, OFF)))
+            return
+        ids = keeper.ids(self.stored)
+        owner = ids.owner(pending.key)
+        if not ids.is_valid(previous, owner):
+            pending.then(partial(_raise, self._not_found(previous)))
+        elif not keeper.history(owner, previous, partial(self._expand, pending, continuation)):
+            pending.then(partial(_raise, UNAVAILABLE))
+
+    def _expand(self, pending: _Pending, continuation: Continuation, found: History | Exception) -> None:
+        if pending.exchange.over:
+            return  # the client has disconnected
+        if isinstance(found, Exception):
+            pending.then(partial(_raise, UNAVAILABLE))
+        elif not found.records:
+            pending.then(partial(_raise, self._unusable(continuation.previous, found)))
+        else:
+            expanded = partial(self._expanded, pending.read, continuation, found)
+            in_thread(pending.exchange, expanded, pending.then)
+
+    def _expanded(
+        self, read: Callable[[bytes], ClientRequest], continuation: Continuation, history: History
+    ) -> ClientRequest:
+        request = read(self.stored.expand(continuation, list(map(kept_answer, history.records))))
+        request.continuation = continuation
+        return request
+
+    def _unusable(self, previous: str, history: History) -> Failure:
+        """Why a conversation cannot be continued."""
+        if not history.fits:
+            message = (
+                "the conversation before this request is too long to be continued here; start a new one, and send the "
+                "part of the conversation that matters as its input"
+            )
+            return refused(message, "body_too_large", param=self.stored.id_member)
+        if not history.complete:
+            return self._not_found(previous, "a response before it in the conversation was deleted")
+        return self._not_found(previous)
+
+    def _not_found(self, previous: str, why: str = "") -> Failure:
+        message = f"Previous response with id {previous[:_MAX_QUOTED]!r} not found{f': {why}' if why else ''}."
+        return refused(message, _NOT_FOUND, param=self.stored.id_member)
+
+
+def _raise(failure: Failure) -> NoReturn:
+    raise RequestError(failure)

@@ -1,0 +1,208 @@
+"""AnswerKeeper: keeps the answers of one process's calls, if the configuration says so.
+
+An answer is durable in the database before the client sees its end. So a client that has its id can continue it at
+once, on any worker or machine of the gateway, and after a crash. If the database does not confirm in time, the client
+gets its end all the same; the answer is then not kept, and the log says so. Calls that start while the database cannot
+be written are not kept either: their answers have the header `x-penstock-degraded` and an id that names no answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
+from penstock.core.request import ClientRequest
+from penstock.gateway.calls.call import DEGRADED, Call
+from penstock.gateway.config import Config, ResponsesSettings
+from penstock.gateway.content.answer_ids import AnswerIds
+from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
+from penstock.stores.content.open import has_content, open_content
+from penstock.stores.content.writer import ContentWriter
+from penstock.stores.query_thread import QueryThread
+
+_KIND = "answer"
+_INPUT, _OUTPUT, _ANSWER = "input", "output", "answer"
+_SECRET = "answer ids"
+_DAY_MS = 86_400_000
+# How long the start waits for the database; how long the end of an answer does; and how long the last writes may take.
+_START_S = 5.0
+_HOLD_S = 5.0
+_CLOSE_S = 5.0
+# Reads that wait at the same time. A read takes about a millisecond.
+_MAX_READS = 1_000
+# The answers of one conversation. Providers' contexts end long before.
+_MAX_ANSWERS = 1_000
+
+T = TypeVar("T")
+
+
+class AnswerKeeper:
+    """The kept answers of one process. Used by the event loop's thread."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        """Raises `BookError` if the store can never work."""
+        self._loop = asyncio.get_running_loop()
+        self._warn = warn
+        self._secret = b""
+        self._reader: QueryThread[ContentStore] | None = None
+        self._open = partial(open_content, config.ledger, environment)
+        self._writer = ContentWriter(self._open, self._on_open, warn)
+        self.enabled = config.responses.store
+        self.use(config)
+        if self.enabled:
+            self._reader = QueryThread(self._open, "penstock-content-reader", _MAX_READS)
+            self._writer.start(_START_S)
+        elif config.ledger.enabled:
+            # Answers that were kept before are deleted in their time.
+            found = self._loop.run_in_executor(None, has_content, config.ledger, environment)
+            found.add_done_callback(lambda done: self._writer.start(0.0) if done.result() else None)
+
+    def use(self, config: Config) -> None:
+        """Apply a configuration. Whether answers are kept is fixed at the start."""
+        self._settings: ResponsesSettings = config.responses
+        self._max_body = config.limits.max_body
+        self._writer.limits = {_KIND: config.responses.max_total}
+
+    def _on_open(self, store: ContentStore) -> None:
+        """Called in the writer's thread."""
+        self._secret = store.secret(_SECRET)
+
+    def ids(self, stored: StoredAnswers) -> AnswerIds:
+        """The ids of an API's answers."""
+        return AnswerIds(self._secret, stored.id_prefix)
+
+    def begin(self, stored: StoredAnswers, call: Call, request: ClientRequest) -> "Keeping | None":
+        """What is to be kept of a call; None if the answer is forwarded as it is."""
+        continuation = request.continuation
+        previous = continuation.previous if continuation is not None else ""
+        ids: AnswerIds | None = None
+        input = b""
+        if self.enabled and stored.may_keep(request):
+            if self._writer.trouble or not self._secret:
+                call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
+            else:
+                input = stored.new_input(continuation.members if continuation is not None else request.members)
+                ids = self.ids(stored) if len(input) <= self._settings.max_response else None
+        if ids is None and not previous:
+            return None
+        return Keeping(self, stored, call, ids, previous, input)
+
+    def put(self, kept: KeptAnswer, owner: str, previous: str, then: Callable[[], None]) -> bool:
+        """Keep an answer, then call `then`. Returns False if it is not kept, and `then` is not called."""
+        parts = {_INPUT: kept.input, _OUTPUT: kept.output, _ANSWER: kept.answer}
+        size = sum(len(part) for part in parts.values() if part is not None)
+        if size > self._settings.max_response:
+            self._warn(f"a response of {size} bytes is not kept: max_response in [responses] is smaller")
+            return False
+        now_ms = time.time_ns() // 1_000_000
+        record = KeptRecord(
+            id=kept.id,
+            kind=_KIND,
+            owner=owner,
+            at_ms=now_ms,
+            until_ms=now_ms + round(self._settings.keep_days * _DAY_MS),
+            parent=previous,
+            parts={name: part.decode() for name, part in parts.items() if part is not None},
+        )
+        self._writer.put(record, _Hold(self._loop, self._on_kept, then).release)
+        return True
+
+    def _on_kept(self, reason: str) -> None:
+        if reason and not self._writer.trouble:  # else the writer has said so
+            self._warn(f"a response is not kept: {reason}")
+
+    def read(self, owner: str, id: str, then: Callable[[KeptAnswer | Exception | None], None]) -> bool:
+        """Read a kept answer, then call `then` with it. Returns False if too many reads wait."""
+
+        def work(store: ContentStore) -> KeptAnswer | None:
+            record = store.record(_KIND, owner, id)
+            return kept_answer(record) if record is not None else None
+
+        return self._submit(work, then)
+
+    def history(self, owner: str, id: str, then: Callable[[History | Exception], None]) -> bool:
+        """Read a kept answer and those before it, then call `then`. Returns False if too many reads wait."""
+        limits = HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body)
+        return self._submit(lambda store: store.history(_KIND, owner, id, limits), then)
+
+    def _submit(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
+        return self._reader is not None and self._reader.submit(work, then)
+
+    def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
+        """Delete a kept answer, then call `then` with whether it existed."""
+        self._writer.change(lambda store: store.delete(_KIND, owner, id), then)
+
+    def close(self) -> None:
+        """Write what is queued, and end the threads. It blocks for some seconds at most."""
+        self._writer.close(_CLOSE_S)
+        if self._reader is not None:
+            self._reader.close()
+
+
+class _Hold:
+    """The end of an answer, held until the database confirms that the answer is kept, but not longer than `_HOLD_S`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None], then: Callable[[], None]
+    ) -> None:
+        self._report = report
+        self._then: Callable[[], None] | None = then
+        self._deadline = loop.call_later(_HOLD_S, self.release, f"the database does not answer within {_HOLD_S:g} s")
+
+    def release(self, reason: str) -> None:
+        """Continue. `reason` is why the answer is not kept; empty if it is."""
+        then, self._then = self._then, None
+        if then is not None:
+            self._deadline.cancel()
+            self._report(reason)
+            then()
+
+
+class Keeping:
+    """What is kept of one call: the input that was new, and the answer once it is complete."""
+
+    def __init__(
+        self,
+        keeper: AnswerKeeper,
+        stored: StoredAnswers,
+        call: Call,
+        ids: AnswerIds | None,
+        previous: str,
+        input: bytes,
+    ) -> None:
+        """`ids` is None if the answer is not kept, but continues one."""
+        self._keeper = keeper
+        self._stored = stored
+        self._call_id = call.id
+        self._ids = ids
+        self._owner = ids.owner(call.key) if ids is not None else ""
+        self._previous = previous
+        self._input = input
+        self._id = ""
+
+    def overrides(self, issuer: str) -> Mapping[str, object]:
+        """The members of the answer that the gateway sets, if this provider account answers."""
+        if self._ids is not None:
+            self._id = self._ids.make(self._call_id, issuer, self._owner)
+        return self._stored.overrides(self._id, self._previous)
+
+    def keep(self, data: bytes, then: Callable[[], None]) -> bool:
+        """Keep the answer in the last bytes for the client, then call `then`.
+
+        Returns False if nothing is kept, and `then` is not called.
+        """
+        kept = self._stored.read_answer(self._id, self._input, data) if self._id else None
+        return kept is not None and self._keeper.put(kept, self._owner, self._previous, then)
+
+
+def kept_answer(record: KeptRecord) -> KeptAnswer:
+    """The answer in a record."""
+    output = record.parts.get(_OUTPUT)
+    return KeptAnswer(
+        record.id,
+        record.parts[_INPUT].encode(),
+        output.encode() if output is not None else None,
+        record.parts.get(_ANSWER, "").encode(),
+    )
