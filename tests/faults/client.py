@@ -158,6 +158,17 @@ class RawClient:
             self._ended = "closed"
         return data
 
+    def read_for(self, seconds: float) -> bytes:
+        """All that comes within a time; it is taken from what is still to be read."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            with suppress(TimeoutError):
+                self._buffer += self.read_some()
+        self._socket.settimeout(TIMEOUT_S)
+        found, self._buffer = self._buffer, b""
+        return found
+
     def read_until(self, wanted: bytes) -> bytes:
         """The bytes received so far, up to and including these. They stay in the buffer."""
         while wanted not in self._buffer:
