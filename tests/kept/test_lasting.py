@@ -1,0 +1,317 @@
+"""How long responses are kept: over restarts and kills, until their time, within limits, and not at all by default."""
+
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.client import CLIENT_KEY
+from tests.faults.gateway import CANARIES
+from tests.faults.scripts import HELLO, REST, WORLD
+from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
+from tests.kept.support import TEXT, code, final, says, start, streams
+from tests.stores.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
+
+DAY_S = 86_400
+OFF = "set store = true in [responses]"
+
+
+# Restarts and kills.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_response_is_there_after_the_gateway_ends(tmp_path: Path, upstream: Upstream, number: signal.Signals) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(streams())
+        got = final(gateway.respond(f"main/{model}", "I am Ada.", stream=True))
+        gateway.restart(number)
+        assert gateway.ask_for(got["id"]).json == got
+        second = final(gateway.respond(f"main/{model}", "Who am I?", stream=True, previous_response_id=got["id"]))
+        assert second["previous_response_id"] == got["id"]
+        assert [message["content"] for message in gateway.asked(model)["messages"]] == ["I am Ada.", TEXT, "Who am I?"]
+
+
+def test_a_client_that_has_seen_the_end_finds_its_response_after_a_kill(tmp_path: Path, upstream: Upstream) -> None:
+    """The process is killed in the moment in which the client has the end, ten times."""
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(streams())
+        for _ in range(10):
+            with gateway.begin_response(f"main/{model}") as client:
+                seen = client.read_until(b"event: response.completed\n")
+                gateway.restart(signal.SIGKILL)
+            id = json.loads(seen.partition(b"data: ")[2].partition(b"\n")[0])["response"]["id"]
+            assert gateway.ask_for(id).json["output"][0]["content"][0]["text"] == TEXT
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program has the database's write lock."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_the_end_is_held_until_the_response_is_stored(tmp_path: Path, upstream: Upstream, stream: bool) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(streams() if stream else says(TEXT))
+        with locked(gateway.store), gateway.begin_response(f"main/{model}", stream=stream) as client:
+            seen = client.read_for(1.0)
+            assert (b"event: response.output_text.delta" in seen) == stream
+            assert b'"status":"completed"' not in seen
+            assert upstream.requests(model)
+            assert gateway.stored() == []
+        gateway.until_stored(1)
+
+
+def test_a_client_that_leaves_while_the_end_is_held_has_completed_its_call(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(streams())
+        with locked(gateway.store):
+            client = gateway.begin_response(f"main/{model}")
+            client.read_until(b"event: response.output_text.delta")
+            time.sleep(0.3)
+            client.close()
+            line = gateway.last_call()
+        assert line["ending"] == "completed"
+        gateway.until_stored(1)
+        gateway.quiet()
+
+
+def test_a_database_that_does_not_answer_delays_the_end_only(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(says(TEXT))
+        with locked(gateway.store):
+            before = time.monotonic()
+            got = gateway.respond(f"main/{model}")
+            assert 4 < time.monotonic() - before < 8
+            assert (got.status, final(got)["status"]) == (200, "completed")
+            gateway.says("kept content cannot be written, so that responses are not kept")
+            degraded = gateway.respond(f"main/{model}")
+            assert degraded.headers["x-penstock-degraded"] == "responses"
+            assert final(degraded)["store"] is False
+            assert code(gateway.ask_for(final(degraded)["id"])) == (404, "response_not_found")
+        gateway.says("kept content is written again")
+        healthy = gateway.respond(f"main/{model}")
+        assert "x-penstock-degraded" not in healthy.headers
+        assert gateway.ask_for(final(healthy)["id"]).status == 200
+
+
+def test_a_gateway_that_ends_stores_what_it_holds(tmp_path: Path, upstream: Upstream) -> None:
+    gate = Gate()
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play([head(), chunk(HELLO), gate, chunk(WORLD), chunk(REST), last_chunk()])
+        with gateway.begin_response(f"main/{model}") as client:
+            client.read_until(b"Hello")
+            gateway.signal(signal.SIGTERM)
+            gate.open()
+            got = final(client.response())
+        assert got["status"] == "completed"
+        gateway.restart()
+        assert gateway.ask_for(got["id"]).json == got
+
+
+# Retention and sizes.
+
+
+def test_conversations_are_deleted_after_their_time(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, keep_days=3 / DAY_S) as gateway:
+        model = upstream.play(says(TEXT))
+        first = final(gateway.respond(f"main/{model}"))["id"]
+        time.sleep(1.5)
+        second = final(gateway.respond(f"main/{model}", previous_response_id=first))["id"]
+        time.sleep(2.0)  # the first alone would have expired
+        assert gateway.ask_for(first).status == 200
+        deadline = time.monotonic() + 5
+        while gateway.ask_for(second).status == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert gateway.ask_for(first).status == 404
+        assert code(gateway.respond(f"main/{model}", previous_response_id=second)) == (
+            400,
+            "previous_response_not_found",
+        )
+        gateway.until_stored(0)
+
+
+def test_a_response_that_is_too_large_is_not_kept(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, max_response=20_000) as gateway:
+        long_answer = upstream.play(says("a" * 30_000))
+        got = gateway.respond(f"main/{long_answer}")
+        assert (got.status, final(got)["output"][0]["content"][0]["text"]) == (200, "a" * 30_000)
+        assert code(gateway.ask_for(final(got)["id"])) == (404, "response_not_found")
+        gateway.says("max_response in [responses] is smaller")
+        short = upstream.play(says("Yes."))
+        got = gateway.respond(f"main/{short}", "a" * 30_000)
+        assert final(got)["store"] is False, "known before the answer begins"
+        assert gateway.stored() == []
+
+
+def test_beyond_the_total_size_the_oldest_go_first(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, max_total=100_000) as gateway:
+        model = upstream.play(says("Yes."))
+        ids = [final(gateway.respond(f"main/{model}", "a" * 20_000))["id"] for _ in range(8)]
+        gateway.until_stored(4)
+        assert gateway.stored() == ids[-4:]
+        assert [gateway.ask_for(id).status for id in ids] == [404] * 4 + [200] * 4
+
+
+def test_a_conversation_that_is_too_long_is_refused(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, limits={"max_body": 100_000}) as gateway:
+        model = upstream.play(says("Yes."))
+        previous = final(gateway.respond(f"main/{model}", "a" * 20_000))["id"]
+        for _ in range(4):
+            got = gateway.respond(f"main/{model}", "a" * 20_000, previous_response_id=previous)
+            previous = final(got)["id"]
+        got = gateway.respond(f"main/{model}", "a" * 20_000, previous_response_id=previous)
+        assert code(got) == (413, "body_too_large")
+        assert "start a new one" in got.json["error"]["message"]
+        assert gateway.ask_for(previous).status == 200
+
+
+# Off.
+
+
+def test_nothing_is_kept_by_default(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, store=False) as gateway:
+        model = upstream.play(says(TEXT))
+        got = final(gateway.respond(f"main/{model}", store=True))
+        assert got["store"] is False
+        assert not gateway.store.exists()
+        for path, method in ((got["id"], "GET"), (f"{got['id']}/input_items", "GET"), (got["id"], "DELETE")):
+            refused = gateway.ask_for(path, method)
+            assert code(refused) == (404, "response_not_found")
+            assert OFF in refused.json["error"]["message"]
+        refused = gateway.respond(f"main/{model}", previous_response_id=got["id"])
+        assert code(refused) == (400, "previous_response_not_found")
+        assert OFF in refused.json["error"]["message"]
+
+
+def test_what_was_kept_is_deleted_in_its_time_after_keeping_is_turned_off(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, keep_days=2 / DAY_S) as gateway:
+        id = final(gateway.respond(f"main/{upstream.play(says(TEXT))}"))["id"]
+        gateway.file.write_text(gateway.file.read_text().replace("store = true", "store = false"))
+        gateway.restart()
+        assert OFF in gateway.ask_for(id).json["error"]["message"]
+        gateway.until_stored(0)
+
+
+def test_whether_responses_are_kept_needs_a_restart_and_other_settings_do_not(
+    tmp_path: Path, upstream: Upstream
+) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play(says(TEXT))
+        conversation = {"conversation": "conv_1"}
+        assert code(gateway.respond(f"main/{model}", **conversation)) == (400, "shared_state_not_allowed")
+        changed = gateway.file.read_text().replace("store = true", "store = false\nshared_state = true")
+        gateway.file.write_text(changed)
+        gateway.signal(signal.SIGHUP)
+        gateway.says("responses.store needs a restart")
+        allowed = gateway.respond(f"main/{model}", **conversation)
+        assert allowed.status == 200 or allowed.json["error"]["code"] != "shared_state_not_allowed"
+        assert gateway.ask_for(final(gateway.respond(f"main/{model}"))["id"]).status == 200
+
+
+# Several processes, and PostgreSQL.
+
+
+def test_all_workers_have_the_responses_of_each(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, workers=2) as gateway:
+        model = upstream.play(says(TEXT))
+        previous, chain = "", 0
+        for _ in range(20):  # each on a connection of its own: both workers get some
+            fields = {"previous_response_id": previous} if previous else {}
+            got = final(gateway.respond(f"main/{model}", "Go on.", **fields))
+            assert gateway.ask_for(got["id"]).json == got
+            previous, chain = got["id"], chain + 1
+        assert len(gateway.asked(model)["messages"]) == 2 * chain - 1
+        listed = gateway.ask_for(f"{previous}/input_items?limit=100").json["data"]
+        assert len(listed) == 2 * chain - 1
+
+
+def test_machines_share_responses_in_postgres(tmp_path: Path, upstream: Upstream, postgres: PostgresServer) -> None:
+    ledger = {"postgres": postgres.new_database()}
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    with start(folders[0], upstream, ledger=ledger) as first, start(folders[1], upstream, ledger=ledger) as second:
+        model = upstream.play(streams())
+        got = final(first.respond(f"main/{model}", "One.", stream=True))
+        assert second.ask_for(got["id"]).json == got
+        continued = final(second.respond(f"main/{model}", "Two.", stream=True, previous_response_id=got["id"]))
+        first.restart(signal.SIGKILL)
+        assert first.ask_for(continued["id"]).json == continued
+        assert len(first.ask_for(f"{continued['id']}/input_items").json["data"]) == 3
+        assert first.ask_for(got["id"], "DELETE").status == 200
+        assert second.ask_for(got["id"]).status == 404
+        assert not any((folder / "state" / "content.db").exists() for folder in folders)
+
+
+def test_postgres_may_fail_and_come_back(tmp_path: Path, upstream: Upstream, postgres: PostgresServer) -> None:
+    with start(tmp_path, upstream, ledger={"postgres": postgres.new_database()}) as gateway:
+        model = upstream.play(says(TEXT))
+        kept = final(gateway.respond(f"main/{model}"))["id"]
+        postgres.stop()
+        try:
+            assert gateway.respond(f"main/{model}").status == 200
+            unread = gateway.ask_for(kept)
+            assert (code(unread), unread.headers["retry-after"]) == ((503, "content_unavailable"), "2")
+            refused = gateway.respond(f"main/{model}", previous_response_id=kept)
+            assert code(refused) == (503, "content_unavailable")
+            assert code(gateway.ask_for(kept, "DELETE")) == (503, "content_unavailable")
+        finally:
+            postgres.start()
+        gateway.says("kept content is written again")
+        assert gateway.ask_for(kept).status == 200
+        assert gateway.ask_for(final(gateway.respond(f"main/{model}"))["id"]).status == 200
+
+
+# Who the clients are.
+
+
+def test_without_keys_all_clients_are_one(tmp_path: Path, upstream: Upstream) -> None:
+    gateway = start(tmp_path, upstream)
+    gateway.file.write_text(gateway.file.read_text().replace("keys = [", "hosts = [", 1))
+    with gateway:
+        model = upstream.play(says(TEXT))
+        got = final(gateway.respond(f"main/{model}", key="anything"))
+        assert gateway.ask_for(got["id"], key="anything-else").json == got
+
+
+def test_a_configured_key_keeps_its_responses_when_the_list_changes(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        got = final(gateway.respond(f"main/{upstream.play(says(TEXT))}"))["id"]
+        text = gateway.file.read_text()
+        keys = json.dumps([CLIENT_KEY, "canary-of-another-client-8d21"])
+        assert keys in text
+        gateway.file.write_text(text.replace(keys, json.dumps(["canary-of-another-client-8d21", CLIENT_KEY])))
+        gateway.signal(signal.SIGHUP)
+        gateway.says("the configuration was reloaded")
+        assert gateway.ask_for(got).status == 200
+        assert gateway.ask_for(got, key="canary-of-another-client-8d21").status == 404
+
+
+def test_a_rotated_key_keeps_its_responses(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        key = gateway.create_key()
+        got = final(gateway.respond(f"main/{upstream.play(says(TEXT))}", key=key))["id"]
+        rotated = gateway.rotate_key()
+        assert gateway.ask_for(got, key=rotated).status == 200
+        assert gateway.ask_for(got, key=gateway.create_key()).status == 404
+
+
+def test_no_secret_is_kept(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        assert gateway.respond(f"main/{upstream.play(says(TEXT))}").status == 200
+        gateway.stop()
+        kept = gateway.store.read_bytes()
+        assert TEXT.encode() in kept
+        assert not [key for key in CANARIES if key.encode() in kept]
