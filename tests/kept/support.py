@@ -119,14 +119,14 @@ def start(
     folder: Path,
     upstream: Upstream,
     *,
-    workers: int = 1,
+    server: Table | None = None,
     ledger: Table | None = None,
     limits: Table | None = None,
     **responses: object,
 ) -> KeepingGateway:
     """A gateway of one's own; not yet started."""
     tables: dict[str, Table | None] = {
-        "server": {"keys": [CLIENT_KEY, OTHER_KEY], "workers": workers},
+        "server": {"keys": [CLIENT_KEY, OTHER_KEY], **(server or {})},
         "responses": {"store": True} | responses,
         "ledger": ledger,
         "limits": limits,

@@ -8,7 +8,7 @@ import pytest
 
 from tests import streams as chat
 from tests.anthropic import support as messages
-from tests.faults.client import CLIENT_KEY, post
+from tests.faults.client import CLIENT_KEY, Response, post
 from tests.faults.scripts import ERROR_BODY, HELLO
 from tests.faults.upstream import JSON, chunk, fin, head, status
 from tests.kept.support import (
@@ -222,6 +222,20 @@ def test_a_large_request_continues_a_response(gateway: KeepingGateway) -> None:
     texts = [content for _, content in input_of(gateway, model)]
     assert texts == ["a" * 300_000, "Yes.", "b" * 300_000]
     assert gateway.ask_for(second["id"]).json == second
+
+
+def test_tokens_are_counted_of_the_whole_conversation(gateway: KeepingGateway) -> None:
+    model = gateway.upstream.play(says("Yes."))
+    first = final(gateway.respond(f"main/{model}", "word " * 1_000))["id"]
+
+    def count(key: str = CLIENT_KEY, **fields: object) -> Response:
+        body = json.dumps({"model": f"main/{model}", "input": "Hi."} | fields).encode()
+        return gateway.send(post(body, authorized(key), f"{PATH}/input_tokens"))
+
+    alone, together = (each.json["input_tokens"] for each in (count(), count(previous_response_id=first)))
+    assert together > alone + 500
+    assert code(count(OTHER_KEY, previous_response_id=first)) == (400, "previous_response_not_found")
+    assert code(count(conversation="conv_1")) == (400, "shared_state_not_allowed")
 
 
 # Other keys, and forged ids.

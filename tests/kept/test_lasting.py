@@ -1,6 +1,7 @@
 """How long responses are kept: over restarts and kills, until their time, within limits, and not at all by default."""
 
 import json
+import re
 import signal
 import sqlite3
 import time
@@ -12,8 +13,8 @@ import pytest
 
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import CANARIES
-from tests.faults.scripts import HELLO, REST, WORLD
-from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD
+from tests.faults.upstream import JSON, Gate, Upstream, chunk, hang, head, last_chunk, sleep, status
 from tests.kept.support import TEXT, code, final, says, start, streams
 from tests.stores.postgres import PostgresServer
 
@@ -117,6 +118,38 @@ def test_a_gateway_that_ends_stores_what_it_holds(tmp_path: Path, upstream: Upst
         assert got["status"] == "completed"
         gateway.restart()
         assert gateway.ask_for(got["id"]).json == got
+
+
+def test_a_stream_that_the_end_of_the_gateway_cuts_is_kept_as_failed(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream) as gateway:
+        model = upstream.play([head(), chunk(HELLO), hang()])
+        with gateway.begin_response(f"main/{model}") as client:
+            client.read_until(b"Hello")
+            gateway.signal(signal.SIGTERM)
+            got = final(client.response())
+        assert got["status"] == "failed"
+        gateway.restart()
+        assert gateway.ask_for(got["id"]).json == got
+
+
+def test_an_id_that_a_heartbeat_has_announced_stays(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
+        route = gateway.pair([sleep(0.5), status(500, JSON, ERROR_BODY)], streams())
+        got = gateway.respond(route, stream=True)
+        assert got.body.count(b"event: response.created\n") == 1
+        assert got.body.count(b"event: response.in_progress\n") > 1, "there was no heartbeat"
+        ids = set(re.findall(rb'"id":"(resp_[^"]*)"', got.body))
+        assert ids == {final(got)["id"].encode()}
+        assert gateway.ask_for(final(got)["id"]).json == final(got)
+
+
+def test_a_call_that_fails_after_a_heartbeat_is_kept_as_failed(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
+        model = upstream.play([sleep(0.5), status(500, JSON, ERROR_BODY)])
+        got = gateway.respond(f"main/{model}", stream=True)
+        assert set(re.findall(rb'"id":"(resp_[^"]*)"', got.body)) == {final(got)["id"].encode()}
+        assert final(got)["status"] == "failed"
+        assert gateway.ask_for(final(got)["id"]).json == final(got)
 
 
 # Retention and sizes.
@@ -224,7 +257,7 @@ def test_whether_responses_are_kept_needs_a_restart_and_other_settings_do_not(
 
 
 def test_all_workers_have_the_responses_of_each(tmp_path: Path, upstream: Upstream) -> None:
-    with start(tmp_path, upstream, workers=2) as gateway:
+    with start(tmp_path, upstream, server={"workers": 2}) as gateway:
         model = upstream.play(says(TEXT))
         previous, chain = "", 0
         for _ in range(20):  # each on a connection of its own: both workers get some

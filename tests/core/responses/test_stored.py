@@ -55,9 +55,9 @@ def test_the_conversation_comes_before_the_input_and_all_else_stays() -> None:
     ]
 
 
-def test_reasoning_goes_back_only_with_its_proof() -> None:
+def test_reasoning_and_items_of_other_types_go_back_as_they_are() -> None:
     fields = json.loads(expanded('{"previous_response_id":"r","input":[]}', kept([], BARE, SEALED, SEARCH)))
-    assert fields["input"] == [SEALED, SEARCH]
+    assert fields["input"] == [BARE, SEALED, SEARCH]
 
 
 def test_white_space_and_the_order_of_members_do_not_matter() -> None:

@@ -106,7 +106,7 @@ class AnswerKeeper:
             parent=previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
         )
-        self._writer.put(record, _Hold(self._loop, self._on_kept, then).release)
+        self._writer.put(record, _HeldEnd(self._loop, self._on_kept, then).release)
         return True
 
     def _on_kept(self, reason: str) -> None:
@@ -141,7 +141,7 @@ class AnswerKeeper:
             self._reader.close()
 
 
-class _Hold:
+class _HeldEnd:
     """The end of an answer, held until the database confirms that the answer is kept, but not longer than `_HOLD_S`."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Keeping:
         """`ids` is None if the answer is not kept, but continues one."""
         self._keeper = keeper
         self._stored = stored
-        self._call_id = call.id
+        self._call = call
         self._ids = ids
         self._owner = ids.owner(call.key) if ids is not None else ""
         self._previous = previous
@@ -183,9 +183,12 @@ class Keeping:
         self._id = ""
 
     def overrides(self, issuer: str) -> Mapping[str, object]:
-        """The members of the answer that the gateway sets, if this provider account answers."""
-        if self._ids is not None:
-            self._id = self._ids.make(self._call_id, issuer, self._owner)
+        """The members of the answer that the gateway sets, if this provider account answers.
+
+        An id that the client has got with a heartbeat stays, also if another account answers in the end.
+        """
+        if self._ids is not None and not (self._id and self._call.heartbeats):
+            self._id = self._ids.make(self._call.id, issuer, self._owner)
         return self._stored.overrides(self._id, self._previous)
 
     def keep(self, data: bytes, then: Callable[[], None]) -> bool:

@@ -75,12 +75,10 @@ class AnswerSession(CallSession):
             self._settle()  # first: a call whose end the client has seen must be in the ledger
             send()
 
-    def cut(self, failure: Failure) -> None:
-        """Cancel the call; if only its end is held, send that."""
-        if self._held is not None:
-            self._release()
-        else:
-            super().cut(failure)
+    def refuse(self, failure: Failure) -> None:
+        """Send a failure, unless the end of the answer is held: then that is sent."""
+        if self._held is None:
+            super().refuse(failure)
 
     def _on_gone(self) -> None:
         if self._held is not None:  # the answer is complete

@@ -80,18 +80,27 @@ class CallSession:
         if failure.code in self.call.failures_in_stream:
             self.begin()
         if self._exchange.begun:
-            self._settle()
-            self._exchange.end(self._stream_error(failure))
+            self.end(self._stream_error(failure))
         else:
             self.call.status = surface_dialect(self.call.dialect).status_of(failure)
             self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
 
+    def end(self, data: bytes) -> None:
+        """Send the last bytes of the stream and end the body."""
+        self._settle()  # first: a call whose end the client has seen must be in the ledger
+        self._exchange.end(data)
+
     def _stream_error(self, failure: Failure) -> bytes:
         """The error event that ends a stream of which only heartbeats were sent."""
         call = self.call
         facts = AnswerFacts(
-            call_id=call.id, model=call.model, created=int(time.time()), same_dialect=False, heartbeats=call.heartbeats
+            call_id=call.id,
+            model=call.model,
+            created=int(time.time()),
+            same_dialect=False,
+            heartbeats=call.heartbeats,
+            overrides=call.keeping.overrides("") if call.keeping is not None else {},
         )
         return surface_dialect(call.dialect).writer(facts).fail(failure)
 

@@ -4,6 +4,7 @@ from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.openai_responses.detector import OpenAIResponsesDetector
 from penstock.core.dialects.openai_responses.places import PLACES
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
+from penstock.core.dialects.openai_responses.stored import StoredResponses
 from penstock.core.dialects.openai_responses.surface import OpenAIResponsesSurface
 from penstock.core.dialects.openai_responses.token_counting import ResponsesTokenCounting
 from penstock.core.dialects.openai_responses.upstream import OpenAIResponsesUpstream
@@ -18,4 +19,5 @@ OPENAI_RESPONSES = Dialect(
     places=PLACES,
     settings=ResponsesSettings,
     token_counting=ResponsesTokenCounting(),
+    stored=StoredResponses(),
 )

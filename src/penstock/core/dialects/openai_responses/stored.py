@@ -4,10 +4,8 @@ The gateway keeps the new input and the final response of each call. A request t
 request without state: its `input` is the input and output of all responses before it, then its own. `instructions` are
 no input, so they do not persist. Every provider can answer such a request.
 
-Output becomes input with two changes, because the provider may not have stored these items, or may be another one:
-
-- A reasoning item without `encrypted_content` is left out: its id is all that it has, and other accounts refuse it.
-- Messages and calls have no id. OpenAI refuses an item that it knows by its id without the reasoning before it.
+Output becomes input as it is, without the ids of messages and calls: OpenAI refuses an item that it knows by its id
+without the reasoning before it, and that may be missing in the request that is sent.
 """
 
 import hashlib
@@ -169,8 +167,6 @@ def _as_input(output: Iterable[Raw]) -> Iterable[bytes]:
     for raw in output:
         item = _object(raw)
         kind = item.get("type")
-        if kind == "reasoning" and not item.get("encrypted_content"):
-            continue
         yield JsonMembers(bytes(raw)).edited({"id": None}) if kind in _WITHOUT_ID and "id" in item else bytes(raw)
 
 
