@@ -61,7 +61,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_the_end_is_held_until_the_response_is_stored(tmp_path: Path, upstream: Upstream, stream: bool) -> None:
+def test_the_end_is_delayed_until_the_response_is_stored(tmp_path: Path, upstream: Upstream, stream: bool) -> None:
     with start(tmp_path, upstream) as gateway:
         model = upstream.play(streams() if stream else says(TEXT))
         with locked(gateway.store), gateway.begin_response(f"main/{model}", stream=stream) as client:
@@ -73,7 +73,7 @@ def test_the_end_is_held_until_the_response_is_stored(tmp_path: Path, upstream: 
         gateway.until_stored(1)
 
 
-def test_a_client_that_leaves_while_the_end_is_held_has_completed_its_call(tmp_path: Path, upstream: Upstream) -> None:
+def test_a_client_that_leaves_before_a_delayed_end_has_completed_its_call(tmp_path: Path, upstream: Upstream) -> None:
     with start(tmp_path, upstream) as gateway:
         model = upstream.play(streams())
         with locked(gateway.store):

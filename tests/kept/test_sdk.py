@@ -17,8 +17,8 @@ def test_a_conversation_in_two_turns(gateway: KeepingGateway) -> None:
         second = client.responses.create(model=f"main/{model}", input="Who am I?", previous_response_id=first.id)
         assert second.previous_response_id == first.id
         assert client.responses.retrieve(second.id) == second
-    said = [message["content"] for message in gateway.asked(model)["messages"]]
-    assert said == ["I am Ada.", "Hello, Ada.", "Who am I?"]
+    texts = [message["content"] for message in gateway.asked(model)["messages"]]
+    assert texts == ["I am Ada.", "Hello, Ada.", "Who am I?"]
 
 
 def test_streams_continue_streams(gateway: KeepingGateway) -> None:

@@ -1,7 +1,6 @@
 """The store of kept content, in SQLite and in PostgreSQL."""
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import cast
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.content.store import ContentStore, HistoryLimits, KeptRecord
+from penstock.gateway.content.store import ContentStore, HistoryLimits
 from penstock.providers.secret import Secret
 from penstock.stores.content.open import open_file, open_in_postgres
 from penstock.stores.content.sql_content import SqlContent
+from tests.stores.contents import record
 from tests.stores.postgres import PostgresServer
 
-HOUR = 3_600_000
 ALL = HistoryLimits(("input", "output"), 100, 1_000_000)
 
 
@@ -44,19 +43,6 @@ def store(content_place: ContentPlace) -> Iterator[SqlContent]:
     opened = content_place.open()
     yield opened
     opened.close()
-
-
-def record(id: str, parent: str = "", *, owner: str = "key_a", hours: float = 1.0, **parts: str) -> KeptRecord:
-    now = time.time_ns() // 1_000_000
-    return KeptRecord(
-        id=id,
-        kind="answer",
-        owner=owner,
-        at_ms=now,
-        until_ms=now + round(hours * HOUR),
-        parent=parent,
-        parts=parts or {"input": f"in of {id}", "output": f"out of {id}", "answer": "{}"},
-    )
 
 
 def ids(store: ContentStore, id: str, owner: str = "key_a", limits: HistoryLimits = ALL) -> list[str]:

@@ -14,8 +14,8 @@ from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.content.store import ContentStore, KeptRecord
 from penstock.stores.content.open import open_file
 from penstock.stores.content.sql_content import SqlContent
-from penstock.stores.content.writer import ContentWriter
-from tests.stores.test_content import record
+from penstock.stores.content.writer import ContentStoreWriter
+from tests.stores.contents import record
 
 
 class Disk:
@@ -55,8 +55,13 @@ class Writing:
     def __init__(self, disk: Disk) -> None:
         self.log: list[str] = []
         self.secrets: list[bytes] = []
-        self.writer = ContentWriter(disk.open, lambda store: self.secrets.append(store.secret("ids")), self.log.append)
+        self.writer = ContentStoreWriter(
+            disk.open, lambda store: self.secrets.append(store.secret("ids")), self.log.append
+        )
         self.writer.limits = {"answer": 1_000_000}
+
+    def on_open(self, store: ContentStore) -> None:
+        self.secrets.append(store.secret("ids"))
 
     def put(self, kept: KeptRecord) -> "asyncio.Future[str]":
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -28,9 +28,9 @@ from penstock.gateway.config.server import load_admin, load_server
 from penstock.gateway.config.settings import (
     Captures,
     Config,
+    KeptResponsesSettings,
     LedgerSettings,
     Limits,
-    ResponsesSettings,
     Retries,
     TelemetrySettings,
     Timeouts,
@@ -170,9 +170,9 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
             problems.error(path, f"the variable {variable} is not set, or empty")
 
 
-def _responses(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> ResponsesSettings:
+def _responses(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> KeptResponsesSettings:
     """The settings of kept responses, which are stored where the ledger is."""
-    responses = ResponsesSettings(**given)
+    responses = KeptResponsesSettings(**given)
     if responses.store and not ledger.enabled:
         problems.error(("responses", "store"), "needs the ledger, beside which responses are kept; enable it")
     return responses

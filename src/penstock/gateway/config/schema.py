@@ -10,11 +10,11 @@ from penstock.core.dialects.registry import providers_speak
 from penstock.gateway.config.settings import (
     AdminSettings,
     Captures,
+    KeptResponsesSettings,
     LedgerSettings,
     Limits,
     ModelPriceSettings,
     Provider,
-    ResponsesSettings,
     Retries,
     Server,
     TelemetrySettings,
@@ -72,8 +72,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
     responses: Annotated[
-        ResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
-    ] = ResponsesSettings()
+        KeptResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
+    ] = KeptResponsesSettings()
     admin: Annotated[AdminSettings, Meta(description="The admin API.")] = AdminSettings()
     telemetry: Annotated[TelemetrySettings, Meta(description="Export over OpenTelemetry.")] = TelemetrySettings()
     prices: Annotated[

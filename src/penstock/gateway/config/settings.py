@@ -22,11 +22,11 @@ __all__ = [
     "AdminSettings",
     "Captures",
     "Config",
+    "KeptResponsesSettings",
     "LedgerSettings",
     "Limits",
     "PriceSettings",
     "Provider",
-    "ResponsesSettings",
     "Retries",
     "Route",
     "Secret",
@@ -146,7 +146,7 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     ] = 0.25
 
 
-class ResponsesSettings(Struct, frozen=True, kw_only=True):
+class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Responses that are kept for clients, so that they can read them again and continue from them."""
 
     store: Annotated[
@@ -350,7 +350,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
-    responses: ResponsesSettings = ResponsesSettings()
+    responses: KeptResponsesSettings = KeptResponsesSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     telemetry: TelemetrySettings = TelemetrySettings()
     # By provider/model, with `*` as a wildcard.

@@ -15,11 +15,11 @@ from typing import TypeVar
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.call import DEGRADED, Call
-from penstock.gateway.config import Config, ResponsesSettings
+from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
 from penstock.stores.content.open import has_content, open_content
-from penstock.stores.content.writer import ContentWriter
+from penstock.stores.content.writer import ContentStoreWriter
 from penstock.stores.query_thread import QueryThread
 
 _KIND = "answer"
@@ -28,7 +28,7 @@ _SECRET = "answer ids"
 _DAY_MS = 86_400_000
 # How long the start waits for the database; how long the end of an answer does; and how long the last writes may take.
 _START_S = 5.0
-_HOLD_S = 5.0
+_DELAY_S = 5.0
 _CLOSE_S = 5.0
 # Reads that wait at the same time. A read takes about a millisecond.
 _MAX_READS = 1_000
@@ -48,7 +48,7 @@ class AnswerKeeper:
         self._secret = b""
         self._reader: QueryThread[ContentStore] | None = None
         self._open = partial(open_content, config.ledger, environment)
-        self._writer = ContentWriter(self._open, self._on_open, warn)
+        self._writer = ContentStoreWriter(self._open, self._on_open, warn)
         self.enabled = config.responses.store
         self.use(config)
         if self.enabled:
@@ -61,7 +61,7 @@ class AnswerKeeper:
 
     def use(self, config: Config) -> None:
         """Apply a configuration. Whether answers are kept is fixed at the start."""
-        self._settings: ResponsesSettings = config.responses
+        self._settings: KeptResponsesSettings = config.responses
         self._max_body = config.limits.max_body
         self._writer.limits = {_KIND: config.responses.max_total}
 
@@ -106,7 +106,7 @@ class AnswerKeeper:
             parent=previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
         )
-        self._writer.put(record, _HeldEnd(self._loop, self._on_kept, then).release)
+        self._writer.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
         return True
 
     def _on_kept(self, reason: str) -> None:
@@ -141,15 +141,15 @@ class AnswerKeeper:
             self._reader.close()
 
 
-class _HeldEnd:
-    """The end of an answer, held until the database confirms that the answer is kept, but not longer than `_HOLD_S`."""
+class _DelayedEnd:
+    """The end of an answer, delayed until the database confirms that the answer is kept, by `_DELAY_S` at most."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None], then: Callable[[], None]
     ) -> None:
         self._report = report
         self._then: Callable[[], None] | None = then
-        self._deadline = loop.call_later(_HOLD_S, self.release, f"the database does not answer within {_HOLD_S:g} s")
+        self._deadline = loop.call_later(_DELAY_S, self.release, f"the database does not answer within {_DELAY_S:g} s")
 
     def release(self, reason: str) -> None:
         """Continue. `reason` is why the answer is not kept; empty if it is."""

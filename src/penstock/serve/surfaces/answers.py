@@ -37,10 +37,10 @@ class Playground(Answers):
 class AnswerSession(CallSession):
     """The client's side of one call for an answer.
 
-    If the answer is kept, its end is *held* until it is stored: a client that has seen the end may continue it.
+    If the answer is kept, its end is delayed until it is stored: a client that has seen the end may continue it.
     """
 
-    _held: Callable[[], None] | None = None  # sends the end
+    _delayed: Callable[[], None] | None = None  # sends the end
 
     def begin(self) -> None:
         """Send the head of a streamed response, if it has not been sent."""
@@ -60,7 +60,7 @@ class AnswerSession(CallSession):
 
     def _keep(self, data: bytes, send: Callable[[], None]) -> None:
         """Keep the answer if that is wanted, then send its end."""
-        keeping, self._held = self.call.keeping, send
+        keeping, self._delayed = self.call.keeping, send
         try:
             waits = keeping is not None and keeping.keep(data, self._release)
         except Exception as error:  # noqa: BLE001 - the client gets its answer
@@ -70,18 +70,18 @@ class AnswerSession(CallSession):
             self._release()
 
     def _release(self) -> None:
-        send, self._held = self._held, None
+        send, self._delayed = self._delayed, None
         if send is not None:
             self._settle()  # first: a call whose end the client has seen must be in the ledger
             send()
 
     def refuse(self, failure: Failure) -> None:
-        """Send a failure, unless the end of the answer is held: then that is sent."""
-        if self._held is None:
+        """Send a failure, unless the end of the answer is only delayed: then that is sent."""
+        if self._delayed is None:
             super().refuse(failure)
 
     def _on_gone(self) -> None:
-        if self._held is not None:  # the answer is complete
+        if self._delayed is not None:  # the answer is complete
             self._release()
         else:
             super()._on_gone()

@@ -1,4 +1,4 @@
-"""ContentWriter: a thread that writes kept content and deletes what has expired. The event loop never waits for it.
+"""ContentStoreWriter: a thread that writes kept content and deletes what has expired. The event loop never waits.
 
 Records that wait are written in one transaction. A record is not retried: the caller waits for it, and learns at once
 that it is not kept. While the database fails, the thread tries to reach it again every two seconds.
@@ -44,7 +44,7 @@ class _Change(Struct, frozen=True, eq=False):
 _Job: TypeAlias = _NewRecord | _Change
 
 
-class ContentWriter:
+class ContentStoreWriter:
     """Writes the content of one process. All callbacks are called in its event loop."""
 
     def __init__(
