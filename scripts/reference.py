@@ -7,12 +7,18 @@ import json
 from pathlib import Path
 from typing import get_args
 
+from msgspec import structs
+
+from penstock.core.dialects.registry import DIALECTS
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Level, RepairRow
+from penstock.core.usage import Tokens
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from tests.translation.scenarios import DIALECTS as PAIRED
+from tests.translation.scenarios import SCENARIOS, Scenario
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -132,6 +138,19 @@ export const LOSSES = {losses};
 """
 
 
+PAIRS_PAGE = """\
+# Answers between APIs
+
+Any client can use any provider. This table has one row for each kind of answer. *Providers* are the APIs that can give
+such an answer. The other columns say what a client of an API sees of it, whichever of these providers gives it,
+streamed or not: the same answer, or what is different, and which [losses](losses.md) are declared.
+
+`tests/translation/test_pairs.py` checks every cell: the client reads exactly this answer, and no other loss occurs.
+This page is generated from `tests/translation/scenarios.py`.
+
+{pairs}"""
+
+
 CLIENTS_PAGE = """\
 # What a client sees
 
@@ -227,10 +246,34 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "losses.md": LOSSES_PAGE.format(losses=_losses()),
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
+        ROOT / "docs" / "reference" / "pairs.md": PAIRS_PAGE.format(pairs=_pairs()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
         ROOT / "src" / "penstock" / "serve" / "web" / "repairs.js": _script(),
         ROOT / "src" / "penstock" / "serve" / "web" / "losses.js": _losses_script(),
     }
+
+
+def _pairs() -> str:
+    names = {name: DIALECTS[name].title for name in PAIRED}
+    lines = [f"| answer | providers | {' | '.join(names.values())} |", "|---|---|" + "---|" * len(names)]
+    for answer, scenario in SCENARIOS.items():
+        providers = "all" if len(scenario.wires) == len(names) else ", ".join(names[name] for name in scenario.wires)
+        cells = [_cell(scenario, client) for client in names]
+        lines.append(f"| {answer} | {providers} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(scenario: Scenario, client: str) -> str:
+    """What a client sees of an answer."""
+    differences = []
+    for name, value in scenario.clients.get(client, {}).items():
+        if isinstance(value, Tokens):
+            shown = ", ".join(f"{count} {field}" for field, count in structs.asdict(value).items() if count)
+            differences.append(f"usage: {shown}")
+        else:
+            differences.append(f"{name}: {f'`{value}`' if value else 'none'}")
+    codes = sorted({f"`{code}`" for code, _ in scenario.losses.get(client, [])})
+    return "; ".join(differences + codes) or "the same"
 
 
 def _script() -> str:

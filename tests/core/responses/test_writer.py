@@ -286,6 +286,13 @@ def test_a_seal_of_another_api_is_wrapped_with_its_issuer() -> None:
     assert unwrap(item["encrypted_content"]) == (ReasoningSeal("anthropic", "abc", redacted=True), "0badcafe")
 
 
+def test_a_seal_of_this_api_is_wrapped_if_its_issuer_is_known() -> None:
+    sealed: list[Event] = [BlockStart(0, 0, "reasoning", "rs_1"), Seal(0, 0, "openai", "gA"), BlockEnd(0, 0)]
+    known = AnswerFacts(call_id="req_1", model="m", created=5, issuer="0badcafe")
+    assert unwrap(output(*sealed, facts=known)[0]["encrypted_content"]) == (ReasoningSeal("openai", "gA"), "0badcafe")
+    assert output(*sealed, facts=OWN)[0]["encrypted_content"] == "gA"
+
+
 def test_a_seal_may_come_after_its_block() -> None:
     (item, _) = output(
         BlockStart(0, 0, "reasoning"),

@@ -370,7 +370,8 @@ def stop_reason(finish: Finish, *, refused: bool = False) -> str:
     """Anthropic's stop reason. `refused`: the answer has a refusal, which is no finish reason in other APIs."""
     if refused and finish.reason == "stop":
         return "refusal"
-    if finish.native and FINISH_REASONS.get(finish.native, finish.native) == finish.reason:
+    known = finish.native in FINISH_REASONS or finish.reason not in _STOP_REASONS
+    if finish.native and known and FINISH_REASONS.get(finish.native, finish.native) == finish.reason:
         return finish.native
     if finish.reason == "stop" and finish.stop_sequence is not None:
         return "stop_sequence"

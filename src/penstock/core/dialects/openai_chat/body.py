@@ -78,7 +78,8 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
         body["annotations"] = annotations
     if facts.same_dialect:
         body.update(choice.message_extras)
-    calls = [_call_body(choice.index, number, call) for number, call in enumerate(choice.tool_calls)]
+    own = facts.same_dialect
+    calls = [_call_body(choice.index, number, call, own=own) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":
         body["function_call"] = {"name": choice.tool_calls[0].name, "arguments": choice.tool_calls[0].arguments}
     elif calls:
@@ -86,9 +87,10 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     return body
 
 
-def _call_body(choice: int, number: int, call: ToolCall) -> dict[str, object]:
+def _call_body(choice: int, number: int, call: ToolCall, *, own: bool) -> dict[str, object]:
     content = {"name": call.name, ("input" if call.kind == "custom" else "arguments"): call.arguments}
-    return {"id": call.id or f"call_{choice}_{number}", "type": call.kind, call.kind: content} | call.extras
+    body = {"id": call.id or f"call_{choice}_{number}", "type": call.kind, call.kind: content}
+    return body | (call.extras if own else {})
 
 
 def _seals(choice: Choice, facts: AnswerFacts) -> list[dict[str, object]]:

@@ -45,8 +45,8 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     envelope = ResponseEnvelope(facts)
     envelope.start(completion.id, completion.model, completion.created, None, announced=False)
     envelope.add(completion.extras)
-    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason)
-    how = final_status(finish, losses)
+    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details)
+    how = final_status(finish, losses, own=facts.same_dialect)
     status = str(how.pop("status"))
     output = _Output(facts, losses).items(choice, finish)
     usage = usage_body(completion.usage, own=facts.same_dialect)
@@ -133,9 +133,9 @@ class _Output:
         content.append(body)
 
     def _annotations(self, citations: Iterable[Citation], length: int) -> list[Json]:
-        written = [citation_body(citation, length, own=self._own) for citation in citations]
-        self._losses.extend(Loss("citation-dropped") for body in written if body is None)
-        return [body for body in written if body is not None]
+        written = [(citation.title, citation_body(citation, length, own=self._own)) for citation in citations]
+        self._losses.extend(Loss("citation-dropped", title) for title, body in written if body is None)
+        return [body for _, body in written if body is not None]
 
     def _add_reasoning(self, part: ReasoningPart) -> None:
         fields = part.extras if self._own else {}

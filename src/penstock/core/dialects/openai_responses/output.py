@@ -86,9 +86,11 @@ class ResponseEnvelope:
         return named | _DEFAULTS | self._echo | self._extras | members | dict(self._facts.overrides)
 
 
-def final_status(finish: Finish | None, losses: list[Loss]) -> Json:
+def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Json:
     """The members of a response that say how it ended: its status, and why it is incomplete."""
     reason = finish.reason if finish is not None else "stop"
+    if finish is not None and finish.details is not None and not own:
+        losses.append(Loss("field-dropped", "stop_details"))
     if reason == "pause":
         losses.append(Loss("pause-unknown", (finish and finish.native) or ""))
     incomplete = _INCOMPLETE.get(reason)
@@ -116,8 +118,9 @@ def call_id(facts: AnswerFacts, number: int) -> str:
 
 
 def seal_text(seal: ReasoningSeal, facts: AnswerFacts) -> str:
-    """A seal as `encrypted_content`: one of this API as it is, any other wrapped."""
-    return seal.value if seal.scheme == SEAL_SCHEME else wrap(seal, facts.issuer)
+    """A seal as `encrypted_content`. It is wrapped, also if it is of this API: only the account that made it accepts
+    it, and the next request may go to another one."""
+    return wrap(seal, facts.issuer) if facts.issuer or seal.scheme != SEAL_SCHEME else seal.value
 
 
 def call_body(kind: ToolKind, namespace: str | None, name: str, id: str, fields: Json) -> Json:

@@ -9,10 +9,10 @@
 4. No event type and no item type is written that OpenAI does not have. Items and events of unknown types are written
    again only where the provider speaks this dialect too.
 5. Nothing is written before the first content, because the gateway may still try another provider. The events before
-   it are held, and numbered when they are written: heartbeats have numbers too, and may come first.
+   it are buffered, and numbered when they are written: heartbeats have numbers too, and may come first.
 6. A heartbeat is another `response.in_progress`: Codex counts events only, not comments. The first one sends
    `response.created`. Heartbeats of earlier attempts at the same call count (`AnswerFacts.heartbeats`).
-7. A seal of another API is wrapped (`core/seals.py`), so that it comes back with the next request.
+7. A seal is wrapped with its issuer (`core/seals.py`), so that it goes back only to the account that made it.
 8. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
    which Codex reads.
 """
@@ -70,7 +70,7 @@ from penstock.core.usage import Usage
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
 # Events before the first content are released at this size, so that they do not fill the memory.
-_MAX_HELD = 65_536
+_MAX_BUFFER = 65_536
 # The members of calls that hold what the model wrote, and the names of their events.
 _CALLS = {
     "function_call": ("arguments", "response.function_call_arguments"),
@@ -82,7 +82,7 @@ class OpenAIResponsesWriter:
     """Writes the events of one answer."""
 
     _released = False  # whether the first content is written
-    _held_size = 0
+    _buffer_size = 0
     _failed = False
     _finish: Finish | None = None
     _usage: Usage | None = None
@@ -103,7 +103,7 @@ class OpenAIResponsesWriter:
         self._calls: dict[int, OpenItem] = {}
         self._ids: set[str] = set()
         self._logprobs: list[object] = []  # of the next text
-        self._held: list[tuple[str, bytes]] = []
+        self._buffer: list[tuple[str, bytes]] = []
         self._out: list[bytes] = []
         self.losses: list[Loss] = []
 
@@ -196,21 +196,21 @@ class OpenAIResponsesWriter:
         return msgspec.json.encode({"response": self._envelope.body("in_progress", output=[], usage=None)})
 
     def _release(self) -> None:
-        """Write everything that is held: the first content follows."""
+        """Write everything in the buffer: the first content follows."""
         self._released = True
         if not self._created:
             self._create()
             self._send("response.in_progress", self._in_progress())
-        for type, data in self._held:
+        for type, data in self._buffer:
             self._send(type, data)
-        self._held.clear()
+        self._buffer.clear()
 
     def _write_end(self, ending: Ending) -> None:
         if ending != "completed":
             self._write_failure(ending_words(ending))
             return
         self._finish_items()
-        how = final_status(self._finish, self.losses)
+        how = final_status(self._finish, self.losses, own=self._own)
         status = str(how.pop("status"))
         usage = usage_body(self._usage, own=self._own)
         response = self._envelope.body(status, output=self._whole_output(), usage=usage, **how)
@@ -486,9 +486,9 @@ class OpenAIResponsesWriter:
         if self._released:
             self._send(type, data)
             return
-        self._held.append((type, data))
-        self._held_size += len(data)
-        if self._held_size > _MAX_HELD:
+        self._buffer.append((type, data))
+        self._buffer_size += len(data)
+        if self._buffer_size > _MAX_BUFFER:
             self._release()
 
     def _send(self, type: str, data: bytes) -> None:
