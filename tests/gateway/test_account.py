@@ -66,9 +66,14 @@ def test_a_denied_budget_says_when_to_come_again() -> None:
     denial = denied(ask(account, limited, "a", 50))
     assert denial.retry_after_s == (december - NOW) / 1000
     assert "2026-12-01 00:00 UTC" in denial.message
+    assert denied(ask(account, limited, "a", 100)).retry_after_s == (december - NOW) / 1000, "all of a month"
     assert denied(ask(account, limited, "a", 101)).retry_after_s is None, "no month has so much"
     granted(ask(account, limited, "a", 30))
     assert denied(ask(account, limited, "b", 30)).retry_after_s == 1, "only a running call stands in its way"
+    assert denied(ask(account, limited, "b", 40)).retry_after_s == 1
+    assert denied(ask(account, limited, "b", 41)).retry_after_s == (december - NOW) / 1000, (
+        "it may cost all of its hold"
+    )
     settle(account, "a", 30, 0, NOW)
     denial = denied(ask(account, limited, "b", 30))
     assert denial.retry_after_s == (december - NOW) / 1000, "it is over, though not booked: it gives nothing back"
@@ -147,6 +152,73 @@ def test_a_running_stream_is_stopped_by_its_budget_only() -> None:
     assert account.tokens == 40, "what left the window cannot be given back to another second"
 
 
+def test_a_call_takes_what_is_left_if_it_can_do_with_less() -> None:
+    account, limited = Account(spent={"2026-11": 60}), key(budget=100, tokens_per_minute=50)
+
+    def take(id: str, cost: int, least_cost: int | None, tokens: int = 0, least_tokens: int | None = None) -> Answer:
+        wanted = Reservation(id, cost, tokens, NOW, NOW + LONG, least_cost, least_tokens)
+        return reserve(copy.deepcopy(account), limited, wanted)
+
+    assert granted(take("a", 30, 10)).cost == 30
+    assert granted(take("a", 90, 10)).cost == 40
+    assert granted(take("a", 90, 40)).cost == 40
+    assert "up to $0.000000041" in denied(take("a", 90, 41)).message, "no less than its least"
+    denied(take("a", 90, None))
+    grant = granted(take("a", 90, 10, 80, 20))
+    assert grant.tokens
+    assert (grant.cost, grant.tokens.remaining) == (40, 0), "both are reduced"
+    assert granted(take("a", 30, 10, 80, 50)).cost == 30
+    assert denied(take("a", 30, 10, 80, 51)).limit == "tokens"
+    assert denied(take("a", 30, 10, 80)).limit == "tokens"
+    unlimited = reserve(Account(), key(), Reservation("a", 90, 80, NOW, NOW + LONG, 10, 20))
+    assert granted(unlimited).cost == 90
+
+
+def test_an_extension_gets_what_is_left_unless_that_is_too_little() -> None:
+    for spent, answer in ((0, 300), (700, 300), (701, 299), (987, 13), (998, 2), (999, None), (1000, None)):
+        account, limited = Account(spent={"2026-11": spent - 100}), key(budget=1000)
+        granted(ask(account, limited, "a", 100))
+        extended = extend(account, limited, "a", 400, 0, NOW)
+        assert (extended.cost - 100 if isinstance(extended, Grant) else None) == answer, spent
+    assert extend(account, limited, "unknown", 400, 0, NOW) == Grant()
+    unknown = Account()
+    granted(ask(unknown, key(), "a", 100))
+    assert granted(extend(unknown, limited, "a", 4000, 0, NOW)).cost == 4000, "what was spent is not known"
+
+
+def test_an_extension_is_no_request_and_its_tokens_count_when_they_are_used() -> None:
+    account, limited = Account(), key(requests_per_minute=9, tokens_per_minute=100)
+    for id in ("a", "b"):
+        granted(ask(account, limited, id, tokens=10))
+    grant = granted(extend(account, limited, "a", 0, 30, NOW + 5_000))
+    assert grant.requests
+    assert grant.tokens
+    assert (grant.requests.remaining, grant.tokens.remaining, grant.requests.reset_s) == (7, 60, 60)
+    assert [account.minute[second][:2] for second in sorted(account.minute)] == [[2, 20], [0, 20]]
+    release(account, "a", NOW + 6_000)
+    assert account.tokens == 30, "what was counted later stays: the call has used it"
+    later = granted(extend(account, limited, "b", 0, 10, NOW + 65_000))
+    assert later.requests
+    assert (later.requests.remaining, later.requests.reset_s) == (9, 0)
+
+
+def test_no_more_tokens_are_given_back_than_their_second_has() -> None:
+    account, limited = Account(), key(tokens_per_minute=100)
+    granted(ask(account, limited, "a", tokens=60))
+    expire(account, NOW - 86_400_000)
+    granted(ask(account, limited, "b", tokens=10))
+    release(account, "a", NOW)
+    assert (account.tokens, account.minute[NOW // 1000][:2]) == (0, [1, 0])
+
+
+def test_holds_that_are_restored_count_in_their_own_second() -> None:
+    account, limited = Account(), key(requests_per_minute=1)
+    expire(account, NOW)
+    restore_holds(account, {"a": Hold(7, 7, NOW // 1000 - 30, "2026-11", NOW + LONG)})
+    assert denied(ask(account, limited, "b", now=NOW + 29_999)).retry_after_s == 0.001
+    granted(ask(account, limited, "b", now=NOW + 30_000))
+
+
 def test_calls_under_way_are_counted() -> None:
     account, limited = Account(), key(concurrent=2)
     granted(ask(account, limited, "a"))
@@ -215,6 +287,26 @@ def test_seeding_takes_over_what_the_ledger_has() -> None:
     assert account.owed == {"2026-11-15": 20}, "calls under way count in the periods that the key now has"
 
 
+def test_seeding_keeps_a_sum_only_while_something_is_owed_to_it() -> None:
+    account, november = Account(spent={"2026-09": 1, "2026-10": 2}), period_at("month", NOW)
+    october = NOW - 31 * 86_400_000
+    granted(ask(account, key(budget=100), "a", 10, now=october))
+    seed(account, november, Spent(total=3, recent=frozenset()), NOW)
+    assert account.spent == {"2026-10": 2, "2026-11": 3}
+    assert account.owed == {"2026-10": 10}, "it was admitted in another month"
+    seed(account, period_at("total", NOW), Spent(total=4, recent=frozenset()), NOW)
+    assert (account.owed, account.spent) == ({"total": 10}, {"total": 4})
+
+
+def test_the_ids_of_a_seed_are_known_for_a_minute() -> None:
+    account = Account()
+    seed(account, period_at("month", NOW), Spent(total=3, recent=frozenset(("a",))), NOW)
+    expire(account, NOW + 60_000)
+    assert account.seed_ids == {"a"}
+    expire(account, NOW + 60_001)
+    assert account.seed_ids == set()
+
+
 def test_every_operation_may_come_twice() -> None:
     account, limited = Account(spent={"2026-11": 0}), key(budget=1000)
 
@@ -280,6 +372,9 @@ def test_a_share_is_taken_of_what_is_left() -> None:
     limits = (share.budget, share.requests_per_minute, share.tokens_per_minute, share.concurrent)
     assert limits == (10, 2, 25, 1), "one call at least, where one is left"
     assert with_share(account, key(concurrent=2), 0.25, NOW).concurrent == 0
+    assert with_share(account, key(concurrent=5), 0.25, NOW).concurrent == 1
+    assert with_share(account, key(requests_per_minute=9), 0.25, NOW).requests_per_minute == 0
+    assert with_share(account, key(budget=50), 0.25, NOW).budget == 0
     assert with_share(account, key(), 0.25, NOW) == key()
     assert with_share(account, key(requests_per_minute=20), 0.25, NOW + 61_000).requests_per_minute == 5, "all are back"
 

@@ -37,8 +37,8 @@ def test_sound_costs_what_sound_costs() -> None:
 OTHER = PricedModel(Price(Rates(input=5_000, output=50_000)), "test")
 
 
-def booked(usage: Usage, known: dict[str, PricedModel]) -> AttemptEntry:
-    attempt = Attempt("claude", "m", priced=PRICE, ending="completed", usage=usage)
+def booked(usage: Usage, known: dict[str, PricedModel], priced: PricedModel | None = PRICE) -> AttemptEntry:
+    attempt = Attempt("claude", "m", priced=priced, ending="completed", usage=usage)
     call = Call("req_1", "claude/m", True, 0.0, attempts=[attempt], ending="completed")
     (entry,) = entry_of(call, BytesPerToken().output, lambda provider, model: known.get(f"{provider}/{model}")).attempts
     return entry
@@ -57,6 +57,13 @@ def test_a_model_without_a_price_costs_about_as_much_as_the_one_that_answers() -
     entry = booked(Usage(input=7, output=3, others=others), {})
     assert entry.cost == (107 * 1_000 + 13 * 10_000) // 1_000
     assert entry.approximate
+
+
+def test_an_answer_without_a_price_has_no_cost_whatever_else_has_one() -> None:
+    others = (ModelUsage("advisor", Usage(input=100, output=10)),)
+    for known in ({}, {"claude/advisor": OTHER}):
+        entry = booked(Usage(input=7, output=3, others=others, tool_requests={"web_search": 1}), known, None)
+        assert (entry.cost, entry.approximate, entry.tokens.input) == (None, False, 107)
 
 
 def test_requests_of_the_provider_s_own_tools_make_the_cost_approximate() -> None:

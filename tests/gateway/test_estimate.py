@@ -285,3 +285,10 @@ def test_what_surrounds_messages_counts() -> None:
     assert estimate_request(read_request({"messages": [system, user]})) == 3 + 2 * (4 + 1)
     assert estimate_input({"messages": [user]}) == 3 + 4 + 1
     assert estimate_input({"messages": [user | {"name": "four" * 10}]}) == 3 + 4 + 1 + 10
+
+
+def test_an_answer_of_sixteen_tokens_is_long_enough_and_one_byte_is_something() -> None:
+    ratios = BytesPerToken()
+    ratios.learn("acme/a", 48, 16)
+    ratios.learn("acme/b", 1, 16)
+    assert (ratios.ratio("acme/a"), ratios.ratio("acme/b")) == (3.0, 1.0)

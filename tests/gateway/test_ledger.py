@@ -273,6 +273,40 @@ def test_tokens_are_learned_from_answers_that_were_completed(kept: Runner) -> No
     kept(test)
 
 
+def test_text_is_learned_by_all_tokens_of_its_output(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        call = it.call()
+        it.start(call).output_chars = 64
+        it.end(call, output=16)
+        it.ledger.flush()
+        later = it.call("req_2")
+        later.attempts.append(Attempt("acme", "a", output_chars=400))
+        assert it.ledger.output(later) == 100
+
+    kept(test)
+
+
+def test_a_gateway_without_a_ledger_admits_every_call(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        none, call = NoLedger(), it.call(key=KEY)
+        call.at_ms = 0
+        assert none.admit(call, TokenDemand(7, 50), it.plans, it.reported.append)
+        assert (call.input_estimate, it.reported, none.ready, none.degraded) == (7, [], True, "")
+        assert abs(call.at_ms - time.time() * 1000) < 60_000
+        assert none.affordable(list(it.plans)) == list(it.plans)
+        it.loop.now += 0.25
+        attempt = Attempt("acme", "a")
+        call.attempts.append(attempt)
+        none.start_attempt(call, attempt, it.plans[0])
+        none.guard(call)
+        assert attempt.began_s == 0.25
+        attempt.output_chars, call.ending, attempt.ending = 100, "truncated", "truncated"
+        entry = none.settle(call)
+        assert (entry.id, entry.outcome, entry.tokens) == ("req_1", "truncated", Tokens(input=7, output=25))
+
+    kept(test)
+
+
 def test_what_a_running_call_has_sent_is_what_is_reported_or_estimated(kept: Runner) -> None:
     def test(it: Kept) -> None:
         call = it.call()

@@ -125,6 +125,13 @@ def test_without_a_cap_the_usual_output_is_reserved_or_less() -> None:
     assert (demand.tokens, demand.least_tokens) == (INPUT + 4_096, INPUT + 16)
 
 
+def test_a_model_without_a_price_reserves_no_cost() -> None:
+    made = Budgeted(None, output=50)
+    made.reservations.reserve(made.call, TokenDemand(INPUT, 50), [], 60.0, made.reported.append)
+    (demand,) = made.accounts.asked
+    assert (demand.cost, demand.least_cost, demand.tokens) == (0, 0, INPUT + 50)
+
+
 @pytest.mark.parametrize(
     ("rates", "service_tiers", "asked", "cost"),
     [
