@@ -17,23 +17,32 @@ class Wire:
         self.written: list[bytes] = []
         self.write = self.written.append
         self.closed = False
+        self.aborted = False
+        self.ended = False
+        self.buffered = 0
+        """The size of the write buffer, which a test sets."""
+        self.high = 0
 
     def set_write_buffer_limits(self, *, high: int) -> None:
-        """There is none."""
+        self.high = high
 
     def get_extra_info(self, name: str) -> object:
         return ("127.0.0.1", 1) if name == "peername" else None
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.buffered
 
     def can_write_eof(self) -> bool:
-        return False
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def close(self) -> None:
         self.closed = True
 
-    abort = close
+    def abort(self) -> None:
+        self.closed = self.aborted = True
 
 
 class Client:
@@ -42,10 +51,17 @@ class Client:
     If the limit of a body depends on the request, no head is cached.
     """
 
-    def __init__(self, max_body: Callable[[bytes, dict[str, str]], int] | None = None, /, **limits: Any) -> None:
+    def __init__(
+        self,
+        max_body: Callable[[bytes, dict[str, str]], int] | None = None,
+        /,
+        connections: set[ServerConnection] | None = None,
+        **limits: Any,
+    ) -> None:
         self.waiting: deque[Exchange] = deque()
         self.wire = Wire()
-        self.connection = ServerConnection(self.waiting.append, _page, FrontLimits(**limits), set(), max_body)
+        others = connections if connections is not None else set()
+        self.connection = ServerConnection(self.waiting.append, _page, FrontLimits(**limits), others, max_body)
         self.connection.connection_made(cast("asyncio.Transport", self.wire))
 
     def send(self, *reads: bytes) -> None:
