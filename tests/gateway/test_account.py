@@ -175,12 +175,13 @@ def test_a_call_takes_what_is_left_if_it_can_do_with_less() -> None:
 
 
 def test_an_extension_gets_what_is_left_unless_that_is_too_little() -> None:
+    limited = key(budget=1000)
     for spent, answer in ((0, 300), (700, 300), (701, 299), (987, 13), (998, 2), (999, None), (1000, None)):
-        account, limited = Account(spent={"2026-11": spent - 100}), key(budget=1000)
+        account = Account(spent={"2026-11": spent - 100})
         granted(ask(account, limited, "a", 100))
         extended = extend(account, limited, "a", 400, 0, NOW)
         assert (extended.cost - 100 if isinstance(extended, Grant) else None) == answer, spent
-    assert extend(account, limited, "unknown", 400, 0, NOW) == Grant()
+    assert extend(Account(), limited, "unknown", 400, 0, NOW) == Grant()
     unknown = Account()
     granted(ask(unknown, key(), "a", 100))
     assert granted(extend(unknown, limited, "a", 4000, 0, NOW)).cost == 4000, "what was spent is not known"

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock.http.server import ServerConnection
 from tests.http.wire import Client, post
 
-LIMITS = {
+LIMITS: dict[str, Any] = {
     "max_head": 400,
     "max_header": 200,
     "max_headers": 6,

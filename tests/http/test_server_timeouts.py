@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from tests.gateway.support import Clock
 from tests.http.wire import Client, post
 
-TIMEOUTS = {"head_timeout_s": 10.0, "body_timeout_s": 30.0, "keep_alive_s": 75.0, "stalled_client_s": 60.0}
+TIMEOUTS: dict[str, Any] = {
+    "head_timeout_s": 10.0,
+    "body_timeout_s": 30.0,
+    "keep_alive_s": 75.0,
+    "stalled_client_s": 60.0,
+}
 WHOLE = post(b"hello")
 
 
