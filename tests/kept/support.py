@@ -14,7 +14,7 @@ from openai import DefaultHttpxClient, OpenAI
 
 from tests.anthropic.support import MessagesGateway, configuration
 from tests.faults.client import CLIENT_KEY, RawClient, Response, get, post
-from tests.faults.gateway import Table
+from tests.faults.gateway import PROVIDER_KEY, Table
 from tests.faults.scripts import unstreamed, whole
 from tests.faults.upstream import Op, Upstream
 
@@ -22,6 +22,13 @@ PATH = "/v1/responses"
 OTHER_KEY = "canary-of-another-client-8d21"
 TEXT = "Hello, world"
 _WAIT_S = 15.0
+# A provider that offers the same API.
+OWN = """
+[providers.own]
+base_url = "{url}"
+dialect = "openai_responses"
+api_key = "{key}"
+"""
 
 
 class KeepingGateway(MessagesGateway):
@@ -132,7 +139,8 @@ def start(
         "limits": limits,
     }
     given = {name: table for name, table in tables.items() if table is not None}
-    return KeepingGateway(folder, upstream, configuration(upstream, **given))
+    own = OWN.format(url=upstream.url, key=PROVIDER_KEY)
+    return KeepingGateway(folder, upstream, configuration(upstream, **given) + own)
 
 
 def says(text: str) -> list[Op]:

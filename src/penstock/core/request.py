@@ -215,6 +215,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Estimates the tokens of the input; samples a long input."""
     read: Callable[[], Request]
     """Makes the neutral form."""
+    provider_state: str = ""
+    """The member that refers to something which a provider of this dialect keeps; empty if there is none."""
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""

@@ -79,6 +79,8 @@ class Destination(Struct, frozen=True, kw_only=True):
     """Further capabilities of the provider, by the names that its dialect gives them."""
     issuer: str = ""
     """Identifies the provider and its account: only seals of the same issuer are sent back (`core/seals.py`)."""
+    shared_state: bool = False
+    """Whether clients may use, and leave, state in the provider's account, which all clients share."""
     members: dict[str, Raw] = {}
     """`overrides` and `model` as JSON, encoded once for many requests."""
 

@@ -500,8 +500,11 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _write(self, plan: Plan) -> OutgoingRequest | Failure:
         """The request for a target, or the failure if it cannot be written."""
+        request = self._request
+        if request.provider_state and plan.dialect != request.dialect:
+            return refusals.state_elsewhere(request.provider_state, plan.target.name)
         try:
-            return plan.upstream.write_request(self._request, plan.destination)
+            return plan.upstream.write_request(request, plan.destination)
         except RequestError as error:
             return error.failure
 

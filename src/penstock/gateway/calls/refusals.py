@@ -30,6 +30,12 @@ def not_allowed(model: str) -> Failure:
     return _of_model("model_not_allowed", message)
 
 
+def state_elsewhere(member: str, target: str) -> Failure:
+    """A request refers to what a provider of the client's own API keeps, and this target has another API."""
+    message = f"`{member}` refers to something that a provider of this API keeps, and {target} has another API"
+    return Failure(code="invalid_request", message=message, param=member, retryable=False)
+
+
 def unpriced(model: str) -> Failure:
     """A budget cannot be enforced for a model without a price."""
     message = (

@@ -61,6 +61,7 @@ class Continuations:
                 "gateway share; send the content itself, or ask its operator to set shared_state = true in [responses]"
             )
             raise RequestError(refused(message, "shared_state_not_allowed", param=state))
+        request.provider_state = state
         return request
 
     def may_apply(self, body: bytes) -> bool:

@@ -4,7 +4,7 @@ A request for a provider of the same dialect keeps its bytes, except:
 
 1. Reasoning. Clients get the encrypted content wrapped with its issuer (`core/seals.py`). It is unwrapped for the same
    issuer; any other account refuses it, for the rest of the conversation, so that reasoning is left out. So is
-   reasoning without encrypted content: its id names what no provider has stored.
+   reasoning without encrypted content: its id names what no provider has stored, unless clients may leave state there.
 2. Ids of items that another provider has made up: OpenAI refuses an id without the prefix of its type. No item needs
    one, but for those that others refer to.
 3. Results of tools that are lists, where the provider's data says so (`result_parts`, llama.cpp).
@@ -15,6 +15,7 @@ import re
 import msgspec
 from msgspec import Raw
 
+from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.losses import Loss
@@ -34,7 +35,7 @@ _ID_PREFIXES = {
 _OTHER_ID = re.compile(rb'"id"\s*:\s*"(?!(?:msg|fc|ctc|rs))')
 
 
-def edit_input(written: Raw, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Raw | None:
+def edit_input(written: Raw, settings: ResponsesSettings, destination: Destination, losses: list[Loss]) -> Raw | None:
     """The input as the provider accepts it; None if it can stay as the client wrote it."""
     data = bytes(written)
     flatten = not settings.result_parts and _RESULT_LIST.search(data)
@@ -50,7 +51,7 @@ def edit_input(written: Raw, settings: ResponsesSettings, issuer: str, losses: l
             continue
         kept = _with_plain_id(item)
         if kept.get("type") == "reasoning":
-            opened = _opened(kept, settings, issuer, losses)
+            opened = _opened(kept, settings, destination, losses)
             edited += [opened] if opened is not None else []
         elif flatten and isinstance(kept.get("output"), list):
             edited += _flattened(kept, losses)
@@ -68,13 +69,15 @@ def _with_plain_id(item: Json) -> Json:
     return {name: value for name, value in item.items() if name != "id"}
 
 
-def _opened(item: Json, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Json | None:
+def _opened(item: Json, settings: ResponsesSettings, destination: Destination, losses: list[Loss]) -> Json | None:
     """Reasoning as its provider knows it; None if it is another provider's."""
     proof = item.get("encrypted_content")
     if isinstance(proof, str) and proof and not proof.startswith(PREFIX):
         return item  # the client got it elsewhere
+    if not proof and destination.shared_state:
+        return item
     seal = unwrap(proof) if isinstance(proof, str) else None
-    if seal is not None and seal[0].scheme == SEAL_SCHEME and seal[1] == issuer:
+    if seal is not None and seal[0].scheme == SEAL_SCHEME and seal[1] == destination.issuer:
         return item | {"encrypted_content": seal[0].value}
     if settings.open_reasoning:
         if proof:

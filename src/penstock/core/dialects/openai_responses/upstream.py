@@ -15,8 +15,7 @@ from penstock.core.sink import Sink
 
 _DEFAULTS = ResponsesSettings()
 _NOT_STORED = Raw(b"false")
-# What a provider must not get: it would refer to, or leave, state in an account that tenants share.
-_STATE = ("previous_response_id", "conversation")
+_PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"
 
 
 class OpenAIResponsesUpstream:
@@ -44,17 +43,21 @@ class OpenAIResponsesUpstream:
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand.
 
-        Nothing is stored at the provider: tenants share its account.
+        Nothing is stored at the provider, and nothing that is stored there is used, unless `shared_state` allows it:
+        tenants share its account. The gateway itself keeps the responses that `previous_response_id` names.
         """
-        settings, values = _settings(destination), request.members.values
-        changes: dict[str, Raw | None] = {**destination.members, "store": _NOT_STORED}
+        settings, values, shared = _settings(destination), request.members.values, destination.shared_state
+        changes: dict[str, Raw | None] = {**destination.members}
+        if not shared:
+            changes["store"] = _NOT_STORED
         refused = [name for name in settings.refused_fields if name in values]
-        changes |= dict.fromkeys([*refused, *(name for name in _STATE if name in values)])
+        state = (_PREVIOUS,) if shared else (_PREVIOUS, _CONVERSATION)
+        changes |= dict.fromkeys([*refused, *(name for name in state if name in values)])
         losses = [Loss("option-refused-by-provider", name) for name in refused]
         if destination.stream is not None and destination.stream != request.stream:
             changes["stream"] = Raw(b"true" if destination.stream else b"false")
         if "input" in values:
-            edited = edit_input(values["input"], settings, destination.issuer, losses)
+            edited = edit_input(values["input"], settings, destination, losses)
             changes |= {"input": edited} if edited is not None else {}
         return OutgoingRequest(request.members.edited(changes), dict(request.headers), tuple(losses))
 
