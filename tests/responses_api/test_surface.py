@@ -204,7 +204,7 @@ def test_a_websocket_is_refused_with_the_status_after_which_codex_uses_http(gate
 BEGUN = ant.wire(ant.begins(), ant.opens(0), ant.says("Half"))
 CHAT_BEGUN = chat.sse(chat.begins(), chat.says("Half"))
 BROKEN: dict[str, tuple[list[Op], str]] = {
-    "an error event": ([chunk(ant.wire(ant.error())), last_chunk()], "server_is_overloaded"),
+    "an error event": ([chunk(ant.wire(ant.error())), last_chunk()], "slow_down"),
     "a clean end without a stop reason": ([last_chunk()], "server_error"),
     "a connection that is closed": ([fin()], "server_error"),
     "a connection that is reset": ([rst()], "server_error"),
@@ -218,7 +218,7 @@ def test_a_stream_that_breaks_ends_with_a_failed_response(
     gateway: ResponsesGateway, provider: str, ops: list[Op], code: str
 ) -> None:
     begun = BEGUN if provider == "hasty-claude" else CHAT_BEGUN
-    if provider == "hasty" and code == "server_is_overloaded":
+    if provider == "hasty" and code == "slow_down":
         ops, code = [chunk(chat.sse({"error": {"message": "Overloaded"}})), last_chunk()], "server_error"
     model = gateway.upstream.play([head(), chunk(begun), *ops])
     response = gateway.respond(f"{provider}/{model}")

@@ -28,6 +28,10 @@ CHAT_CALL: Json = {"id": "c1", "type": "function", "function": {"name": "f", "ar
 SEALED = wrap(ReasoningSeal("anthropic", "Eq"), ISSUER)
 
 
+def summary(text: str) -> list[Json]:
+    return [{"type": "summary_text", "text": text}]
+
+
 def user(*parts: Json) -> Json:
     return {"type": "message", "role": "user", "content": [*parts]}
 
@@ -225,8 +229,11 @@ def test_conversations(fields: Json, expected: list[Json], losses: Lost) -> None
     assert all(code in LOSSES for code, _ in losses)
 
 
-def test_reasoning_goes_where_a_provider_wants_it() -> None:
-    reasoning = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+@pytest.mark.parametrize(
+    "texts", [{"summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}, {"summary": summary("Hm.")}]
+)
+def test_reasoning_goes_where_a_provider_wants_it(texts: Json) -> None:
+    reasoning = {"type": "reasoning"} | texts
     messages, losses = chat_messages(
         {"input": [HI, reasoning, CALL, result("ok")]}, reasoning_field="reasoning_content"
     )
@@ -369,7 +376,7 @@ def test_a_conversation_for_a_provider_of_messages() -> None:
     conversation = [
         {"role": "developer", "content": "Be brief."},
         HI,
-        {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": SEALED},
+        {"type": "reasoning", "id": "rs_1", "summary": summary("Hm."), "content": None, "encrypted_content": SEALED},
         CALL,
         result([{"type": "input_text", "text": "See"}, {"type": "input_image", "image_url": PNG}]),
     ]
@@ -383,7 +390,7 @@ def test_a_conversation_for_a_provider_of_messages() -> None:
             {
                 "role": "assistant",
                 "content": [
-                    {"type": "thinking", "thinking": "", "signature": "Eq"},
+                    {"type": "thinking", "thinking": "Hm.", "signature": "Eq"},
                     {"type": "tool_use", "id": "c1", "name": "f", "input": {"city": "Rome"}},
                 ],
             },

@@ -247,20 +247,28 @@ def test_the_deltas_of_a_call_are_its_arguments() -> None:
 
 
 def test_reasoning_has_a_summary_or_the_text_itself() -> None:
-    summarised, raw = output(
+    """The text itself is a summary where the provider has another API: most clients show nothing else."""
+    events = (
         BlockStart(0, 0, "reasoning"),
         ReasoningDelta(0, "First", part=0),
         ReasoningDelta(0, ".", part=0),
         ReasoningDelta(0, "Then.", part=1),
         BlockEnd(0, 0),
         BlockStart(0, 1, "reasoning"),
-        ReasoningDelta(0, "Hm."),
+        ReasoningDelta(0, "H"),
+        ReasoningDelta(0, "m."),
         BlockEnd(0, 1),
     )
     parts = [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}]
-    assert summarised == {"type": "reasoning", "id": "rs_req_1_0", "summary": parts}
-    content = [{"type": "reasoning_text", "text": "Hm."}]
-    assert raw == {"type": "reasoning", "id": "rs_req_1_1", "summary": [], "content": content}
+    for facts in (OWN, OTHER):
+        summarised, raw = output(*events, facts=facts)
+        assert summarised == {"type": "reasoning", "id": "rs_req_1_0", "summary": parts}
+        if facts is OWN:
+            content = [{"type": "reasoning_text", "text": "Hm."}]
+            assert raw == {"type": "reasoning", "id": "rs_req_1_1", "summary": [], "content": content}
+        else:
+            summary = [{"type": "summary_text", "text": "Hm."}]
+            assert raw == {"type": "reasoning", "id": "rs_req_1_1", "summary": summary}
 
 
 def test_the_events_of_a_summary() -> None:
@@ -509,7 +517,7 @@ FAILURES: dict[str, tuple[Failure, str, str]] = {
     ),
     "overloaded": (
         Failure(code="upstream_error", message="Overloaded", upstream_status=529),
-        "server_is_overloaded",
+        "slow_down",
         "Overloaded (upstream_error)",
     ),
     "no budget": (Failure(code="budget_exceeded", message="No."), "insufficient_quota", "No. (budget_exceeded)"),
@@ -537,7 +545,7 @@ def test_a_stream_that_is_not_completed_has_one_failure() -> None:
     reported, _ = written(*BEGIN, TextDelta(0, "Half"), fault, End("failed"))
     assert types(reported)[-2:] == ["error", "response.failed"]
     assert types(reported).count("response.failed") == 1
-    assert reported[-1]["response"]["error"]["code"] == "server_is_overloaded"
+    assert reported[-1]["response"]["error"]["code"] == "slow_down"
     cut, _ = written(*BEGIN, TextDelta(0, "Half"), End("truncated"))
     assert types(cut)[-2:] == ["error", "response.failed"]
 

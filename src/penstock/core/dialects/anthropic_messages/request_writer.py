@@ -252,9 +252,9 @@ class _ContentWriter:
         seal = opened(part.seals, SEAL_SCHEME, self._issuer)
         if seal is not None and seal.redacted:
             return {"type": "redacted_thinking", "data": seal.value}
-        if seal is not None:
-            return {"type": "thinking", "thinking": part.text, "signature": seal.value}
         text = part.text or "\n\n".join(part.summary)
+        if seal is not None:
+            return {"type": "thinking", "thinking": text, "signature": seal.value}
         if text and self._settings.unsigned_thinking:
             self._losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
             return {"type": "thinking", "thinking": text, "signature": ""}

@@ -139,9 +139,10 @@ class _Output:
 
     def _add_reasoning(self, part: ReasoningPart) -> None:
         fields = part.extras if self._own else {}
-        summary = [{"type": "summary_text", "text": text} for text in part.summary]
+        texts = part.summary if self._own or not part.text else (part.text, *part.summary)  # rule 8 of the writer
+        summary = [{"type": "summary_text", "text": text} for text in texts]
         body: Json = {"type": "reasoning", **fields, "summary": summary}
-        if part.text:
+        if part.text and self._own:
             body["content"] = [{"type": "reasoning_text", "text": part.text}]
         if part.seals:
             body["encrypted_content"] = seal_text(part.seals[0], self._facts)

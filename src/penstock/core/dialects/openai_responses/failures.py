@@ -2,7 +2,8 @@
 
 An `error` event has the same object as a body. `response.failed` has a code of its own, by which Codex decides whether
 to repeat the request: only those of the table below are known to it, and it repeats a request that failed with any
-other. The message then ends with Penstock's code.
+other. The message then ends with Penstock's code. At `server_is_overloaded` Codex gives up in a stream, whereas it
+repeats a request that gets this code with a status. An overload passes, so a stream has `slow_down` instead.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from penstock.core.failure import Failure
 
 SERVER_ERROR = "server_error"
 OVERLOADED = "server_is_overloaded"
+OVERLOADED_IN_STREAM = "slow_down"
 _RATE_LIMITED = "rate_limit_exceeded"
 _FINAL = "invalid_prompt"
 # The codes of failed responses by those of Penstock, and by those that providers send in their streams.
@@ -57,7 +59,7 @@ class FailureWords(Struct, frozen=True):
     @property
     def response_error(self) -> dict[str, object]:
         """The `error` of a failed response."""
-        return {"code": self.code, "message": self.message}
+        return {"code": OVERLOADED_IN_STREAM if self.code == OVERLOADED else self.code, "message": self.message}
 
 
 def failure_words(failure: Failure, request_id: str) -> FailureWords:

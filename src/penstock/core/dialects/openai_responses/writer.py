@@ -13,7 +13,9 @@
 6. A heartbeat is another `response.in_progress`: Codex counts events only, not comments. The first one sends
    `response.created`. Heartbeats of earlier attempts at the same call count (`AnswerFacts.heartbeats`).
 7. A seal is wrapped with its issuer (`core/seals.py`), so that it goes back only to the account that made it.
-8. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
+8. Reasoning of another API is written as a summary, though it may be the reasoning itself: the AI SDK, pydantic-ai and
+   Codex show summaries only, and the first two send nothing else back.
+9. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
    which Codex reads.
 """
 
@@ -71,6 +73,8 @@ from penstock.core.usage import Usage
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
 # Events before the first content are released at this size, so that they do not fill the memory.
 _MAX_BUFFER = 65_536
+# The number of the part of a summary that is the whole reasoning.
+_WHOLE = -1
 # The members of calls that hold what the model wrote, and the names of their events.
 _CALLS = {
     "function_call": ("arguments", "response.function_call_arguments"),
@@ -377,10 +381,12 @@ class OpenAIResponsesWriter:
             self._emit(f"{part.form.text_events}.delta", item.address | part.place | {"delta": text})
 
     def _write_reasoning(self, text: str, summary: int | None) -> None:
-        """A piece of a summary, or of the reasoning itself."""
+        """A piece of a summary, or of the reasoning itself (rule 8)."""
         item = self._current
         if item is None or item.type != "reasoning":
             return
+        if summary is None and not self._own:
+            summary = _WHOLE
         if item.part is None or item.part.summary != summary:
             type = "reasoning_text" if summary is None else "summary_text"
             self._start_part(item, {"type": type, "text": ""}, summary)
