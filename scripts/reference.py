@@ -330,10 +330,9 @@ def _table(defects: dict[str, RepairRow]) -> str:
 
 def _results(fault: FaultSpec) -> dict[str, str]:
     """What Penstock reports, and for which dialects."""
-    if fault.any is not None:
-        return {fault.any.result: "any"}
     results = dict.fromkeys(form.result for form in fault.forms.values())
-    return {
+    general = {fault.any.result: "any other" if results else "any"} if fault.any is not None else {}
+    return general | {
         result: ", ".join(f"`{dialect}`" for dialect, form in fault.forms.items() if form.result == result)
         for result in results
     }

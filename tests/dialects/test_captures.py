@@ -12,6 +12,7 @@ from penstock.capture import Capture, CaptureEnd, CaptureHeader, CaptureRequest,
 from penstock.cli.inspection.annotations import mark_defects
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
+from penstock.replay.faults.content import FORMS
 from penstock.replay.library import load as load_library
 from tests.dialects.support import (
     CALLS,
@@ -172,7 +173,8 @@ def test_a_dialect_that_is_not_known_is_reported(tmp_path: Path) -> None:
     )
     refused = run("inspect", "--dialect", "telegraph", "-")
     assert refused.returncode == 2
-    assert b"there is no dialect 'telegraph'; choose one of openai_chat, anthropic_messages, ticker" in refused.stderr
+    known = "openai_chat, anthropic_messages, openai_responses, ticker"
+    assert f"there is no dialect 'telegraph'; choose one of {known}" in refused.stderr.decode()
 
 
 def test_lint_says_in_which_dialect_it_read(tmp_path: Path) -> None:
@@ -287,7 +289,7 @@ def test_a_style_translates_captures_of_every_dialect(tmp_path: Path) -> None:
         ),
         (
             'replay_faults = ["bom", "no-usage"]',
-            "is a fault in streams of openai_chat or anthropic_messages, and this provider's dialect is ticker",
+            f"is a fault in streams of {', '.join(FORMS)}, and this provider's dialect is ticker",
         ),
     ],
 )

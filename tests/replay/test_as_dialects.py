@@ -60,6 +60,13 @@ def as_groq(recordings: Path) -> Iterator[Player]:
         yield player
 
 
+@pytest.fixture(scope="module")
+def as_responses(recordings: Path) -> Iterator[Player]:
+    with Player(recordings, "--as", "openai-responses", "--speed", "max") as player:
+        assert player.output[0].endswith("; as openai-responses at /responses)\n")
+        yield player
+
+
 @pytest.fixture
 def claude(as_anthropic: Player) -> Iterator[anthropic.Anthropic]:
     url = as_anthropic.url.removesuffix("/v1")
@@ -140,6 +147,21 @@ def test_the_openai_sdk_reads_messages_captures(gpt: openai.OpenAI) -> None:
     assert functions == [(0, "toolu_1", "get_tide"), (1, "toolu_2", "get_wind")]
     assert choices[-1].finish_reason == "tool_calls"
     assert chunks[0].id.startswith("chatcmpl-")
+
+
+@pytest.mark.parametrize("model", ["calls", "uses tools"])
+def test_the_openai_sdk_reads_responses_of_captures_of_any_dialect(as_responses: Player, model: str) -> None:
+    http_client = openai.DefaultHttpxClient(trust_env=False)
+    with (
+        openai.OpenAI(base_url=as_responses.url, api_key="x", max_retries=0, http_client=http_client) as client,
+        client.responses.stream(model=model, input="Hi") as stream,
+    ):
+        response = stream.get_final_response()
+    assert response.status == "completed"
+    assert [item.type for item in response.output] == ["message", "function_call", "function_call"]
+    assert response.output_text in ("Let me look.", "Let me see.")
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.output_tokens) in ((5, 3), (7, 4))
 
 
 def test_without_a_capture_of_the_model_the_error_lists_all(recordings: Path) -> None:

@@ -170,7 +170,8 @@ def test_a_capture_says_the_same_in_any_style(name: str) -> None:
     recorded, written = text_in(played(PlaybackOptions())), text_in(playback, load_style(name).dialect)
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
-    assert written.choices[0].tool_calls == recorded.choices[0].tool_calls
+    (call,), (before,) = written.choices[0].tool_calls, recorded.choices[0].tool_calls
+    assert (call.id, call.name, call.arguments) == (before.id, before.name, before.arguments)
     assert written.usage is not None
     assert (written.usage.input, written.usage.output) == (5, 3)
     assert playback.headers == {"content-type": load_style(name).content_type, "x-request-id": "r1"}
@@ -287,7 +288,7 @@ def test_an_error_on_demand_is_in_the_style_too(name: str) -> None:
     answer = text_in(playback, style.dialect)
     assert answer.fault is not None
     assert (answer.ending, answer.fault.code) == ("failed", "provider-error")
-    assert answer.fault.message == "The server failed while it was answering. Try again."
+    assert answer.fault.message.startswith("The server failed while it was answering. Try again.")
 
 
 @pytest.mark.parametrize("fault", ["html", "empty"])

@@ -26,7 +26,7 @@ from penstock.replay.faults import (
 )
 from penstock.replay.pieces import Split, pieces_of, split_up
 from penstock.replay.rewrite import rewrite
-from penstock.replay.styles import ProviderStyle, write_error_in_style
+from penstock.replay.styles import ChatStyle, ProviderStyle, write_error_in_style
 
 AS_FAST_AS_POSSIBLE = math.inf
 # The least time between two pieces, unless the speed is `max`: closer pieces would reach the peer in one read.
@@ -187,7 +187,7 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
         playback.status,
         playback.headers,
         dialect=options.dialect,
-        error=write_error_in_style(ERROR_MESSAGE, ERROR_CODE, options.style) if options.style is not None else b"",
+        error=_error_event(options.style),
     )
     faulty = inject(script, options.faults)
     return structs.replace(
@@ -197,6 +197,11 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
         pieces=list(faulty.pieces),
         ending=_HOWS[faulty.ending],
     )
+
+
+def _error_event(style: ProviderStyle | None) -> bytes:
+    """An error as a provider of chat completions writes it in a stream; empty for the form of the dialect itself."""
+    return write_error_in_style(ERROR_MESSAGE, ERROR_CODE, style) if isinstance(style, ChatStyle) else b""
 
 
 def _headers(capture: Capture) -> dict[str, str]:

@@ -20,6 +20,7 @@ from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import HEALTHY, answer, begins, error, fold, opens, says, wire
+from tests.responses import DIALECT as RESPONSES
 from tests.seed_streams import CASES
 from tests.streams import DONE, bill, counts, read, sse
 from tests.streams import begins as begins_chat
@@ -28,7 +29,7 @@ from tests.streams import says as says_chat
 
 MESSAGES_STYLE = "anthropic"
 # The corpus's names of the APIs, and one capture in how many is tried.
-APIS = {DEFAULT_DIALECT: "chat", MESSAGES: "anthropic"}
+APIS = {DEFAULT_DIALECT: "chat", MESSAGES: "anthropic", RESPONSES: "responses"}
 CORPUS_STEP = 40
 # What the translation cannot express: more than one choice, and kinds of calls that only chat has.
 ONLY_CHAT = {"two choices", "a legacy call", "a custom tool", "several choices"}
@@ -137,7 +138,7 @@ def test_reasoning_that_is_counted_separately_is_output_of_a_message() -> None:
     assert (after.usage.input, after.usage.output, after.usage.reasoning) == (28, 299, 291)
 
 
-@pytest.mark.parametrize("style", [MESSAGES_STYLE, "groq"])
+@pytest.mark.parametrize("style", [MESSAGES_STYLE, "openai-responses", "groq"])
 @pytest.mark.parametrize("dialect", APIS)
 @pytest.mark.slow
 def test_captures_of_others_say_the_same(dialect: str, style: str) -> None:

@@ -195,7 +195,7 @@ def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> Non
     try:
         spec = INJECTABLE_FAULTS[parse_fault(text).name]
         if spec.form_for(dialect) is None:
-            known = " or ".join(spec.dialects)
+            known = ", ".join(spec.dialects)
             problems.error(path, f"is a fault in streams of {known}, and this provider's dialect is {dialect}")
     except UnknownFaultError as error:
         listed = "is not an injectable fault; penstock replay --faults lists them"

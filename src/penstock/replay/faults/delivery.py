@@ -55,7 +55,7 @@ def error_event(script: ScriptedResponse, count: int | None) -> ScriptedResponse
     """Send an error after `count` events, or half of them, and end the body."""
     events = script.by_event().pieces
     kept = events[: len(events) // 2 if count is None else count]
-    return structs.replace(script, pieces=(*kept, Piece(0.0, script.error)), ending="end", cut=True)
+    return structs.replace(script, pieces=(*kept, Piece(0.0, script.error_after(kept))), ending="end", cut=True)
 
 
 def error_first(script: ScriptedResponse) -> ScriptedResponse:

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import cache
 from itertools import accumulate, pairwise
 from typing import Literal, TypeAlias
 
@@ -10,8 +9,9 @@ from msgspec import Struct, field, structs
 
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
+from penstock.core.events import Event, Start
 from penstock.core.failure import Failure
-from penstock.core.stream import MAX_EVENT
+from penstock.core.stream import MAX_EVENT, StreamReader
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
 from penstock.error_codes import ErrorCode
@@ -24,6 +24,7 @@ ERROR_MESSAGE = "The server failed while it was answering. Try again."
 ERROR_CODE: ErrorCode = "internal_error"
 
 
+_NO_START = Start("", "", None)
 _FAILURE = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
 
 
@@ -50,16 +51,22 @@ class ScriptedResponse(Struct, frozen=True):
     dialect: str = DEFAULT_DIALECT
     """The dialect of the stream."""
     error: bytes = b""
-    """The event that reports an error inside a stream; by default as the dialect's own writer writes it."""
-
-    def __post_init__(self) -> None:
-        if not self.error:
-            structs.force_setattr(self, "error", _error_event(self.dialect))
+    """The event that reports an error inside a stream; if it is empty, the dialect's own writer writes it."""
 
     @property
     def error_body(self) -> bytes:
         """The body of an error response."""
         return _surface(self.dialect).write_error(_FAILURE, "")
+
+    def error_after(self, kept: Iterable[Piece]) -> bytes:
+        """The event that reports an error after some of the pieces."""
+        if self.error:
+            return self.error
+        start = next((event for event in _events(self.pieces, self.dialect) if isinstance(event, Start)), _NO_START)
+        facts = AnswerFacts(call_id="", id=start.id, model=start.model, created=start.created or 0)
+        writer = _surface(self.dialect).writer(facts)
+        writer.note(_events(kept, self.dialect))
+        return writer.fail(_FAILURE)
 
     @property
     def data(self) -> bytes:
@@ -111,9 +118,8 @@ def events_in(data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in pairwise([0, *starts[1:], len(data)]) if start < end]
 
 
-@cache
-def _error_event(dialect: str) -> bytes:
-    return _surface(dialect).writer(AnswerFacts(call_id="", model="", created=0)).fail(_FAILURE)
+def _events(pieces: Iterable[Piece], dialect: str) -> list[Event]:
+    return StreamReader(dialect).feed(b"".join(piece.data for piece in pieces))
 
 
 def _surface(dialect: str) -> SurfaceDialect:

@@ -23,7 +23,7 @@ Argument: TypeAlias = Literal["", "=N", "[=N]", "=BYTES", "=STATUS", "=TIME", "[
 
 
 class FaultSpec(Struct, frozen=True):
-    """One row of the table: a fault that streams of any dialect can have, or one that has a form for some dialects."""
+    """One row of the table: a fault that streams of any dialect can have, or those of the dialects in `forms`."""
 
     group: Group
     argument: Argument
@@ -34,11 +34,11 @@ class FaultSpec(Struct, frozen=True):
     @property
     def dialects(self) -> tuple[str, ...]:
         """The dialects whose streams can have it; empty if all can."""
-        return tuple(self.forms)
+        return () if self.any is not None else tuple(self.forms)
 
     def form_for(self, dialect: str) -> FaultForm | None:
         """The form in streams of a dialect; None if they cannot have it."""
-        return self.any or self.forms.get(dialect)
+        return self.forms.get(dialect) or self.any
 
 
 _ROWS: dict[str, FaultSpec] = {
@@ -53,13 +53,18 @@ _ROWS: dict[str, FaultSpec] = {
     "changing-id": FaultSpec("content", "", "Every chunk has a different id."),
     "start-missing": FaultSpec("content", "", "The event that starts the answer is missing."),
     "start-repeated": FaultSpec("content", "", "The event that starts the answer is sent twice."),
-    "block-start-missing": FaultSpec("content", "", "The starts of text and thinking blocks are missing."),
-    "block-unclosed": FaultSpec("content", "", "The ends of content blocks are missing."),
-    "block-index-missing": FaultSpec("content", "", "The events of content blocks have no index."),
+    "block-start-missing": FaultSpec(
+        "content", "", "The starts of text blocks and thinking, or of output items, are missing."
+    ),
+    "block-unclosed": FaultSpec("content", "", "The ends of content blocks, or of output items, are missing."),
+    "block-index-missing": FaultSpec("content", "", "The events of content blocks, or of output items, have no index."),
     "block-text-repeated": FaultSpec(
         "content", "", "The start of a text block has the text that its first delta repeats."
     ),
     "signature-late": FaultSpec("content", "", "The signature of a thinking block is sent after the end of the block."),
+    "item-id-rotates": FaultSpec("content", "", "An output item has another id in each of its events."),
+    "completed-output-empty": FaultSpec("content", "", "The whole response in the last event has no output items."),
+    "sequence-number-missing": FaultSpec("content", "", "The events have no `sequence_number`."),
     "broken-arguments": FaultSpec("content", "", "The arguments of the last tool call lack their last character."),
     "error-event": FaultSpec(
         "content",
@@ -79,8 +84,10 @@ _ROWS: dict[str, FaultSpec] = {
         "The event after N, or after half of them, ends in the middle of its JSON.",
         counted("failed, `bad-json`, `ignored-after-fault`", framing.bad_json),
     ),
-    "no-done": FaultSpec("framing", "", "The marker of the end (`[DONE]`, `message_stop`) is missing."),
-    "done-twice": FaultSpec("framing", "", "The marker of the end (`[DONE]`, `message_stop`) is sent twice."),
+    "no-done": FaultSpec("framing", "", "The end marker (`[DONE]`, `message_stop`, `response.completed`) is missing."),
+    "done-twice": FaultSpec(
+        "framing", "", "The end marker (`[DONE]`, `message_stop`, `response.completed`) is sent twice."
+    ),
     "event-name-missing": FaultSpec("framing", "", "The events have no names, only data."),
     "glued": FaultSpec("framing", "", "Every event contains two JSON objects, one after the other."),
     "json-next-line": FaultSpec(

@@ -32,7 +32,7 @@ def write_in_dialect(
         id = make_value(style.ids.form, f"{id} {start.model}", created=start.created or 0)
     usage = next((event.usage.normal() for event in events if isinstance(event, UsageReport)), Usage())
     facts = AnswerFacts(
-        call_id="",
+        call_id=make_value("{hex:24}", id),
         id=id,
         model=start.model,
         created=start.created or 0,

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from penstock.replay.faults.content import anthropic_messages, openai_chat
+from penstock.replay.faults.content import anthropic_messages, openai_chat, openai_responses
 from penstock.replay.faults.form import FaultForm
 
 FORMS: Mapping[str, Mapping[str, FaultForm]] = {
     "openai_chat": openai_chat.FORMS,
     "anthropic_messages": anthropic_messages.FORMS,
+    "openai_responses": openai_responses.FORMS,
 }
 """By dialect, the forms of faults by their names in `faults/table.py`."""
