@@ -17,6 +17,7 @@ DIALECTS = (CHAT, MESSAGES, RESPONSES)
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
 CORK = '{"port":"Cork"}'
+LOGPROB: Json = {"token": "So.", "logprob": -0.1, "bytes": None, "top_logprobs": []}
 
 
 class Seen(NamedTuple):
@@ -167,6 +168,13 @@ SCENARIOS: dict[str, Scenario] = {
             ),
             RESPONSES: res.answer(*res.calls_all("{}", name="now")),
         },
+    ),
+    "log probabilities": Scenario(
+        seen=Seen(text="So."),
+        wires={
+            CHAT: in_chat(chat.chunk(chat.choice({"content": "So."}, logprobs={"content": [LOGPROB]}))),
+        },
+        losses=both(RESPONSES, losses=[("field-dropped", "logprobs")]),
     ),
     "an empty list of calls beside text": Scenario(
         seen=Seen(text="So."),

@@ -47,6 +47,8 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     envelope.add(completion.extras)
     finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details)
     how = final_status(finish, losses, own=facts.same_dialect)
+    if choice.extras.get("logprobs") and not facts.same_dialect:
+        losses.append(Loss("field-dropped", "logprobs"))
     status = str(how.pop("status"))
     output = _Output(facts, losses).items(choice, finish)
     usage = usage_body(completion.usage, own=facts.same_dialect)

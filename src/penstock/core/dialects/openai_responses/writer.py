@@ -88,6 +88,7 @@ class OpenAIResponsesWriter:
     _released = False  # whether the first content is written
     _buffer_size = 0
     _failed = False
+    _lost_logprobs = False  # whether another API's log probabilities were left out
     _finish: Finish | None = None
     _usage: Usage | None = None
     _pending: tuple[ToolCallStart, Json] | None = None  # a call whose extras may follow
@@ -455,6 +456,9 @@ class OpenAIResponsesWriter:
         elif extra.place == "delta" and self._own:
             logprobs = extra.fields.get("logprobs")
             self._logprobs = logprobs if isinstance(logprobs, list) else []
+        elif extra.place == "choice" and not self._own and extra.fields.get("logprobs") and not self._lost_logprobs:
+            self._lost_logprobs = True
+            self.losses.append(Loss("field-dropped", "logprobs"))
 
     def _start_call(self) -> None:
         if self._pending is None:
