@@ -15,6 +15,15 @@ COUNT = "/v1/responses/input_tokens"
 Json = dict[str, Any]
 
 
+# A provider of the same API.
+_OPENAI = """
+[providers.openai]
+base_url = "{url}"
+dialect = "openai_responses"
+api_key = "{key}"
+"""
+
+
 class ResponsesGateway(Gateway):
     """A gateway whose clients speak Responses."""
 
@@ -43,7 +52,7 @@ def request_body(model: str, *, stream: bool, **fields: object) -> bytes:
 
 def start(folder: Path, upstream: Upstream, more: str = "", **tables: Table) -> ResponsesGateway:
     """A gateway of one's own; not yet started."""
-    providers = PROVIDERS.format(url=upstream.url, key=PROVIDER_KEY)
+    providers = (PROVIDERS + _OPENAI).format(url=upstream.url, key=PROVIDER_KEY)
     return ResponsesGateway(folder, upstream, settings(upstream.url, **tables) + providers + more)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import messages as ant
+from tests import responses as res
 from tests import streams as chat
 from tests.anthropic.support import ANSWER, CHAT_ANSWER, MESSAGE, TEXT, answers, provider_error, sent, streams
 from tests.faults.client import get, post
@@ -76,6 +77,37 @@ def test_a_client_gets_the_form_that_it_asks_for(
     response = gateway.respond(f"{provider}/{model}", stream=stream)
     assert (response.status, text(response), whole(response)["status"]) == (200, TEXT, "completed")
     assert response.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+
+
+# A provider of the same API.
+
+
+def test_between_a_client_and_a_provider_of_responses_everything_stays(gateway: ResponsesGateway) -> None:
+    wire = res.answer(*res.SEARCHES, *res.says_all("Hello", ", world", index=1, id="msg_2", phase="final_answer"))
+    model = gateway.upstream.play(streams(*(event + b"\n\n" for event in wire.split(b"\n\n")[:-1])))
+    response = gateway.respond(f"openai/{model}", tools=[{"type": "web_search"}], new={"b": 1})
+    assert text(response) == TEXT
+    sent_events = [json.loads(event.split(b"data: ")[1]) for event in wire.split(b"\n\n")[:-1]]
+    assert [event for event in events(response) if "response" not in event] == [
+        event for event in sent_events if "response" not in event
+    ]
+    assert whole(response)["id"] == "resp_w1"
+    path, _, body = sent(gateway, model)
+    assert (path, json.loads(body)["new"], json.loads(body)["store"]) == ("/v1/responses", {"b": 1}, False)
+    assert gateway.call(response)["losses"] == {}
+
+
+def test_a_heartbeat_in_a_stream_of_the_same_api_shifts_the_numbers(tmp_path: Path) -> None:
+    pieces = [event + b"\n\n" for event in res.answer(*res.says_all("Hello", ", world")).split(b"\n\n")[:-1]]
+    with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
+        script = [head(), *map(chunk, pieces[:5]), sleep(0.35), *map(chunk, pieces[5:]), last_chunk()]
+        response = gateway.respond(f"openai/{upstream.play(script)}")
+        found = names(response)
+        beats = found.count("in_progress") - 1
+        assert beats >= 2
+        assert found == [*WHOLE[:5], *["in_progress"] * beats, *WHOLE[5:]]
+        assert text(response) == TEXT
+        gateway.quiet()
 
 
 # Tools.
