@@ -20,7 +20,9 @@ from tests.judges.cases import ROOT
 
 NODE = Path(__file__).parent / "node"
 LANGCHAIN = Path(__file__).parent / "gateway/langchain"
+AGENTS = Path(__file__).parent / "responses/agents"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
+CODEX = Path(__file__).parent / "codex/package.json"
 CACHE = ROOT / ".cache"
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
@@ -45,23 +47,41 @@ def node_home() -> Path:
 
 def langchain_python() -> Path:
     """The interpreter that has LangChain."""
-    requirements = LANGCHAIN / "requirements.txt"
+    return _environment("langchain-judge", LANGCHAIN / "requirements.txt")
+
+
+def agents_python() -> Path:
+    """The interpreter that has openai-agents and pydantic-ai."""
+    return _environment("agents-judge", AGENTS / "requirements.txt")
+
+
+def claude_code() -> Path:
+    """The program of Claude Code."""
+    return _program("claude-code", CLAUDE_CODE, "claude")
+
+
+def codex() -> Path:
+    """The program of Codex."""
+    return _program("codex", CODEX, "vendor/x86_64-unknown-linux-musl/bin/codex")
+
+
+def _program(name: str, pins: Path, path: str) -> Path:
+    """A program in a package for Node that is large: a script installs it, and no test."""
+    ((package, version),) = json.loads(pins.read_text())["dependencies"].items()
+    program = CACHE / name / version / "node_modules" / package / path
+    if not program.exists():
+        pytest.skip(f"{name} is not installed: scripts/{name} installs it")
+    return Path(program)
+
+
+def _environment(name: str, requirements: Path) -> Path:
+    """The interpreter of an environment that has these packages."""
 
     def install(folder: Path) -> None:
         _run([sys.executable, "-I", "-m", "venv", str(folder)], folder)
         _run([str(_python(folder)), *_PIP, *_PIP_SOON, "--requirement", str(requirements)], folder)
 
-    return _python(_made("langchain-judge", requirements, install))
-
-
-def claude_code() -> Path:
-    """The program of Claude Code, which is large: a script installs it, and no test."""
-    pins: dict[str, str] = json.loads(CLAUDE_CODE.read_text())["dependencies"]
-    ((package, version),) = pins.items()
-    program = CACHE / "claude-code" / version / "node_modules" / package / "claude"
-    if not program.exists():
-        pytest.skip("Claude Code is not installed: scripts/claude-code installs it")
-    return Path(program)
+    return _python(_made(name, requirements, install))
 
 
 def _python(folder: Path) -> Path:
