@@ -26,7 +26,7 @@ from bench.gateway import judge
 from bench.turns.loads import cpu_s, running
 from bench.turns.pairs import median_range
 
-DELTAS = 100
+EVENTS = 100
 GAP_S = 0.005
 TURN_S = 1.0
 STREAMS = 50
@@ -65,9 +65,10 @@ BASE = PAIRS[0]
 class Client(asyncio.Protocol):
     """One call after another on one connection, until it is stopped."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, deltas: int) -> None:
         self._request = pair.client.request(f"{pair.provider.name}/bench")
         self._api = pair.client
+        self._expected = deltas
         self._tail = b""
         self._deltas = 0
         self.stopping = False
@@ -83,7 +84,7 @@ class Client(asyncio.Protocol):
         self._tail = (self._tail + data)[-200:]
         if not self._tail.endswith(b"\r\n0\r\n\r\n"):
             return
-        if self._deltas != DELTAS or self._api.end not in self._tail:
+        if self._deltas != self._expected or self._api.end not in self._tail:
             self._fail(f"an answer is not whole: {self._deltas} deltas, and {self._tail!r}")
             return
         self.events += self._deltas
@@ -106,7 +107,10 @@ def main() -> int:
     options = _options()
     os.sched_setaffinity(0, {judge.OTHER_CORE})
     try:
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, _gateway(Path(folder)) as (pid, port):
+        with (
+            tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
+            _gateway(Path(folder), options.events) as (pid, port),
+        ):
             rounds = uvloop.run(_measure(pid, port, options))
     except judge.MissingError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -118,13 +122,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench-dialects", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each pair (default: %(default)s)")
     parser.add_argument("--streams", type=int, default=STREAMS, help="streams at a time (default: %(default)s)")
+    parser.add_argument("--events", type=int, default=EVENTS, help="events with text in each (default: %(default)s)")
     return parser.parse_args()
 
 
 @contextmanager
-def _gateway(folder: Path) -> Iterator[tuple[int, int]]:
+def _gateway(folder: Path, deltas: int) -> Iterator[tuple[int, int]]:
     """The process id and the port of a gateway whose providers are running."""
-    command = [sys.executable, "-m", "bench.dialects.provider", str(DELTAS), str(GAP_S)]
+    command = [sys.executable, "-m", "bench.dialects.provider", str(deltas), str(GAP_S)]
     provider = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=judge.ROOT)
     try:
         assert provider.stdout is not None
@@ -142,23 +147,23 @@ def _gateway(folder: Path) -> Iterator[tuple[int, int]]:
 
 async def _measure(pid: int, port: int, options: argparse.Namespace) -> list[dict[str, float]]:
     for pair in PAIRS:
-        await _turn(pid, port, pair, options.streams)  # warms up
+        await _turn(pid, port, pair, options)  # warms up
     rounds = []
     for _ in range(options.rounds):
         order = random.sample(PAIRS, len(PAIRS))
-        rounds.append({str(pair): await _turn(pid, port, pair, options.streams) for pair in order})
+        rounds.append({str(pair): await _turn(pid, port, pair, options) for pair in order})
     return rounds
 
 
-async def _turn(pid: int, port: int, pair: Pair, streams: int) -> float:
+async def _turn(pid: int, port: int, pair: Pair, options: argparse.Namespace) -> float:
     """CPU microseconds of the gateway for each event of the calls that begin within a turn."""
     loop = asyncio.get_running_loop()
     used = cpu_s(pid)
     clients = []
-    for _ in range(streams):
-        _, client = await loop.create_connection(lambda: Client(pair), "127.0.0.1", port)
+    for _ in range(options.streams):
+        _, client = await loop.create_connection(lambda: Client(pair, options.events), "127.0.0.1", port)
         clients.append(client)
-        await asyncio.sleep(GAP_S * 20 / streams)  # so that not all send at the same time
+        await asyncio.sleep(GAP_S * 20 / options.streams)  # so that not all send at the same time
     await asyncio.sleep(TURN_S)
     for client in clients:
         client.stopping = True
@@ -167,7 +172,10 @@ async def _turn(pid: int, port: int, pair: Pair, streams: int) -> float:
 
 
 def _print(rounds: list[dict[str, float]], options: argparse.Namespace) -> int:
-    print(f"{options.streams} streams, an event every {GAP_S * 1000:g} ms; {len(rounds)} rounds; microseconds of CPU")
+    print(
+        f"{options.streams} streams of {options.events} events, one every {GAP_S * 1000:g} ms; {len(rounds)} rounds; "
+        "microseconds of CPU"
+    )
     print(COLUMNS.format("", "CPU/event", "× chat", "95 % range"))
     met = True
     for pair in PAIRS:

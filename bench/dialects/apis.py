@@ -10,7 +10,7 @@ _TEXT = "the tide "
 
 
 class Api(NamedTuple):
-    """One API, as bytes: the parts of a stream, of which `delta` is sent as often as is asked for."""
+    """One API, as bytes: the parts of a stream, of which `deltas` are sent as often as is asked for."""
 
     name: str
     """The name of its provider in the configuration."""
@@ -18,7 +18,8 @@ class Api(NamedTuple):
     path: str
     fields: dict[str, object]
     opening: bytes
-    delta: bytes
+    deltas: tuple[bytes, ...]
+    """Sent in turns."""
     closing: bytes
     mark: bytes
     """What every delta has, and nothing else: clients count it."""
@@ -59,6 +60,7 @@ _MESSAGE: dict[str, object] = {
     "stop_sequence": None,
     "usage": {"input_tokens": 9, "output_tokens": 1},
 }
+_DELTA = _named("content_block_delta", index=0, delta={"type": "text_delta", "text": _TEXT})
 APIS = (
     Api(
         name="chat",
@@ -66,7 +68,7 @@ APIS = (
         path="/v1/chat/completions",
         fields={},
         opening=_chunk({"role": "assistant", "content": ""}),
-        delta=_chunk({"content": _TEXT}),
+        deltas=(_chunk({"content": _TEXT}),),
         closing=_chunk({}, "stop", usage=_USAGE) + b"data: [DONE]\n\n",
         mark=_TEXT.encode(),
         end=b"data: [DONE]\n\n",
@@ -78,8 +80,8 @@ APIS = (
         fields={"max_tokens": 1_000},
         opening=_named("message_start", message=_MESSAGE)
         + _named("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-        # Anthropic adds spaces before the last bracket.
-        delta=_named("content_block_delta", index=0, delta={"type": "text_delta", "text": _TEXT})[:-3] + b"    }\n\n",
+        # Anthropic adds spaces before the last bracket, of which there are sometimes more and sometimes less.
+        deltas=tuple(_DELTA[:-3] + b" " * (7 * number % 15) + b"}\n\n" for number in range(15)),
         closing=_named("content_block_stop", index=0)
         + _named(
             "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 100}

@@ -7,6 +7,7 @@ import asyncio
 import re
 import sys
 from contextlib import suppress
+from itertools import cycle
 
 import uvloop
 
@@ -41,10 +42,10 @@ class Provider:
 
     async def _answer(self, api: Api, writer: asyncio.StreamWriter) -> None:
         writer.write(_HEAD + chunk(api.opening))
-        delta = chunk(api.delta)
+        chunks = cycle(map(chunk, api.deltas))
         for _ in range(self._deltas):
             await asyncio.sleep(self._gap_s)
-            writer.write(delta)
+            writer.write(next(chunks))
         await asyncio.sleep(self._gap_s)
         writer.write(chunk(api.closing) + b"0\r\n\r\n")
         await writer.drain()
