@@ -14,7 +14,7 @@ PIXEL = "data:image/png;base64,AA=="
 SEAL = wrap(ReasoningSeal("openai", "gAAAseal"), ISSUER)
 
 
-def said(role: str, *texts: str) -> Json:
+def message(role: str, *texts: str) -> Json:
     type = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": type, "text": text} for text in texts]}
 
@@ -36,7 +36,7 @@ CHAT_TURNS: dict[str, tuple[list[Json], list[Json], Lost]] = {
             HI,
             {"role": "system", "content": "c"},
         ],
-        [said("developer", "a", "b"), said("user", "Hi"), said("developer", "c")],
+        [message("developer", "a", "b"), message("user", "Hi"), message("developer", "c")],
         [],
     ),
     "calls and their results": (
@@ -47,8 +47,8 @@ CHAT_TURNS: dict[str, tuple[list[Json], list[Json], Lost]] = {
             {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "a"}] * 2},
         ],
         [
-            said("user", "Hi"),
-            said("assistant", "Let me see."),
+            message("user", "Hi"),
+            message("assistant", "Let me see."),
             called(),
             called("call_2"),
             {"type": "function_call_output", "call_id": "call_1", "output": "sun"},
@@ -104,7 +104,7 @@ CHAT_TURNS: dict[str, tuple[list[Json], list[Json], Lost]] = {
     "a refusal, a name, and a beginning of the answer": (
         [HI | {"name": "ann"}, {"role": "assistant", "content": "So", "refusal": "No."}],
         [
-            said("user", "Hi"),
+            message("user", "Hi"),
             {
                 "type": "message",
                 "role": "assistant",
@@ -115,7 +115,7 @@ CHAT_TURNS: dict[str, tuple[list[Json], list[Json], Lost]] = {
     ),
     "reasoning of another provider": (
         [HI, {"role": "assistant", "content": "A", "reasoning_content": "hm"}, HI],
-        [said("user", "Hi"), said("assistant", "A"), said("user", "Hi")],
+        [message("user", "Hi"), message("assistant", "A"), message("user", "Hi")],
         [("reasoning-dropped", "")],
     ),
 }
@@ -233,7 +233,7 @@ CHAT_FIELDS: dict[str, tuple[Json, Json, Lost]] = {
 @pytest.mark.parametrize(("fields", "wanted", "lost"), CHAT_FIELDS.values(), ids=CHAT_FIELDS)
 def test_fields_of_chat(fields: Json, wanted: Json, lost: Lost) -> None:
     body, losses = asked(CHAT, RESPONSES, {"messages": [HI], **fields})
-    assert body == {"model": "target", "input": [said("user", "Hi")], "store": False} | wanted
+    assert body == {"model": "target", "input": [message("user", "Hi")], "store": False} | wanted
     assert losses == lost
 
 
@@ -309,8 +309,8 @@ def test_results_have_images_or_they_follow() -> None:
     turns = [{"role": "assistant", "content": [USED]}, {"role": "user", "content": [IMAGE_RESULT]}]
     body, losses = asked(MESSAGES, RESPONSES, {"messages": turns})
     output: Json = {"type": "function_call_output", "call_id": "toolu_1"}
-    told: Json = {"type": "input_text", "text": "Error: see"}
-    assert body["input"] == [called("toolu_1"), output | {"output": [told, IMAGE]}]
+    text: Json = {"type": "input_text", "text": "Error: see"}
+    assert body["input"] == [called("toolu_1"), output | {"output": [text, IMAGE]}]
     assert losses == [("error-flag-as-text", "toolu_1")]
     body, losses = asked(MESSAGES, RESPONSES, {"messages": turns}, result_parts=False)
     attached: Json = {"type": "input_text", "text": "The result of toolu_1 is attached."}

@@ -87,8 +87,8 @@ def test_a_body_says_the_same_as_its_stream(name: str) -> None:
 
 
 def test_text_keeps_the_id_the_phase_and_the_order_of_its_items() -> None:
-    said, first, second = parts(HEALTHY["two calls"])
-    assert said == TextPart("Let me see.", extras={"id": "msg_1", "phase": "commentary"})
+    opening, first, second = parts(HEALTHY["two calls"])
+    assert opening == TextPart("Let me see.", extras={"id": "msg_1", "phase": "commentary"})
     assert first == ToolCall("call_1", "get_tide", TIDE, extras={"id": "fc_1"})
     assert second == ToolCall("call_2", "get_wind", "{}", extras={"id": "fc_2"}, namespace="weather")
     assert completion(HEALTHY["two calls"]).choices[0].finish_reason == "tool_calls"

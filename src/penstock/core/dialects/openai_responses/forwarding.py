@@ -97,6 +97,6 @@ def _flattened(item: Json, losses: list[Loss]) -> list[Json]:
     if media:
         call = str(item.get("call_id", ""))
         losses.append(Loss("result-media-moved", call))
-        said: Json = {"type": "input_text", "text": f"The result of {call} is attached."}
-        flat.append({"type": "message", "role": "user", "content": [said, *media]})
+        note: Json = {"type": "input_text", "text": f"The result of {call} is attached."}
+        flat.append({"type": "message", "role": "user", "content": [note, *media]})
     return flat

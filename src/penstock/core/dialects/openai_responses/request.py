@@ -51,7 +51,7 @@ _LOGPROBS = "message.output_text.logprobs"
 def read_request(fields: Mapping[str, object]) -> Request:
     """The request that a body with these fields is."""
     rest = dict(fields)
-    conversation = _Conversation()
+    conversation = _ItemTurns()
     instructions = rest.pop("instructions", None)
     conversation.system += _read_content(instructions)
     given = rest.pop("input", None)
@@ -89,7 +89,7 @@ def _is_without_loss(name: str, value: object) -> bool:
     return value is None or value in _WITHOUT_LOSS.get(name, ())
 
 
-class _Conversation:
+class _ItemTurns:
     """The items of a conversation, collected into turns."""
 
     def __init__(self) -> None:
