@@ -203,6 +203,14 @@ def test_an_extension_is_no_request_and_its_tokens_count_when_they_are_used() ->
     assert (later.requests.remaining, later.requests.reset_s) == (9, 0)
 
 
+def test_a_second_counts_until_its_newest_request_is_a_minute_old() -> None:
+    account, limited = Account(), key(requests_per_minute=2)
+    granted(ask(account, limited, "a"))
+    granted(ask(account, limited, "b", now=NOW + 900))
+    assert denied(ask(account, limited, "c", now=NOW + 60_500)).retry_after_s == 0.4
+    granted(ask(account, limited, "c", now=NOW + 60_900))
+
+
 def test_no_more_tokens_are_given_back_than_their_second_has() -> None:
     account, limited = Account(), key(tokens_per_minute=100)
     granted(ask(account, limited, "a", tokens=60))
@@ -216,6 +224,7 @@ def test_holds_that_are_restored_count_in_their_own_second() -> None:
     account, limited = Account(), key(requests_per_minute=1)
     expire(account, NOW)
     restore_holds(account, {"a": Hold(7, 7, NOW // 1000 - 30, "2026-11", NOW + LONG)})
+    assert (account.requests, account.tokens) == (1, 7)
     assert denied(ask(account, limited, "b", now=NOW + 29_999)).retry_after_s == 0.001
     granted(ask(account, limited, "b", now=NOW + 30_000))
 
