@@ -30,7 +30,7 @@ async def search(cases: int, seed: int, shown: int, minutes: float) -> int:
     for kind, limit in LIMITS_MS.items():
         print(f"\n{kind}: the worst, in ms of CPU time{' for each MB' if kind == 'request' else ''} (limit {limit:g})")
         ranked = []
-        for _, pattern, _ in found.ranking(kind)[:80]:
+        for _, pattern, _ in found.ranking(kind)[:160]:
             sized, cost = await worst_size(pattern)
             ranked.append((cost.ms, sized, cost.outcome))
         ranked.sort(key=lambda row: -row[0])

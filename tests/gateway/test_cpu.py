@@ -87,6 +87,26 @@ HARD: dict[str, Pattern] = {
 }
 
 
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+HARD |= {
+    f"{kind} of {unit[:20]!r} in {shell}, {dialect} to {other}": Pattern(
+        kind, shell, unit, size, how, dialect=dialect, other=other
+    )
+    for kind, shell, unit, size, how, dialect, other in (
+        ("event", "blocks of a body", b"{},", 20_000, "whole", MESSAGES, MESSAGES),
+        ("event", "blocks of a body", b'{"type":"x"},', 60_000, "whole", MESSAGES, CHAT),
+        ("event", "blocks of a body", b'{"type":"text","text":"a"},', LARGEST_EVENT, "whole", MESSAGES, RESPONSES),
+        ("event", "blocks of a start", b"{},", 20_000, "streamed", MESSAGES, MESSAGES),
+        ("event", "citations of a block", b"{},", 20_000, "streamed", MESSAGES, MESSAGES),
+        ("event", "a field of a block", b"{},", LARGEST_EVENT, "streamed", MESSAGES, CHAT),
+        ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", MESSAGES, CHAT),
+        ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", CHAT, MESSAGES),
+        ("request", "items", b"1.5,", 65_000, "streamed", RESPONSES, CHAT),
+        ("request", "items", b'{"type":"x"},', 65_000, "streamed", RESPONSES, MESSAGES),
+    )
+}
+
+
 def least(measure: Callable[[], Cost]) -> Cost:
     """The least of three runs, or the first that is quick enough."""
     costs = []
@@ -208,6 +228,21 @@ def test_arguments_may_be_an_object_of_some_values_but_not_of_too_many() -> None
     fault = answered(11_000)
     assert fault is not None
     assert fault.code == "event-too-complex"
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT])
+def test_a_message_may_have_some_blocks_but_not_too_many(client: str) -> None:
+    def outcome(blocks: int, **fields: object) -> str:
+        block = {"type": "text", "text": "Some words.", **fields}
+        message = {"type": "message", "id": "m", "role": "assistant", "model": "m", "content": [block] * blocks}
+        body = json.dumps(message | {"stop_reason": "end_turn"}).encode()
+        return asyncio.run(cost_of_event(body, "whole", MESSAGES, client)).outcome
+
+    assert outcome(450) == "completed"
+    assert outcome(550) == "upstream_bad_response"
+    citation = {"type": "char_location", "cited_text": "Some", "start_char_index": 0}
+    assert outcome(100, citations=[citation] * 3) == "completed"
+    assert outcome(100, citations=[citation] * 5) == "upstream_bad_response"
 
 
 def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> None:

@@ -169,6 +169,8 @@ class Continuation(Struct, frozen=True, eq=False):
     members: JsonMembers
 
 
+# Some 10 microseconds each if they are items of a list. As many small texts as an hour of chat has are far fewer.
+_MANY_VALUES = 1_000
 MAX_TAGS = 16
 """The maximum number of members of the client's metadata that are kept as tags."""
 
@@ -220,6 +222,15 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""
+
+    @property
+    def has_many_values(self) -> bool:
+        """Whether it takes milliseconds to read and to write, because of its messages, parts and tools.
+
+        The time depends on the number of values, so the commas between them are counted.
+        """
+        body = self.members.body
+        return len(body) > _MANY_VALUES and body.count(b",") > _MANY_VALUES
 
     def figures(self) -> dict[str, bool | int | float]:
         """The settings that are numbers or flags, by their names in the client's dialect. They hold no content."""

@@ -47,6 +47,10 @@ _STRIDES = (13, 31, 61, 127, 251)
 _MOST_PIECES = 1_000
 _MOST_VALUES = 10_000
 _PIECES = ("content", "tool_calls", "reasoning_details", "thinking")
+# The same in events that have no choices: lists of content blocks, and of what belongs to one. A block becomes several
+# events, so it counts as more than one piece.
+_BLOCKS = ("content", "citations")
+_PIECES_PER_BLOCK = 2
 _MESSAGES = ("delta", "message")
 # The parameters of a tool call. The reader encodes an object in them as text.
 _WRITTEN_AS_TEXT = ("arguments", "input")
@@ -178,10 +182,13 @@ class _Count:
 
     def _look_through(self, value: object) -> None:
         waiting = [value]
-        while waiting and self._values >= 0:
+        while waiting and self._values >= 0 and self._pieces >= 0:
             found = waiting.pop()
             if isinstance(found, dict):
                 self._values -= len(found)
+                for name in _BLOCKS:
+                    if isinstance(blocks := found.get(name), list):
+                        self._pieces -= _PIECES_PER_BLOCK * len(blocks)
                 waiting += found.values() if self._values >= 0 else ()
             elif isinstance(found, list):
                 self._values -= len(found)

@@ -403,9 +403,29 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     _outgoing: OutgoingRequest  # for the current target
     _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that strict mode skipped
+    # What a thread has made of a large request: its demand, and the request for the first target.
+    _demanded: TokenDemand | None = None
+    _first_written: OutgoingRequest | Failure | None = None
+
+    def start(self) -> None:
+        """As in the base class; a thread estimates and translates a request with many values, so that no call waits."""
+        if self._request.has_many_values:
+            self._run_task(self._start_in_thread())
+        else:
+            super().start()
+
+    async def _start_in_thread(self) -> None:
+        def work() -> None:
+            self._demanded = self._demand()
+            self._first_written = self._write(self._plan)
+
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        super().start()
 
     def _demand(self) -> TokenDemand:
         plan = self._plan
+        if self._demanded is not None:
+            return self._demanded
         return chat_demand(self._request, plan.upstream.limits(self._request, plan.destination))
 
     def _ask(self) -> None:
@@ -503,6 +523,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         request = self._request
         if request.provider_state and plan.dialect != request.dialect:
             return refusals.state_elsewhere(request.provider_state, plan.target.name)
+        if self._first_written is not None and plan is self._plans[0]:
+            return self._first_written
         try:
             return plan.upstream.write_request(request, plan.destination)
         except RequestError as error:

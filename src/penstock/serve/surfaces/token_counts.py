@@ -41,6 +41,7 @@ class TokenCounts:
         self._counting = counting
         self._continuations = continuations
         self._running: set[asyncio.Task[None]] = set()
+        self._estimating: set[asyncio.Task[None]] = set()
         self._without: set[str] = set()  # the targets whose providers do not offer it
 
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
@@ -74,25 +75,30 @@ class TokenCounts:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return
         plan = next((plan for plan in plans if self._can_count(plan)), None)
-        if plan is None or len(self._running) >= _MAX_RUNNING:
+        if len(self._running) >= _MAX_RUNNING:
+            plan = None
+        if plan is None and not request.has_many_values:
             self._respond(exchange, request_id, request.estimate(), estimated=True)
             return
         task = asyncio.get_running_loop().create_task(self._count(exchange, gateway, request_id, request, plan))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        tasks = self._running if plan is not None else self._estimating
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def _can_count(self, plan: Plan) -> bool:
         return plan.dialect == self.dialect and not plan.is_local and plan.target.name not in self._without
 
     async def _count(
-        self, exchange: Exchange, gateway: Gateway, request_id: str, request: ClientRequest, plan: Plan
+        self, exchange: Exchange, gateway: Gateway, request_id: str, request: ClientRequest, plan: Plan | None
     ) -> None:
+        """Respond with the count of the plan's provider. Without a plan or a count, estimate in a thread."""
         try:
-            tokens = await self._ask(gateway, request, plan)
-            if exchange.over:
-                return
-            estimated = tokens is None
-            self._respond(exchange, request_id, request.estimate() if tokens is None else tokens, estimated=estimated)
+            counted = await self._ask(gateway, request, plan) if plan is not None else None
+            tokens = counted
+            if tokens is None:
+                tokens = await asyncio.get_running_loop().run_in_executor(None, request.estimate)
+            if not exchange.over:
+                self._respond(exchange, request_id, tokens, estimated=counted is None)
         except Exception as error:  # noqa: BLE001 - the client must get a response
             if not exchange.over:
                 respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
