@@ -553,6 +553,7 @@ def test_a_stream_that_is_not_completed_has_one_failure() -> None:
 # Any answer.
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(answers())
 def test_every_answer_is_a_whole_response(events: list[Event]) -> None:

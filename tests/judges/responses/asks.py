@@ -1,4 +1,4 @@
-"""What a client of the Responses API is told to ask, and what it reports; the same for all of them.
+"""What a client of the Responses API is asked to send, and what it reports; the same for all of them.
 
 An ask is in the words of no client: each judge puts it into the idiom of its own. Where the answer calls tools and the
 ask has `results`, the client sends them back as its documentation says, and reports both turns.
@@ -22,7 +22,7 @@ SCHEMA: Json = {
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """What a client is told to do."""
+    """The task of a client."""
 
     way: str
     base_url: str

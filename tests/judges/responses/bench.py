@@ -48,7 +48,7 @@ class Bench:
         return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in found]
 
     def is_at_rest(self) -> None:
-        """The gateway is done with every provider, ends when it is told to, and had no error of its own."""
+        """The gateway is done with every provider, ends on request, and had no error of its own."""
         self.upstream.until(lambda: not [each for each in self.upstream.open if each.busy])
         assert self.gateway.stop() == 0
         assert "Traceback" not in "".join(self.gateway.output)

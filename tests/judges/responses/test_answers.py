@@ -14,7 +14,7 @@ from tests.messages import Json
 
 BOTH_TOOLS = ["weather", "time"]
 RESULTS = {"weather": "sunny", "time": "noon"}
-# Errors with which a client answers what the model said, whoever sent it.
+# Errors with which a client answers what the model said, independent of the provider.
 RAISED = {
     ("pydantic-ai", "a refusal"): "ContentFilterError",
     ("pydantic-ai", "an empty answer"): "UnexpectedModelBehavior",

@@ -1,4 +1,4 @@
-"""What clients of the Responses API are told when something fails: before the first word, after it, and by whom."""
+"""What clients of the Responses API get when something fails: before the first word, after it, and by whom."""
 
 import json
 import time

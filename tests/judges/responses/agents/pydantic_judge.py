@@ -29,7 +29,7 @@ def agent(ask: Json, client: AsyncOpenAI) -> Any:
         return Tool(run, name=name, description=name)
 
     settings: Json = {}
-    # It knows by the names of OpenAI's models which of them reason; of another it has to be told.
+    # It knows by the names of OpenAI's models which of them reason; for another model, the settings have to say it.
     profile = {"openai_supports_encrypted_reasoning_content": True, "openai_supports_reasoning": True}
     if ask["reasoning"]:
         settings = {"openai_reasoning_effort": "low", "openai_reasoning_summary": "auto", "openai_store": False}
