@@ -16,8 +16,10 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT  # noqa: E402
 from tests.growth import growth  # noqa: E402
 from tests.invariants import examine  # noqa: E402
 from tests.messages import DIALECT as MESSAGES  # noqa: E402
-from tests.messages import HEALTHY  # noqa: E402
+from tests.messages import HEALTHY as HEALTHY_MESSAGES  # noqa: E402
 from tests.mutation import mutated  # noqa: E402
+from tests.responses import DIALECT as RESPONSES  # noqa: E402
+from tests.responses import HEALTHY as HEALTHY_RESPONSES  # noqa: E402
 
 # No case is longer than some ten kilobytes: one that takes a second is super-linear.
 SLOW_S = 1.0
@@ -62,11 +64,11 @@ def _streams() -> dict[str, list[bytes]]:
     """Streams to break, by dialect."""
     tests = ROOT / "tests"
     chat = [*tests.glob("seeds/*.txt"), *tests.glob("captures/*.sse")]
-    messages = [path.read_bytes() for path in sorted(tests.glob(f"captures/{MESSAGES}/*.sse"))]
-    return {
-        DEFAULT_DIALECT: [path.read_bytes() for path in sorted(chat)],
-        MESSAGES: [*messages, *HEALTHY.values()],
-    }
+    streams = {DEFAULT_DIALECT: [path.read_bytes() for path in sorted(chat)]}
+    for dialect, healthy in ((MESSAGES, HEALTHY_MESSAGES), (RESPONSES, HEALTHY_RESPONSES)):
+        captures = [path.read_bytes() for path in sorted(tests.glob(f"captures/{dialect}/*.sse"))]
+        streams[dialect] = [*captures, *healthy.values()]
+    return streams
 
 
 def _try_batch(only: str | None, first: int) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:

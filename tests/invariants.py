@@ -53,7 +53,7 @@ class CountingReader(StreamReader):
         return self.frames - fast.frames - (fast.opening is not None) - (trailer.frames if trailer else 0)
 
 
-def sent_text(completion: Completion) -> list[object]:
+def sent_text(completion: Completion) -> list[tuple[object, ...]]:
     """The content of the choices in a form that can be compared, without ids that a writer makes up."""
     return [
         (
@@ -89,7 +89,8 @@ def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
     pieces = [piece for piece in pieces if piece]
     events: list[Event] = []
     fast = reader.passthrough
-    assert fast is not None
+    if fast is None:
+        return read(*pieces, reader=reader)
     opening = fast.feed_opening(*pieces[:2]) if len(pieces) > 1 else None
     if opening is not None:
         assert fast.template is not None
@@ -201,7 +202,10 @@ def _openings(data: bytes, before: bytes, random: Random, dialect: str) -> list[
 def _differences(first: Completion, again: Completion, dialect: str, *, include_usage: bool) -> list[str]:
     """Where a completion, written and read again, is not the same."""
     found = []
-    if sent_text(first) != sent_text(again):
+    contents = [sent_text(completion) for completion in (first, again)]
+    if first.ending == "failed" or not first.choices:  # some dialects start an answer, in order to let it fail
+        contents = [[choice for choice in choices if any(choice[1:])] for choices in contents]
+    if contents[0] != contents[1]:
         found.append("written and read again, the answer differs")
     if (first.ending == "completed") != (again.ending == "completed"):
         found.append(f"{first.ending} became {again.ending}")

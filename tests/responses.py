@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from penstock import Accumulator, Completion, StreamReader
-from penstock.core.events import Event
+from penstock import Accumulator, Completion, Event, Extra, Repair, StreamReader
 from penstock.core.stream import MAX_EVENT
 from tests.streams import read
 
@@ -204,6 +203,15 @@ def fold(events: Iterable[Event]) -> Completion:
 def completion(*data: bytes) -> Completion:
     """The completion of a stream."""
     return fold(events_of(*data))
+
+
+def answer_events(events: Iterable[Event]) -> list[Event]:
+    """The events without repairs, and without fields of the response: a writer completes those."""
+    return [
+        event
+        for event in events
+        if not isinstance(event, Repair) and not (isinstance(event, Extra) and event.place == "chunk")
+    ]
 
 
 WORDS = [f"word{number} " for number in range(9)]

@@ -5,16 +5,33 @@ from copy import deepcopy
 
 import pytest
 
-from penstock import Completion, End, MediaPart, OpaquePart, ReasoningPart, RefusalPart, StreamReader, TextPart
+from penstock import (
+    BlockStart,
+    Completion,
+    End,
+    Event,
+    MediaPart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    Repair,
+    Start,
+    StreamReader,
+    StreamWriter,
+    TextPart,
+    UsageReport,
+)
 from penstock.core.dialects.detect import detect
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from tests.core.responses.oracle import SentResponse, expect
 from tests.corpus import CORPUS, captures
 from tests.legal import violations
-from tests.responses import DIALECT, completion, events_of
+from tests.responses import DIALECT, answer_events, completion, events_of, fold
 from tests.streams import by_event, bytewise, read
 
+FACTS = AnswerFacts(call_id="req_1", model="m", created=0)
 CAPTURES = captures("responses")
 STREAMS = {capture.file: capture.data for capture in CAPTURES if capture.status == 200}
 ERRORS = {capture.file: capture.data for capture in CAPTURES if capture.status != 200 and capture.data.startswith(b"{")}
@@ -75,6 +92,42 @@ def test_every_stream_says_the_same_however_it_is_split() -> None:
         assert violations(events) == [], file
         assert events_of(*by_event(data)) == events, file
         assert events_of(*bytewise(data)) == events, file
+
+
+def test_every_stream_is_the_same_when_it_was_written_and_read_again() -> None:
+    for file, data in STREAMS.items():
+        events = events_of(data)
+        writer = StreamWriter.for_call(DIALECT, FACTS)
+        again = events_of(writer.write(events))
+        assert writer.losses == [], file
+        if fold(events).ending == "failed":
+            assert fold(again).ending == "failed", file
+            continue
+        if any(isinstance(event, BlockStart) and event.id is None for event in events):
+            continue  # the writer makes up an id
+        assert completed(again) == completed(events), file
+        codes = {event.code for event in again if isinstance(event, Repair)}
+        assert codes <= {"envelope-incomplete", "usage-placeholder", "tool-arguments-broken", "items-overlap"}, file
+
+
+def completed(events: list[Event]) -> list[object]:
+    """The events without what a writer completes: the envelope, and details of the usage."""
+    return [
+        Tokens.of(event.usage) if isinstance(event, UsageReport) else event
+        for event in answer_events(events)
+        if not isinstance(event, Start)
+    ]
+
+
+def test_every_answer_is_the_same_as_an_unstreamed_body() -> None:
+    for file, data in STREAMS.items():
+        answer = completion(data)
+        if answer.ending != "completed":
+            continue
+        writer = StreamWriter.for_call(DIALECT, FACTS)
+        again = completion(writer.write_body(answer))
+        assert writer.losses == [], file
+        assert sent(again) == sent(answer), file
 
 
 def test_a_stream_that_is_cut_is_completed_only_if_its_last_event_was_seen() -> None:

@@ -13,10 +13,14 @@ from penstock import (
     OpaquePart,
     ReasoningPart,
     RefusalPart,
+    StreamWriter,
     TextPart,
     ToolCall,
 )
+from penstock.core.content import ReasoningSeal
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
+from penstock.core.seals import unwrap
 from penstock.core.usage import Tokens
 from tests.legal import violations
 from tests.responses import (
@@ -30,6 +34,7 @@ from tests.responses import (
     Json,
     added,
     answer,
+    answer_events,
     begins,
     calls_all,
     completes,
@@ -39,6 +44,7 @@ from tests.responses import (
     error,
     events_of,
     fails,
+    fold,
     function,
     items_of,
     message,
@@ -54,6 +60,8 @@ from tests.responses import (
     wire,
 )
 from tests.streams import bytewise, repairs
+
+FACTS = AnswerFacts(call_id="req_1", model="m", created=0)
 
 
 def codes(*data: bytes) -> dict[str, int]:
@@ -86,6 +94,26 @@ def test_a_body_says_the_same_as_its_stream(name: str) -> None:
     assert (body.ending, body.choices, body.usage) == (streamed.ending, streamed.choices, streamed.usage)
 
 
+@pytest.mark.parametrize("data", HEALTHY.values(), ids=HEALTHY)
+def test_a_healthy_stream_is_the_same_when_it_was_written_and_read_again(data: bytes) -> None:
+    events = events_of(data)
+    writer = StreamWriter.for_call(DIALECT, FACTS)
+    again = events_of(writer.write(events))
+    assert writer.losses == []
+    assert repairs(again) == {}
+    if fold(events).ending == "completed":
+        assert answer_events(again) == answer_events(events)
+    assert fold(again).ending == fold(events).ending
+
+
+@pytest.mark.parametrize("name", [name for name in HEALTHY if name != "failed"])
+def test_a_healthy_answer_is_the_same_as_a_body(name: str) -> None:
+    whole = completion(HEALTHY[name])
+    again = completion(StreamWriter.for_call(DIALECT, FACTS).write_body(whole))
+    assert (again.id, again.model, again.ending, again.repairs) == (whole.id, whole.model, "completed", ())
+    assert (again.choices, again.usage) == (whole.choices, whole.usage)
+
+
 def test_text_keeps_the_id_the_phase_and_the_order_of_its_items() -> None:
     opening, first, second = parts(HEALTHY["two calls"])
     assert opening == TextPart("Let me see.", extras={"id": "msg_1", "phase": "commentary"})
@@ -109,6 +137,17 @@ def test_summaries_reasoning_and_seals() -> None:
     sealed = parts(HEALTHY["sealed reasoning"])[0]
     assert isinstance(sealed, ReasoningPart)
     assert [seal.value for seal in sealed.seals] == ["gAAAseal"]  # that of the whole item
+
+
+def test_encrypted_reasoning_is_wrapped_with_its_issuer() -> None:
+    """OpenAI refuses the encrypted reasoning of another account, for the rest of a conversation."""
+    facts = AnswerFacts(call_id="req_1", model="m", created=0, issuer="0badcafe")
+    streamed = completion(StreamWriter.for_call(DIALECT, facts).write(events_of(HEALTHY["summary"])))
+    body = completion(StreamWriter.for_call(DIALECT, facts).write_body(completion(HEALTHY["summary"])))
+    for answered in (streamed, body):
+        thought = answered.choices[0].parts[0]
+        assert isinstance(thought, ReasoningPart)
+        assert unwrap(thought.seals[0].value) == (ReasoningSeal("openai", "gAAAseal"), "0badcafe")
 
 
 def test_a_refusal_is_a_part_of_a_message() -> None:
@@ -167,6 +206,23 @@ def test_a_part_of_an_unknown_type_is_kept() -> None:
 
 def test_an_empty_message_is_a_part() -> None:
     assert parts(answer(added(0, message()), done(0, message()))) == [TextPart("", extras={"id": "msg_1"})]
+
+
+def test_an_unknown_event_may_have_nothing_but_its_type() -> None:
+    events = events_of(answer({"type": "response.tide_turned"}, *says_all("Hi")))
+    assert Extra("event", {"type": "response.tide_turned"}) in events
+    assert answer_events(events_of(StreamWriter.for_call(DIALECT, FACTS).write(events))) == answer_events(events)
+
+
+def test_what_begins_after_the_end_ends() -> None:
+    data = wire(*begins(), *says_all("Hi"), completes(message(part("Hi"))), added(1, function("")))
+    assert codes(data) == {
+        "data-after-done": 1,
+        "content-after-finish": 2,
+        "block-unclosed": 1,
+        "finish-stop-with-tools": 1,
+    }
+    assert completion(data).choices[0].tool_calls[0].arguments == "{}"
 
 
 def test_log_probabilities_come_before_their_text() -> None:
@@ -372,6 +428,15 @@ def test_an_incomplete_response_says_why() -> None:
     for native, reason in (("max_output_tokens", "length"), ("content_filter", "content_filter")):
         (choice,) = completion(answer(*says_all("Once"), finish=stops(native, message(part("Once"))))).choices
         assert (choice.finish_reason, choice.native_finish_reason) == (reason, native)
+
+
+def test_an_unknown_reason_stays_one() -> None:
+    data = answer(*says_all("Once"), finish=stops("vocabulary", message(part("Once"))))
+    assert codes(data) == {"finish-unknown": 1}
+    written = StreamWriter.for_call(DIALECT, FACTS).write(events_of(data))
+    assert completion(written).choices[0].finish_reason == "vocabulary"
+    body = json.loads(StreamWriter.for_call(DIALECT, FACTS).write_body(completion(data)))
+    assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "vocabulary"})
 
 
 def test_the_status_of_the_response_counts() -> None:

@@ -90,6 +90,10 @@ class _OutputItem(Struct):
     texts: dict[TextKey, RunningText] = {}
     heads: dict[TextKey, str] = {}
     """Texts that came with an announcement: deltas may repeat them."""
+    thinking: TextKey | None = None
+    """The text of reasoning that came last."""
+    summaries: int = 0
+    """The parts of a summary so far. A part that another one interrupts goes on as a new part."""
     cited: dict[int, int] = {}
     """How many annotations each part has."""
     scan: JsonScan | None = None
@@ -117,6 +121,11 @@ class OutputItems:
         self._speaking: _OutputItem | None = None  # the item whose text is the open block
         self._unnamed: set[int] = set()  # the indexes of arguments that came without their call
         self._blocks = self._calls = self._open = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is not whole: an item, or arguments without their call."""
+        return self._open > 0 or bool(self._unnamed)
 
     # Items.
 
@@ -479,8 +488,11 @@ class OutputItems:
             case "refusal":
                 events.append(RefusalDelta(0, text))
             case "summary":
-                events.append(ReasoningDelta(0, text, part=key.number))
+                item.summaries += item.thinking != key
+                item.thinking = key
+                events.append(ReasoningDelta(0, text, part=item.summaries - 1))
             case "reasoning":
+                item.thinking = key
                 events.append(ReasoningDelta(0, text))
 
     def _speak(self, item: _OutputItem, key: TextKey) -> None:

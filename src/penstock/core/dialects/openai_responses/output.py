@@ -42,6 +42,7 @@ IMAGE_CALL = "image_generation_call"
 NO_ARGUMENTS = "{}"
 """What a call of a function without arguments has: clients parse them as JSON."""
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_FINISHED = ("stop", "tool_calls", "function_call", "pause", "error")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
 
@@ -87,15 +88,21 @@ class ResponseEnvelope:
 
 
 def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Json:
-    """The members of a response that say how it ended: its status, and why it is incomplete."""
+    """The members of a response that say how it ended: its status, and why it is incomplete.
+
+    `own`: the reason is one of this API. One that is not known can only be that of an incomplete response.
+    """
     reason = finish.reason if finish is not None else "stop"
     if finish is not None and finish.details is not None and not own:
         losses.append(Loss("field-dropped", "stop_details"))
     if reason == "pause":
         losses.append(Loss("pause-unknown", (finish and finish.native) or ""))
     incomplete = _INCOMPLETE.get(reason)
+    if incomplete is None and own and reason not in _FINISHED:
+        incomplete = reason
     if incomplete is not None:
-        return {"status": "incomplete", "incomplete_details": {"reason": incomplete}}
+        details = (finish.details if own and finish is not None else None) or {"reason": incomplete}
+        return {"status": "incomplete", "incomplete_details": details}
     if reason == "error":
         error = {"code": "server_error", "message": "the provider ended the answer with an error"}
         return {"status": "failed", "error": error}
@@ -151,7 +158,11 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
 def usage_body(usage: Usage | None, *, own: bool) -> Json:
     """The usage with all its details: clients refuse a report that lacks one."""
     usage = (usage or Usage()) if own else (usage or Usage()).normal()
-    figures = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0}
+    wholes = usage.wholes()  # what is missing is the rest of the total
+    figures = {
+        "input_tokens": (usage.input if usage.input is not None else wholes["input"]) or 0,
+        "output_tokens": (usage.output if usage.output is not None else wholes["output"]) or 0,
+    }
     total = usage.total if usage.total is not None else sum(figures.values())
     cached: Json = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:

@@ -80,6 +80,7 @@ class OpenAIResponsesReader:
     done = False
     unread = ""
     _started = False
+    _finished = False
     _id = ""
     _unnamed = False  # whether an event without a name was met
     _unnumbered = False  # whether an event without a number, or with an unexpected one, was met
@@ -135,7 +136,9 @@ class OpenAIResponsesReader:
         """Nothing is held back."""
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """No more events will come. Items that began after the end of the response end, too."""
+        if self._finished and self._items.is_open:
+            self._items.settle([], whole=False)
 
     # The response.
 
@@ -227,7 +230,7 @@ class OpenAIResponsesReader:
         self._items.settle(objects_of(response.get("output")), whole=status == "completed")
         if status not in ("completed", "incomplete"):
             return  # an unstreamed response that still runs
-        self.done = True
+        self.done = self._finished = True
         self._sink.events.append(self._finish_event(response, status))
 
     def _is_new(self, name: str, value: object) -> bool:

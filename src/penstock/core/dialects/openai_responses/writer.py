@@ -502,7 +502,8 @@ class OpenAIResponsesWriter:
             self._release()
 
     def _send(self, type: str, data: bytes) -> None:
-        """Send an event: its type, its number, and the members of this object, which is not empty."""
-        head = b'"type":"%b","sequence_number":%d,' % (type.encode(), self._number)
+        """Send an event: its type, its number, and the members of this object."""
+        name, comma = type.encode(), b"" if data == b"{}" else b","
+        head = b'"type":"%b","sequence_number":%d%b' % (name, self._number, comma)
         self._number += 1
-        self._out.append(b"event: %b\ndata: {%b%b\n\n" % (type.encode(), head, without_line_ends(data[1:])))
+        self._out.append(b"event: %b\ndata: {%b%b\n\n" % (name, head, without_line_ends(data[1:])))
