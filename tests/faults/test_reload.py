@@ -119,3 +119,18 @@ def test_it_does_not_start_where_traces_cannot_be_sent(
             gateway.start()
         assert gateway.wait() == 1
         assert "Traceback" not in "".join(gateway.output)
+
+
+def test_a_worker_that_is_starting_reloads_too(tmp_path: Path, upstream: Upstream) -> None:
+    """SIGHUP waits until a worker handles it; by default it would end the worker."""
+    gateway = Gateway(tmp_path, upstream, settings(upstream.url, 0, server={"workers": 2}))
+    with ExitStack() as stack:
+        stack.callback(gateway.stop)
+        gateway.start()
+        wait_until_listening(gateway, 2)
+        victim = worker_pids(gateway, 2)[0]
+        os.kill(victim, signal.SIGKILL)
+        successors = set(worker_pids(gateway, 2, without=victim))
+        gateway.signal(signal.SIGHUP)
+        gateway.until(lambda: sum("was reloaded from" in line for line in gateway.output) == 2)
+        assert set(worker_pids(gateway, 2)) == successors, "one of them has died too"

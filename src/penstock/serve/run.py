@@ -169,6 +169,7 @@ async def _serve(
         signals: asyncio.Queue[int] = asyncio.Queue()
         for number in _SIGNALS:
             loop.add_signal_handler(number, signals.put_nowait, int(number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))  # a worker starts with it blocked
         if supervisor is not None:
             loop.add_reader(supervisor, _on_supervisor_death, loop, supervisor, signals)
         try:
@@ -348,7 +349,8 @@ def _spawn(work: Callable[[int], int], supervisor: int, supervisor_end: int, wri
         return pid
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    # SIGHUP stays blocked until `_serve` handles it: by default it would end the worker.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     os.close(supervisor_end)
     status = 1
     try:
