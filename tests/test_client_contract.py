@@ -27,6 +27,7 @@ OTHER_HEADERS = {
     "x-envoy-upstream-service-time",
     "x-anthropic-billing-header",  # the beginning of a text
     "x-claude-code-",
+    "x-codex-",
     "x-stainless-",
     "x-ratelimit-",
     "x-content-type-options",

@@ -119,6 +119,7 @@ def test_all_times_are_in_utc_and_the_page_says_so(past: Site, visit: Visitor) -
     now = datetime.now(UTC)
     noon = datetime(now.year, now.month, now.day, 12, 34, 56, tzinfo=UTC)
     book(past, call("noon", noon.timestamp() * 1000, "noon"))
+    book(past, call("noon-before", noon.timestamp() * 1000 - _DAY_MS, "yesterday"))  # today's noon may be to come
     page = visit("inspect", elsewhere=past)
     page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
     page.goto(f"{past.url}/#/calls?model=old/noon")
@@ -130,7 +131,7 @@ def test_all_times_are_in_utc_and_the_page_says_so(past: Site, visit: Visitor) -
     page.goto(f"{past.url}/#/calls/noon")
     page.get_by_text(f"{noon:%-d %b %Y}, 12:34:56 UTC").wait_for()
     page.goto(f"{past.url}/#/health?since=7d")
-    section = page.get_by_role("region", name="old noon")
+    section = page.get_by_role("region", name="old yesterday")
     section.locator("summary").click()
     assert section.locator("th").first.inner_text() == "From (UTC)"
     assert "12:00" in section.locator("tbody td").first.inner_text()

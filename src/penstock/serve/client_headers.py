@@ -18,6 +18,9 @@ REQUEST_HEADERS: dict[str, str] = {
     "`x-claude-code-` or `x-stainless-` and hold no credentials.",
     "x-claude-code-session-id": "Claude Code's session: the tag `session` of the call in the [ledger](ledger.md).",
     "x-claude-code-agent-id": "Claude Code's sub-agent: the tag `agent`.",
+    "openai-beta": "Forwarded to providers of the OpenAI Responses API, as are `originator`, `session-id`, `thread-id` "
+    "and all headers that begin with `x-codex-`.",
+    "session-id": "Codex's session: the tag `session`.",
     "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
     "host": "Checked where no key is required (a guard against DNS rebinding); see "
     "[configuration.md](configuration.md#without-a-key).",
