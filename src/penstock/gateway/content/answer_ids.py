@@ -63,7 +63,7 @@ class AnswerIds:
 
 
 def _fixed(hexadecimal: str, size: int) -> bytes:
-    """So many bytes of a hexadecimal number, or of the digest of any other text."""
+    """`size` bytes: a hexadecimal number of that length as it is, any other text as the beginning of its digest."""
     try:
         data = bytes.fromhex(hexadecimal)
     except ValueError:

@@ -40,7 +40,7 @@ class History(Struct, frozen=True):
 
 
 class HistoryLimits(Struct, frozen=True):
-    """What is read of a thread: the names of parts, and at most so many records, and bytes of these parts."""
+    """What to read of a thread: the names of the parts, and the maximum number of records and of bytes."""
 
     parts: tuple[str, ...]
     records: int
@@ -70,7 +70,7 @@ class ContentStore(Protocol):
         """Delete a record of this owner; returns whether it existed."""
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
-        """Delete expired threads, then the oldest ones beyond so many bytes in total.
+        """Delete expired threads, then the oldest ones until the rest is within the limit of bytes.
 
         Deletes at most `most` records, and returns how many it deleted.
         """

@@ -127,7 +127,7 @@ class SqlContent:
         return self.database.write(delete)
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
-        """Delete expired threads, then the oldest ones beyond so many bytes in total."""
+        """Delete expired threads, then the oldest ones until the rest is within the limit of bytes."""
         now = _now_ms()
 
         def prune(transaction: Transaction) -> int:
@@ -177,7 +177,7 @@ def _record(kind: str, owner: str, row: Row, parts: Sequence[Row]) -> KeptRecord
 
 
 def _expire_excess(transaction: Transaction, kind: str, max_total: int, most: int) -> bool:
-    """Let the oldest threads expire, as many as it takes to have at most so many bytes. Returns whether any do."""
+    """Let the oldest threads expire until the rest is within the limit of bytes. Returns whether any expire."""
     rows = transaction.fetch("SELECT value FROM meta WHERE name = ?", (_size_name(kind),))
     excess = (cast(int, rows[0][0]) if rows else 0) - max_total
     if excess <= 0:

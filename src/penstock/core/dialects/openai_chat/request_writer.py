@@ -44,7 +44,7 @@ _MAX_ID = 64
 # OpenAI refuses a longer `user`.
 _MAX_USER = 64
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# The effort that a budget of so many tokens stands for, at most; above the last, it is high.
+# Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
 _BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 
 
