@@ -124,6 +124,7 @@ def test_json_says_the_same(folder: Path) -> None:
         "base_url": "http://127.0.0.1:9000/v1",
         "model": None,
         "dialect": "openai_chat",
+        "dialects": ["openai_chat"],
         "replay": None,
         "replay_as": None,
         "replay_faults": [],
@@ -133,7 +134,10 @@ def test_json_says_the_same(folder: Path) -> None:
     assert (local["base_url"], local["model"], local["key"]) == (None, "smollm2", None)
     assert reported["routes"][1] == {
         "name": "shared",
-        "targets": [{"target": "groq/a", "weight": 3}, {"target": "ollama/b", "weight": 0.5}],
+        "targets": [
+            {"target": "groq/a", "weight": 3, "dialect": None},
+            {"target": "ollama/b", "weight": 0.5, "dialect": None},
+        ],
     }
 
 

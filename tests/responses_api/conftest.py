@@ -10,6 +10,11 @@ from tests.responses_api.support import ResponsesGateway, start
 ROUTES = """
 [routes.either]
 targets = ["claude/either-a", "main/either-b"]
+[routes.responses-then-chat]
+targets = [
+    { target = "two/twice", dialect = "openai_responses" },
+    { target = "two/twice", dialect = "openai_chat" },
+]
 """
 
 

@@ -15,12 +15,19 @@ COUNT = "/v1/responses/input_tokens"
 Json = dict[str, Any]
 
 
-# A provider of the same API.
+# A provider of the same API, and one that offers two.
 _OPENAI = """
 [providers.openai]
 base_url = "{url}"
 dialect = "openai_responses"
 api_key = "{key}"
+[providers.two]
+base_url = "{url}"
+api_key = "{key}"
+[providers.two.dialects.openai_responses]
+path = "/api/responses"
+required_for = ["pro-*"]
+not_for = ["audio-*"]
 """
 
 

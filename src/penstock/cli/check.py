@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
-from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, default_file, load
+from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, Target, default_file, load
 from penstock.upstream.local.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
@@ -71,6 +71,7 @@ def describe(config: Config) -> dict[str, object]:
                 "base_url": provider.base_url or None,
                 "model": provider.model or None,
                 "dialect": provider.dialect,
+                "dialects": [provider.dialect, *provider.dialects],
                 "replay": provider.replay or None,
                 "replay_as": provider.replay_as or None,
                 "replay_faults": list(provider.replay_faults),
@@ -81,7 +82,10 @@ def describe(config: Config) -> dict[str, object]:
         "routes": [
             {
                 "name": route.name,
-                "targets": [{"target": target.name, "weight": target.weight} for target in route.targets],
+                "targets": [
+                    {"target": target.name, "weight": target.weight, "dialect": target.dialect or None}
+                    for target in route.targets
+                ],
             }
             for route in config.routes.values()
         ],
@@ -134,8 +138,12 @@ def _key(provider: Provider, config: Config) -> str:
 
 def _targets(route: Route) -> str:
     if route.weighted:
-        return ", ".join(f"{target.weight:g} × {target.name}" for target in route.targets)
-    return ", then ".join(target.name for target in route.targets)
+        return ", ".join(f"{target.weight:g} × {_target(target)}" for target in route.targets)
+    return ", then ".join(map(_target, route.targets))
+
+
+def _target(target: Target) -> str:
+    return f"{target.name} by {target.dialect}" if target.dialect else target.name
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -44,6 +44,19 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     total_s: Annotated[Seconds, Meta(description="Seconds from the request to the end of the answer.")] = 900.0
 
 
+class OfferedDialect(Struct, frozen=True, kw_only=True):
+    """A further API of a provider, beside that of its `dialect`."""
+
+    path: Annotated[str, Meta(description="The path after base_url. Default: that of the dialect.")] = ""
+    settings: Annotated[
+        Mapping[str, Any], Meta(description="What the provider accepts in this API, as in its own settings.")
+    ] = MappingProxyType({})
+    required_for: Annotated[
+        tuple[str, ...], Meta(description="Models that only this API offers; patterns such as o3-pro*.")
+    ] = ()
+    not_for: Annotated[tuple[str, ...], Meta(description="Models that this API does not offer; patterns.")] = ()
+
+
 class Provider(Struct, frozen=True, kw_only=True):
     """A service that answers calls. `timeouts` is complete: it includes the general ones that the provider leaves out.
 
@@ -58,6 +71,10 @@ class Provider(Struct, frozen=True, kw_only=True):
         Meta(description="The address of its API, without /chat/completions or /messages. Required for a new one."),
     ]
     dialect: Annotated[str, Meta(description="The API that it speaks.")] = "openai_chat"
+    dialects: Annotated[
+        Mapping[str, OfferedDialect],
+        Meta(description="Further APIs that it offers, for clients of the same API and for models that need them."),
+    ] = MappingProxyType({})
     api_key: Annotated[Secret | None, Meta(description="Its key, best as ${NAME}. Default: the variable in `env`.")] = (
         None
     )
@@ -125,28 +142,44 @@ class Provider(Struct, frozen=True, kw_only=True):
         A name with a dot segment may not, however it is encoded: servers and proxies remove the segment before it
         (RFC 3986, section 5.2.4), and the provider's key would be sent to another path.
         """
-        if _MODEL not in self.path + self.embeddings:
+        if _MODEL not in "".join((self.path, self.embeddings, *(offer.path for offer in self.dialects.values()))):
             return True
         segments = _SEPARATOR.split(_decoded(model))
         return not any(segment.partition(";")[0] in (".", "..") for segment in segments)
 
-    @property
-    def full_path(self) -> str:
-        """The path after `base_url`: as configured, or that of the dialect."""
-        return self.path or upstream_dialect(self.dialect).path
+    def dialect_for(self, model: str, client: str) -> str:
+        """The dialect in which a model is asked: the one that it requires; else that of the client, if the provider
+        offers it for the model; else the provider's first one."""
+        for name, offer in self.dialects.items():
+            if _matches(model, offer.required_for):
+                return name
+        own = self.dialects.get(client)
+        return client if own is not None and not _matches(model, own.not_for) else self.dialect
 
-    def url(self, model: str) -> str:
-        """The URL for requests to a model."""
-        return self.base_url + self.full_path.replace(_MODEL, quote(model, safe=""))
+    def full_path(self, dialect: str = "") -> str:
+        """The path after `base_url` in one of its dialects: as configured, or that of the dialect."""
+        further = self.dialects.get(dialect)
+        return (self.path if further is None else further.path) or upstream_dialect(dialect or self.dialect).path
+
+    def url(self, model: str, dialect: str = "") -> str:
+        """The URL for requests to a model, in one of its dialects."""
+        return self.base_url + self.full_path(dialect).replace(_MODEL, quote(model, safe=""))
+
+    def url_beside(self, path: str, dialect: str) -> str:
+        """The URL of another endpoint of the API, whose path is below the same base path."""
+        full, usual = self.full_path(dialect), upstream_dialect(dialect).path
+        return self.base_url + (full.removesuffix(usual) if full.endswith(usual) else "") + path
 
     def embeddings_url(self, model: str) -> str:
         """The URL for embeddings; only for a provider that has them."""
         return self.base_url + self.embeddings.replace(_MODEL, quote(model, safe=""))
 
-    def settings_for(self, model: str) -> dict[str, Any]:
+    def settings_for(self, model: str, dialect: str = "") -> dict[str, Any]:
         """The settings for one model: the general ones, and those of every pattern that its name matches, in order."""
-        settings = {name: value for name, value in self.settings.items() if name != "models"}
-        for pattern, special in self.settings.get("models", {}).items():
+        further = self.dialects.get(dialect)
+        given = self.settings if further is None else further.settings
+        settings = {name: value for name, value in given.items() if name != "models"}
+        for pattern, special in given.get("models", {}).items():
             if fnmatchcase(model, pattern):
                 settings |= special
         return settings
@@ -163,6 +196,10 @@ class Provider(Struct, frozen=True, kw_only=True):
             prefix = "Bearer " if self.key_header == KEY_HEADER else ""
             headers[self.key_header] = prefix + self.api_key.reveal()
         return headers
+
+
+def _matches(model: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(model, pattern) for pattern in patterns)
 
 
 def _decoded(text: str) -> str:

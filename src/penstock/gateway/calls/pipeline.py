@@ -19,6 +19,7 @@ import msgspec
 from msgspec import structs
 
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
+from penstock.core.dialects.registry import DIALECTS
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss, changes_meaning
 from penstock.core.request import ClientRequest
@@ -107,9 +108,11 @@ class Gateway:
         self._recorder = recorder
         self._secrets = config.secrets()
         recorded = recorder is not None
-        self._streamed = Plans(config, "streamed", recorded=recorded)
-        self._whole = Plans(config, "whole", recorded=recorded)
+        clients = [name for name, dialect in DIALECTS.items() if dialect.surface is not None]
+        self._streamed = {name: Plans(config, "streamed", name, recorded=recorded) for name in clients}
+        self._whole = {name: Plans(config, "whole", name, recorded=recorded) for name in clients}
         self._embeddings = Plans(config, "embeddings", recorded=recorded)
+        self._all_plans = (*self._streamed.values(), *self._whole.values(), self._embeddings)
         self._leaked_keys = LeakedKeys(config)
         self._random = random.Random()
         self.keep_transcripts = config.admin.content and config.admin.enabled
@@ -117,8 +120,9 @@ class Gateway:
 
     def check_model(self, model: str) -> None:
         """Raise `RequestError` if a model's name contains an API key. A name that has plans was checked before."""
-        if model in self._streamed or model in self._whole or model in self._embeddings:
-            return
+        for plans in self._all_plans:
+            if model in plans:
+                return
         if self._leaked_keys.has_key(model):
             raise RequestError(refusals.key_in_model())
 
@@ -128,7 +132,8 @@ class Gateway:
         if call.trace is not None:
             call.parameters = request.figures()
             call.request = request.read() if self.config.telemetry.content else None
-        plans = self._select_plans(call, client, self._streamed if request.stream else self._whole)
+        known = self._streamed if request.stream else self._whole
+        plans = self._select_plans(call, client, known[request.dialect])
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
@@ -178,19 +183,20 @@ class Gateway:
             return None
         return ready
 
-    def plans_for(self, model: str, key: Key | None) -> Sequence[Plan]:
+    def plans_for(self, model: str, key: Key | None, dialect: str) -> Sequence[Plan]:
         """The plans of all targets of a model, for a request that is no call; raises `RequestError` as a call would."""
-        if key is not None and key.models and not key.allows(name := self._whole.full_name(model)):
+        known = self._whole[dialect]
+        if key is not None and key.models and not key.allows(name := known.full_name(model)):
             raise RequestError(refusals.not_allowed(name))
-        plans = self._whole[model]
+        plans = known[model]
         if plans is None:
             suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]
             raise RequestError(refusals.unknown_model(model, suggestions))
         return plans
 
-    def plans(self, model: str, *, stream: bool) -> Sequence[Plan]:
-        """The plans of all targets of a model, including those that cool down."""
-        return (self._streamed if stream else self._whole)[model] or ()
+    def plans(self, model: str, dialect: str, *, stream: bool) -> Sequence[Plan]:
+        """The plans of all targets of a model for clients of a dialect, including those that cool down."""
+        return (self._streamed if stream else self._whole)[dialect][model] or ()
 
     def is_available(self, target: Target) -> bool:
         """Whether a target would be tried now."""
@@ -199,13 +205,13 @@ class Gateway:
     def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
         """The endpoint of a target."""
         provider = target.provider
-        url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
+        url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model, target.dialect)
         return self._upstream(provider).endpoint(url, provider.credentials())
 
     def endpoint_at(self, target: Target, path: str) -> TargetEndpoint:
-        """The endpoint at another path of a target's provider."""
+        """Another endpoint of the API in which a target is asked."""
         provider = target.provider
-        return self._upstream(provider).endpoint(provider.base_url + path, provider.credentials())
+        return self._upstream(provider).endpoint(provider.url_beside(path, target.dialect), provider.credentials())
 
     def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A receiver that records the attempt; None if it is not recorded."""
@@ -219,7 +225,7 @@ class Gateway:
             provider=plan.provider,
             model=plan.model,
             dialect=plan.dialect,
-            url=plan.target.provider.url(plan.model),
+            url=plan.target.provider.url(plan.model, plan.dialect),
             body=body,
             secrets=self._secrets,
         )
@@ -532,7 +538,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _cooling_s(self) -> float:
         health, waits = self._gateway.health, []
-        for plan in self._gateway.plans(self._call.model, stream=self._request.stream):
+        for plan in self._gateway.plans(self._call.model, self._request.dialect, stream=self._request.stream):
             if wait := health.cooling_s(plan.target):
                 written = self._write(plan)
                 if not isinstance(written, Failure) and not (self._call.strict and changes_meaning(written.losses)):

@@ -1,7 +1,14 @@
 """Plan: everything that attempts at one target have in common, computed once. Plans: the plans for each model name.
 
-Plans depend on the configuration only; a reload makes new ones. There are separate plans for each kind of call: a
-streamed chat, an unstreamed chat, and embeddings.
+Plans depend on the configuration only; a reload makes new ones. There are separate plans for each kind of call (a
+streamed chat, an unstreamed chat, and embeddings) and for each dialect of clients, because a provider may offer several
+dialects. Which of them a target is asked in:
+
+1. the one that the route demands of the target;
+2. the one that the model requires (`OfferedDialect.required_for`);
+3. the client's own, if the provider offers it for the model, so that nothing is translated. Not if the route sets
+   fields of the request: their names are those of the provider's first dialect;
+4. the provider's first one.
 """
 
 import hashlib
@@ -12,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.core.dialects.dialect import Destination, UpstreamDialect
-from penstock.core.dialects.registry import upstream_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.config import Config, Provider, Route, Target
@@ -88,21 +95,27 @@ class Plan(Struct, eq=False, kw_only=True):
 
 
 class Plans(dict[str, tuple[Plan, ...] | None]):
-    """The plans of all targets by model name; None for an unknown name.
+    """The plans of all targets by model name, for clients of one dialect; None for an unknown name.
 
     Names come from clients: at most `_MAX_NAMES` are cached, besides those of routes.
     """
 
-    def __init__(self, config: Config, kind: CallKind, *, recorded: bool) -> None:
+    def __init__(self, config: Config, kind: CallKind, client: str = DEFAULT_DIALECT, *, recorded: bool) -> None:
         self._config = config
         self._kind = kind
+        self._client = client
         self._recorded = recorded
 
     def __missing__(self, name: str) -> tuple[Plan, ...] | None:
         route = self._config.route(name)
         if route is None:
             return None
-        able = tuple(target for target in route.targets if self._kind != "embeddings" or target.provider.embeddings)
+        client = "" if route.set or self._kind == "embeddings" else self._client
+        able = tuple(
+            target.for_client(client)
+            for target in route.targets
+            if self._kind != "embeddings" or target.provider.embeddings
+        )
         plans = tuple(self._plan(route, target, able) for target in able)
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
@@ -136,15 +149,15 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 overrides=MappingProxyType(dict(route.set)),
                 include_usage=provider.include_usage,
                 stream=True if provider.embedded else None,  # so that it notices a disconnect at once
-                settings=provider.settings_for(target.model),
+                settings=provider.settings_for(target.model, target.dialect),
                 issuer=issuer,
                 shared_state=self._config.responses.shared_state,
             ),
             own_headers=frozenset(name.lower() for name in provider.credentials()),
             issuer=issuer,
             is_local=provider.embedded,
-            dialect=provider.dialect,
-            upstream=upstream_dialect(provider.dialect),
+            dialect=target.dialect,
+            upstream=upstream_dialect(target.dialect),
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,

@@ -41,8 +41,9 @@ _TOO_LARGE = "upstream_event_too_large"
 class TargetHealth:
     """The circuit breakers of all targets of one configuration. Shared by all calls of a process.
 
-    The table of the breakers outlives the configuration. A target's key in it is a digest of its model and all settings
-    of its provider. So a provider whose settings change starts with a closed breaker, and the others keep their state.
+    The table of the breakers outlives the configuration. A target's key in it is a digest of its model, of the dialect
+    in which it is asked (one API of a provider may work while another fails), and of all settings of its provider. So a
+    provider whose settings change starts with a closed breaker, and the others keep their state.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class TargetHealth:
         self._table = BreakerTable() if table is None else table
         self._words = self._table.words
         self._seeds: dict[str, bytes] = {}
-        self._keys: dict[tuple[str, str], int] = {}
+        self._keys: dict[tuple[str, str, str], int] = {}
 
     def committed(self, target: Target) -> None:
         """The target has started to answer: its attempt is committed."""
@@ -151,16 +152,17 @@ class TargetHealth:
     def _key(self, target: Target) -> int:
         """The target's key in the table. Keys are cached: while any target fails, each call needs some."""
         provider = target.provider
-        key = self._keys.get((provider.name, target.model))
+        key = self._keys.get((provider.name, target.model, target.dialect))
         if key is None:
             seed = self._seeds.get(provider.name)
             if seed is None:
                 seed = self._seeds[provider.name] = _seed(provider)
-            model = target.model.encode(errors="surrogatepass")
+            dialect = target.dialect or provider.dialect_for(target.model, "")
+            model = f"{dialect}/{target.model}".encode(errors="surrogatepass")
             key = int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
             if len(self._keys) >= MAX_TARGETS:
                 self._keys.clear()
-            self._keys[provider.name, target.model] = key
+            self._keys[provider.name, target.model, target.dialect] = key
         return key
 
     def _wait_s(self, retry_after: str) -> float | None:

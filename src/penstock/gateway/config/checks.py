@@ -52,12 +52,10 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     path: Path = ("providers", name)
     if not _PROVIDER_NAME.fullmatch(name):
         problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
-    dialect = given.get("dialect")
-    if dialect is not None and dialect not in providers_speak():
-        hint = suggest(dialect, providers_speak()) or f"; there are {', '.join(providers_speak())}"
-        problems.error((*path, "dialect"), f"unknown dialect{hint}")
-    elif given.get("settings"):
-        _check_settings(given["settings"], dialect or DEFAULT_DIALECT, (*path, "settings"), problems)
+    dialect = given.get("dialect", DEFAULT_DIALECT)
+    if is_dialect(dialect, (*path, "dialect"), problems) and given.get("settings"):
+        _check_settings(given["settings"], dialect, (*path, "settings"), problems)
+    _check_dialects(given, dialect, path, problems)
     for key in ("env", "url_env"):
         if key in given and not _VARIABLE_NAME.fullmatch(given[key]):
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
@@ -78,6 +76,15 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, key), "says how captures are played; name them with replay")
     _check_headers(given, path, problems)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
+
+
+def is_dialect(name: str, path: Path, problems: Problems) -> bool:
+    """Whether there is a dialect of that name; otherwise an error is reported."""
+    known = providers_speak()
+    if name not in known:
+        hint = suggest(name, known) or f"; there are {', '.join(known)}"
+        problems.error(path, f"unknown dialect{hint}")
+    return name in known
 
 
 def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
@@ -162,6 +169,21 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
     for index, text in enumerate(given.get("replay_faults", ())):
         if isinstance(text, str):
             _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)
+
+
+def _check_dialects(given: Mapping[str, Any], first: str, path: Path, problems: Problems) -> None:
+    """Check the further dialects of a provider."""
+    for name, offer in given.get("dialects", {}).items():
+        place: Path = (*path, "dialects", name)
+        if not is_dialect(name, place, problems):
+            continue
+        if name == first:
+            problems.error(place, "is the dialect of the provider already; its path and settings are keys of its own")
+        elif given.get("replay"):
+            problems.error(place, "a replay has one dialect; leave it out, or write a provider for each")
+        _check_settings(offer.get("settings", {}), name, (*place, "settings"), problems)
+        if offer.get("path"):
+            _check_path(offer["path"], (*place, "path"), problems)
 
 
 def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems: Problems) -> None:

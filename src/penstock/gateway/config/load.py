@@ -154,11 +154,31 @@ def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[
     merged: dict[str, object] = dict(own)
     for name, table in catalog().items():
         if isinstance(own.get(name), dict):
-            moved = "base_url" in own[name]  # then it is an HTTP server, even if the built-in is the local model
-            merged[name] = {key: value for key, value in table.items() if not (moved and key == "model")} | own[name]
+            merged[name] = _merged(table, own[name])
         elif name not in own and is_available(table, env):
             merged[name] = dict(table)
     return {**data, "providers": merged}
+
+
+def _merged(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
+    """A built-in provider with the user's keys.
+
+    If the user moves it to another address, it is an HTTP server, even if the built-in is the local model, and may not
+    offer the further dialects of the built-in. If the user names its dialect, it is asked in no other; the path and
+    settings are then those that the built-in has for it.
+    """
+    built_in, further = dict(table), table.get("dialects")
+    if "base_url" in own:
+        built_in.pop("model", None)
+        if "${" not in str(table.get("base_url", "")):  # else the address is the user's in any case
+            built_in.pop("dialects", None)
+    if "dialect" in own or own.get("replay"):
+        built_in.pop("dialects", None)
+    if isinstance(further, dict) and own.get("dialect") in further:
+        chosen = further[own["dialect"]]
+        built_in = {key: value for key, value in built_in.items() if key not in ("path", "settings")}
+        built_in |= {key: chosen[key] for key in ("path", "settings") if key in chosen}
+    return {**built_in, **own}
 
 
 def _check_missing(missing: dict[Path, str], problems: Problems) -> None:

@@ -14,12 +14,12 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
-from penstock.providers.provider import KEY_HEADER
+from penstock.providers.provider import KEY_HEADER, OfferedDialect
 from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
-_REMOTE_KEYS = frozenset(
-    ("base_url", "dialect", "api_key", "env", "url_env", "key_header", "headers", "path", "embeddings", "insecure")
+_REMOTE_KEYS = frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure")) | frozenset(
+    ("api_key", "env", "url_env", "key_header", "headers")
 )
 # Keys for a local model only.
 _LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
@@ -146,6 +146,7 @@ class ProviderLoader:
                 **given,
                 "base_url": base_url,
                 "api_key": api_key,
+                "dialects": _offered(given.get("dialects", {})),
                 "key_header": given.get("key_header", KEY_HEADER).lower(),
                 "headers": MappingProxyType({key.lower(): value for key, value in given.get("headers", {}).items()}),
                 "timeouts": structs.replace(timeouts, **given.get("timeouts", {})),
@@ -225,6 +226,10 @@ class ProviderLoader:
     def _is_in_file(self, path: Path) -> bool:
         """Whether the path is in the file, and not only in the built-in table."""
         return path in self._problems.document.lines
+
+
+def _offered(given: dict[str, dict[str, Any]]) -> Mapping[str, OfferedDialect]:
+    return MappingProxyType({name: OfferedDialect(**table) for name, table in given.items()})
 
 
 def _is_exposed(base_url: str) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import structs
 
-from penstock.gateway.config.checks import check_set, is_name
+from penstock.gateway.config.checks import check_set, is_dialect, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
-from penstock.gateway.config.settings import STAR, Limits, Route, Target
+from penstock.gateway.config.settings import STAR, Limits, Provider, Route, Target
 from penstock.gateway.config.toml import Path
 
 
@@ -62,7 +62,7 @@ class RouteLoader:
 
     def _targets(self, given: dict[str, Any], path: Path, route: str) -> list[Target]:
         targets: list[Target] = []
-        seen: set[str] = set()
+        seen: set[tuple[str, str]] = set()
         weighted: list[bool] = []
         for index, item in enumerate(given["targets"]):
             place: Path = (*path, "targets", index)
@@ -73,17 +73,28 @@ class RouteLoader:
                 self._problems.error(place, "needs a target")
             if not isinstance(text, str):
                 continue  # its error is reported already
-            if text in seen:
+            dialect = table.get("dialect", "")
+            if (text, dialect) in seen:
                 self._problems.error(place, "is listed twice")
                 continue
-            seen.add(text)
+            seen.add((text, dialect))
             target = self._target(text, place, route)
             if target is not None:
+                if dialect:
+                    self._check_dialect(target.provider, dialect, (*place, "dialect"))
                 timeouts = structs.replace(target.timeouts, **given.get("timeouts", {}))
-                targets.append(structs.replace(target, weight=table.get("weight"), timeouts=timeouts))
+                targets.append(structs.replace(target, dialect=dialect, weight=table.get("weight"), timeouts=timeouts))
         if any(weighted) and not all(weighted):
             self._problems.error((*path, "targets"), "either all targets have a weight, or none")
         return targets
+
+    def _check_dialect(self, provider: Provider, dialect: str, path: Path) -> None:
+        """Check that a provider offers the dialect that a target demands."""
+        offered = (provider.dialect, *provider.dialects)
+        if is_dialect(dialect, path, self._problems) and dialect not in offered:
+            remedy = f"write [providers.{provider.name}.dialects.{dialect}] if it does"
+            message = f"{provider.name} is not known to offer {dialect}, only {', '.join(offered)}; {remedy}"
+            self._problems.error(path, message)
 
     def _target(self, text: str, path: Path, route: str) -> Target | None:
         provider, slash, model = text.partition("/")

@@ -26,12 +26,13 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 
 
 class TargetTable(Struct, frozen=True, kw_only=True):
-    """A target with its weight, as an item of `targets`."""
+    """A target with its weight or dialect, as an item of `targets`."""
 
     target: Annotated[str, Meta(description="provider/model")]
     weight: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="Its share of the calls, relative to the other weights.")
     ] = None
+    dialect: Annotated[str, Meta(description="The API to use, if the provider offers several.")] = ""
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
@@ -97,7 +98,9 @@ def json_schema() -> str:
         **_schema(shape()),
     }
     provider = schema["properties"]["providers"]["additionalProperties"]
-    provider["properties"]["dialect"]["enum"] = sorted(providers_speak())
+    known = sorted(providers_speak())
+    provider["properties"]["dialect"]["enum"] = known
+    provider["properties"]["dialects"]["propertyNames"] = {"enum": known}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -261,17 +261,25 @@ _MAX_NAMES = 100
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """One provider and one of its models. `timeouts` are merged: the route's, else the provider's, else the global."""
+    """One provider and one of its models. `timeouts` are merged: the route's, else the provider's, else the global.
+
+    `dialect` is the one that the route demands, or that was chosen for a client; empty if none is chosen yet.
+    """
 
     provider: Provider
     model: str
     timeouts: Timeouts
+    dialect: str = ""
     weight: float | None = None
 
     @property
     def name(self) -> str:
         """`provider/model`, as in requests and in the file."""
         return f"{self.provider.name}/{self.model}"
+
+    def for_client(self, dialect: str) -> "Target":
+        """The target with the dialect in which it is asked for a client of this dialect."""
+        return structs.replace(self, dialect=self.dialect or self.provider.dialect_for(self.model, dialect))
 
     @classmethod
     def parse(cls, name: str, providers: Mapping[str, Provider]) -> "Target":

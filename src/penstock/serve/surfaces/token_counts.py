@@ -70,7 +70,7 @@ class TokenCounts:
         try:
             request = parsed()
             gateway.check_model(request.model)
-            plans = gateway.plans_for(request.model, key)
+            plans = gateway.plans_for(request.model, key, self.dialect)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return

@@ -25,6 +25,7 @@ import msgspec
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.entry import Entry, Outcome
 from penstock.gateway.calls.call import Call
+from penstock.serve.telemetry.otel_names import has_answers
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
@@ -205,6 +206,7 @@ def _fields(call: Call, entry: Entry, client: str) -> dict[str, object]:
         "attempts": [
             {
                 "target": f"{tried.provider}/{tried.model[:_MAX_NAME]}",
+                "dialect": tried.dialect if has_answers(call.surface) else None,
                 "status": tried.status,
                 "code": tried.code,
                 "s": round(tried.seconds, 4),

@@ -114,7 +114,7 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
 def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {named.OUTCOME: tried.outcome, named.MEASURE: tried.measure}
     if named.has_answers(entry.surface):
-        attributes[named.REQUEST_STREAM] = entry.stream
+        attributes |= {named.REQUEST_STREAM: entry.stream, named.DIALECT: attempt.dialect}
     if tried.status:
         attributes[named.HTTP_STATUS] = tried.status
     if attempt.response_id:

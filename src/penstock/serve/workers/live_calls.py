@@ -184,6 +184,7 @@ class LiveCalls:
             "model": call.model,
             "provider": attempt and attempt.provider,
             "target": attempt and f"{attempt.provider}/{attempt.model}",
+            "dialect": attempt and attempt.dialect if has_answers(call.surface) else None,
             "key": key.id if key is not None else None,
             "key_name": key.name if key is not None else None,
             "surface": call.surface,

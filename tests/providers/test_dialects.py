@@ -1,0 +1,119 @@
+"""A provider that offers several dialects: in which of them a model is asked, and where."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.gateway.calls.plan import Plan, Plans
+from penstock.gateway.config import Config, load
+
+KEY = "sk-0123456789abcdef"
+ENV = {
+    "OPENAI_API_KEY": KEY,
+    "XAI_API_KEY": KEY,
+    "OPENROUTER_API_KEY": KEY,
+    "AZURE_OPENAI_API_KEY": KEY,
+    "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com",
+}
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+# By model: the dialect for clients of chat, of Messages and of Responses.
+BUILT_IN = {
+    "openai/gpt-5": (CHAT, CHAT, RESPONSES),
+    "openai/gpt-4o-audio-preview": (CHAT, CHAT, CHAT),
+    "openai/gpt-4o-search-preview": (CHAT, CHAT, CHAT),
+    "openai/o3-pro": (RESPONSES,) * 3,
+    "openai/o1-pro-2025-03-19": (RESPONSES,) * 3,
+    "openai/gpt-5-pro": (RESPONSES,) * 3,
+    "openai/gpt-5.1-codex-max": (RESPONSES,) * 3,
+    "openai/codex-mini-latest": (RESPONSES,) * 3,
+    "openai/o4-mini-deep-research": (RESPONSES,) * 3,
+    "xai/grok-4": (CHAT, CHAT, RESPONSES),
+    "xai/grok-4.20-multi-agent-0309": (RESPONSES,) * 3,
+    "openrouter/openai/o3-pro": (CHAT, CHAT, RESPONSES),
+    "azure/gpt-5-codex": (RESPONSES,) * 3,
+}
+URLS = {
+    "openai": ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1/responses"),
+    "xai": ("https://api.x.ai/v1/chat/completions", "https://api.x.ai/v1/responses"),
+    "openrouter": ("https://openrouter.ai/api/v1/chat/completions", "https://openrouter.ai/api/v1/responses"),
+    "azure": (
+        "https://me.openai.azure.com/openai/v1/chat/completions",
+        "https://me.openai.azure.com/openai/v1/responses",
+    ),
+}
+TWO = """
+[providers.two]
+base_url = "https://two.example/v1"
+settings = { efforts = ["low"] }
+[providers.two.dialects.openai_responses]
+path = "/v2/{model}/responses"
+settings = { efforts = [], models = { "big*" = { efforts = ["high"] } } }
+"""
+
+
+def config(folder: Path, text: str, env: dict[str, str] = ENV) -> Config:
+    file = folder / "penstock.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(file, env)
+
+
+def plan(settings: Config, name: str, client: str) -> Plan:
+    (found,) = Plans(settings, "streamed", client, recorded=False)[name] or ()
+    return found
+
+
+@pytest.mark.parametrize("model", BUILT_IN)
+def test_the_dialect_of_a_built_in_provider(model: str) -> None:
+    settings = load(None, ENV)
+    plans = [plan(settings, model, client) for client in (CHAT, MESSAGES, RESPONSES)]
+    assert tuple(found.dialect for found in plans) == BUILT_IN[model]
+    assert [found.target.dialect for found in plans] == [found.dialect for found in plans]
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_each_dialect_has_its_url(name: str) -> None:
+    provider = load(None, ENV).providers[name]
+    assert (provider.url("m", CHAT), provider.url("m", RESPONSES)) == URLS[name]
+    assert provider.url_beside("/responses/input_tokens", RESPONSES) == URLS[name][1] + "/input_tokens"
+
+
+def test_path_and_settings_belong_to_a_dialect(tmp_path: Path) -> None:
+    settings = config(tmp_path, TWO)
+    provider = settings.providers["two"]
+    assert provider.url("big/1", RESPONSES) == "https://two.example/v1/v2/big%2F1/responses"
+    assert not provider.can_name("..")
+    for client, model, efforts in ((CHAT, "big", ["low"]), (RESPONSES, "small", []), (RESPONSES, "big", ["high"])):
+        assert plan(settings, f"two/{model}", client).destination.settings == {"efforts": efforts}
+
+
+# What the user writes, and the dialect for clients of chat and of Responses.
+SETTINGS = {
+    "the provider's dialect": ('[providers.openai]\ndialect = "openai_responses"', (RESPONSES, RESPONSES)),
+    "the provider's first dialect": ('[providers.openai]\ndialect = "openai_chat"', (CHAT, CHAT)),
+    "another address": ('[providers.openai]\nbase_url = "https://eu.example/v1"', (CHAT, CHAT)),
+    "another address that has it": (
+        '[providers.openai]\nbase_url = "https://eu.example/v1"\ndialects.openai_responses = {}',
+        (CHAT, RESPONSES),
+    ),
+    "a target's dialect": (
+        '[routes."openai/gpt-5"]\ntargets = [{ target = "openai/gpt-5", dialect = "openai_responses" }]',
+        (RESPONSES, RESPONSES),
+    ),
+    "a route that sets fields": (
+        '[routes."openai/gpt-5"]\ntargets = ["openai/gpt-5"]\nset = { reasoning_effort = "low" }',
+        (CHAT, CHAT),
+    ),
+    "a setting that has nothing to do with it": ("[providers.openai]\ntimeouts.gap_s = 3", (CHAT, RESPONSES)),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SETTINGS.values(), ids=SETTINGS)
+def test_a_setting_decides(tmp_path: Path, text: str, expected: tuple[str, str]) -> None:
+    settings = config(tmp_path, text)
+    assert (plan(settings, "openai/gpt-5", CHAT).dialect, plan(settings, "openai/gpt-5", RESPONSES).dialect) == expected
+
+
+def test_a_dialect_that_the_user_names_has_the_path_of_the_built_in(tmp_path: Path) -> None:
+    text = '[providers.azure]\nbase_url = "https://we.example"\ndialect = "openai_responses"\n'
+    azure = config(tmp_path, text).providers["azure"]
+    assert (azure.url("m"), dict(azure.dialects)) == ("https://we.example/openai/v1/responses", {})
