@@ -170,7 +170,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("tool", [False, True], ids=["ours", "promtool"])
+@pytest.mark.parametrize("tool", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["ours", "promtool"])
 def test_what_hostile_clients_name_stays_few_and_readable(tmp_path: Path, tool: bool) -> None:
     if tool:
         program("promtool")
