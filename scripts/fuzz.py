@@ -2,10 +2,10 @@
 
 import argparse
 import collections
+import functools
 import multiprocessing
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -42,7 +42,7 @@ def main() -> int:
     tried = failed = 0
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        attempt = partial(_try_batch, arguments.dialect)
+        attempt = functools.partial(_try_batch, arguments.dialect)
         for count, problems, outcomes in pool.imap_unordered(attempt, batches):
             tried += count
             seen.update(outcomes)
@@ -60,6 +60,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
+@functools.cache
 def _streams() -> dict[str, list[bytes]]:
     """Streams to break, by dialect."""
     tests = ROOT / "tests"

@@ -29,6 +29,17 @@ TOKENS: tuple[bytes, ...] = (
     b'data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2VhbA=="}}\n\n',
     b'data: {"type":"content_block_stop","index":0}\n\n',
     b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}\n\n',
+    b"event: response.output_text.delta\n", b"event: response.completed\n", b'"sequence_number":3,',
+    b'data: {"type":"response.created","response":{"id":"resp_w2","model":"weir-3"}}\n\n',
+    b'data: {"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message"}}\n\n',
+    b'data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","name":"f"}}\n\n',
+    b'data: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"delta":"The"}\n\n',
+    b'data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"}"}\n\n',
+    b'data: {"type":"response.reasoning_summary_text.delta","item_id":"rs_1","summary_index":1,"delta":"hm"}\n\n',
+    b'data: {"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[]}}\n\n',
+    b'data: {"type":"response.completed","response":{"status":"completed","output":[]}}\n\n',
+    b'data: {"type":"response.incomplete","response":{"incomplete_details":{"reason":"content_filter"}}}\n\n',
+    b'data: {"type":"response.failed","response":{"error":{"message":"boom"}}}\n\n',
 )  # fmt: skip
 
 KEYS = (
@@ -39,6 +50,8 @@ KEYS = (
     "completion_tokens", "total_tokens", "audio", "annotations",
     "content_block", "partial_json", "signature", "citation", "citations", "stop_reason", "stop_sequence",
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation", "iterations", "data",
+    "sequence_number", "response", "output", "output_index", "content_index", "summary_index", "item", "item_id", "part",
+    "status", "summary", "encrypted_content", "call_id", "namespace", "phase", "annotation", "incomplete_details",
 )  # fmt: skip
 
 
@@ -61,14 +74,19 @@ def mutated(data: bytes, other: bytes, random: Random) -> bytes:
 
 
 def split(data: bytes, random: Random) -> list[bytes]:
-    """The bytes in pieces: single ones, short ones or long ones."""
-    longest = random.choice((1, 3, 40, 400))
+    """The bytes in pieces. One case in ten is split into single bytes; in the others, stretches of single bytes, of
+    short and of long pieces follow one another, some of them empty: that takes a tenth of the time.
+    """
+    if random.random() < 0.1:
+        return [data[place : place + 1] for place in range(len(data))]
     pieces: list[bytes] = []
     start = 0
     while start < len(data):
-        end = start + random.randint(0 if pieces else 1, longest)
-        pieces.append(data[start:end])
-        start = end
+        longest = random.choice((1, 3, 40, 400))
+        for size in random.choices(range(longest + 1), k=40):
+            if size or pieces:
+                pieces.append(data[start : start + size])
+            start += size
     return pieces
 
 
