@@ -71,6 +71,7 @@ def test_a_call_is_reported_in_every_family(gateway: Served, upstream: Upstream)
     assert ask(gateway.port, "main/good").done
     samples = settled(gateway, 1)
     labels = {"route": "main/good", "model": "good", "provider": "main", "status_class": "2xx", "outcome": "completed"}
+    labels["surface"] = "chat"
     assert samples[REQUESTS] == {frozenset(labels.items()): 1}
     assert value(samples, "penstock_stream_end_total", reason="done") == 1
     assert value(samples, "penstock_upstream_attempts_total", provider="main", result="completed") == 1
@@ -233,6 +234,26 @@ def test_the_most_usual_call_is_counted_as_any_other(costs: bool) -> None:
     counted = asyncio.run(count())
     assert any(line.startswith("penstock_requests_total{") and line.endswith(" 3.0") for line in counted)
     assert counted == asyncio.run(count(Loss("stop-dropped")))  # with a loss, a call is no longer the most usual one
+
+
+def test_calls_are_counted_by_the_api_of_their_client() -> None:
+    apis = ["chat", "messages", "messages", "responses"]
+
+    async def count() -> Samples:
+        metrics = Metrics(dict)
+        for api in apis:
+            made = call("main/m", answered=True)
+            made.surface, made.status, made.overhead_s, made.losses = api, 200, 0.1, [Loss("stop-dropped")]
+            metrics.settled(made, entry_of(made, lambda *_: 7))
+            alike = call("main/m", answered=True)
+            alike.surface, alike.status, alike.overhead_s = api, 200, 0.1
+            alike.attempts[0].usage = Usage(input=8, output=18)
+            metrics.settled(alike, entry_of(alike, lambda *_: 7))
+        return parse((await metrics.text()).decode())
+
+    samples = asyncio.run(count())
+    assert {api: value(samples, REQUESTS, surface=api) for api in apis} == {"chat": 2, "messages": 4, "responses": 2}
+    assert value(samples, "penstock_losses_total", surface="messages") == 2
 
 
 def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:

@@ -52,8 +52,9 @@ def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> MetricSpec
 
 REQUESTS = _counter(
     "requests",
-    "Settled calls, by requested model (route) and by the provider and model of the last attempt.",
-    *("route", "model", "provider", "status_class", "outcome"),
+    "Settled calls, by the client's API (surface), by requested model (route) and by the provider and model of the last "
+    "attempt.",
+    *("surface", "route", "model", "provider", "status_class", "outcome"),
 )
 STREAMS_OPEN = _gauge("streams_open", "Streamed calls in progress.")
 FIRST_CHUNK = _histogram(
@@ -98,7 +99,8 @@ REPAIRS = _counter("repairs", "Repaired defects in providers' streams.", "provid
 NOTICES = _counter("notices", "Harmless deviations in providers' streams.", "provider", "code")
 LOSSES = _counter(
     "losses",
-    "Fields that a translation between the client's API and the provider's dropped or approximated.",
+    "Fields that a translation between the client's API (surface) and the provider's dropped or approximated.",
+    "surface",
     "provider",
     "code",
 )

@@ -88,7 +88,7 @@ class Metrics:
         self._folder = folder
         self.counters = SharedCounters(folder)
         self._label_values = LabelValues(folder)
-        self._common: dict[tuple[tuple[str, str, str], bool], _CounterSlots] = {}
+        self._common: dict[tuple[str, tuple[str, str, str], bool], _CounterSlots] = {}
         self.peers: WorkerPeers | None = None
         self._scrapes: set[asyncio.Task[None]] = set()
         self._settled: list[tuple[Call, Entry]] = []
@@ -155,6 +155,7 @@ class Metrics:
                 continue
             attempt = attempts[0]
             kind = (
+                entry.surface,
                 entry.model,
                 attempt.provider,
                 attempt.model,
@@ -186,7 +187,7 @@ class Metrics:
             if any(tried.gaps.counts):
                 self.counters.merge(metric_specs.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         for code, count in entry.losses.items():
-            self.counters.add(metric_specs.LOSSES, (provider, code), count)
+            self.counters.add(metric_specs.LOSSES, (entry.surface, provider, code), count)
         if call.overhead_s is not None:
             observe(metric_specs.OVERHEAD, (), call.overhead_s)
         if entry.stream and call.first_event_s is not None:
@@ -202,12 +203,12 @@ class Metrics:
         if attempt.measure != "reported" or entry.first_event_ms is None or entry.status != 200:
             return None
         names = (entry.model, attempt.provider, attempt.model)
-        has_cost = bool(attempt.cost)
-        slots = self._common.get((names, has_cost))
+        kind = (entry.surface, names, bool(attempt.cost))
+        slots = self._common.get(kind)
         if slots is None and self._labels_of(entry) == names:  # which bounds the cache by the number of label values
-            slots = self._find_slots(*names, has_cost=has_cost)
+            slots = self._find_slots(entry.surface, *names, has_cost=bool(attempt.cost))
             if LOST_SLOT not in slots:
-                self._common[names, has_cost] = slots
+                self._common[kind] = slots
         return slots
 
     def _labels_of(self, entry: Entry) -> tuple[str, str, str]:
@@ -216,10 +217,12 @@ class Metrics:
         of = self._label_values.of
         return of("route", entry.model), of("provider", attempt.provider), of("model", attempt.model)
 
-    def _find_slots(self, route: str, provider: str, model: str, *, has_cost: bool) -> "_CounterSlots":
+    def _find_slots(
+        self, surface: str, route: str, provider: str, model: str, *, has_cost: bool
+    ) -> "_CounterSlots":
         slot = self.counters.slot
         return _CounterSlots(
-            requests=slot(metric_specs.REQUESTS, (route, model, provider, "2xx", "completed")),
+            requests=slot(metric_specs.REQUESTS, (surface, route, model, provider, "2xx", "completed")),
             attempts=slot(metric_specs.ATTEMPTS, (provider, "completed")),
             input=slot(metric_specs.TOKENS, (provider, model, "input", "false")),
             output=slot(metric_specs.TOKENS, (provider, model, "output", "false")),
@@ -267,7 +270,8 @@ class Metrics:
                 add(metric_specs.COST, (provider, model), attempt.cost)
         if len(entry.attempts) > 1:
             add(metric_specs.FALLBACKS, (route,), len(entry.attempts) - 1)
-        add(metric_specs.REQUESTS, (route, model, provider, _status_class(entry.status), entry.outcome))
+        labels = (entry.surface, route, model, provider, _status_class(entry.status), entry.outcome)
+        add(metric_specs.REQUESTS, labels)
         return provider
 
     def ledger_committed(self, seconds: float) -> None:
