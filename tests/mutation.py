@@ -50,8 +50,9 @@ KEYS = (
     "completion_tokens", "total_tokens", "audio", "annotations",
     "content_block", "partial_json", "signature", "citation", "citations", "stop_reason", "stop_sequence",
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation", "iterations", "data",
-    "sequence_number", "response", "output", "output_index", "content_index", "summary_index", "item", "item_id", "part",
-    "status", "summary", "encrypted_content", "call_id", "namespace", "phase", "annotation", "incomplete_details",
+    "sequence_number", "response", "output", "output_index", "content_index", "summary_index", "item", "item_id",
+    "part", "status", "summary", "encrypted_content", "call_id", "namespace", "phase", "annotation",
+    "incomplete_details",
 )  # fmt: skip
 
 

@@ -57,7 +57,6 @@ def test_there_are_notices_and_repairs() -> None:
         "delta-unknown",
         "done-repeated",
         "done-unexpected",
-        "event-name-missing",
         "event-unknown",
         "finish-repeated",
         "items-overlap",

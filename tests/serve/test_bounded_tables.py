@@ -117,7 +117,9 @@ def label_values(folder: Path) -> Table:
 def series(folder: Path) -> Table:
     counters = SharedCounters(folder)
     labels = ("acme", "acme", "2xx", "completed")
-    return Table(lambda name: counters.add(REQUESTS, ("chat", name, *labels)), lambda: len(counters.counts()), MAX_SERIES)
+    return Table(
+        lambda name: counters.add(REQUESTS, ("chat", name, *labels)), lambda: len(counters.counts()), MAX_SERIES
+    )
 
 
 def places(_: Path) -> Table:

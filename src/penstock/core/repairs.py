@@ -360,9 +360,8 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "event-name-missing": RepairRow(
         "An event has no name in the transport, or another one than the type in its JSON.",
-        "The type in the JSON is used; it is reported once per stream.",
-        "SDKs go by the type in the JSON, too.",
-        "notice",
+        "The type in the JSON is used, and the event is written with its name; it is reported once per stream.",
+        "The type says what the event is. Anthropic's SDKs ignore events without a name, OpenAI's go by the type.",
     ),
     "sequence-missing": RepairRow(
         "An event of OpenAI Responses has no `sequence_number`.",

@@ -280,7 +280,7 @@ def test_events_are_known_by_their_types_without_names_and_by_their_names_withou
     healthy = answer(PING, *says_all("No", " names"))
     nameless = b"".join(line + b"\n\n" for line in healthy.split(b"\n") if line.startswith(b"data:"))
     assert completion(nameless).text == "No names"
-    assert codes(nameless) == {}
+    assert codes(nameless) == {"event-name-missing": 1}
     typeless = healthy.replace(b'{"type":"content_block_start",', b"{").replace(b'{"type":"ping"}', b"{}")
     assert completion(typeless).text == "No names"
 
@@ -304,7 +304,9 @@ def test_arguments(start: Json, pieces: list[str], arguments: str) -> None:
 def test_characters_that_are_split_over_two_deltas_are_joined() -> None:
     halves = [r'"text":"A \ud83d"', r'"text":"\udea2 ahoy"', r'"text":" again"']
     deltas = [
-        f'data: {{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta",{half}}}}}' for half in halves
+        "event: content_block_delta\n"
+        f'data: {{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta",{half}}}}}'
+        for half in halves
     ]
     data = wire(begins(), opens()) + "\n\n".join([*deltas, ""]).encode() + wire(closes(), finishes(), STOPS)
     assert completion(data).text == "A \N{SHIP} ahoy again"

@@ -52,8 +52,7 @@ def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> MetricSpec
 
 REQUESTS = _counter(
     "requests",
-    "Settled calls, by the client's API (surface), by requested model (route) and by the provider and model of the last "
-    "attempt.",
+    "Settled calls, by the client's API (surface), requested model (route), provider and model of the last attempt.",
     *("surface", "route", "model", "provider", "status_class", "outcome"),
 )
 STREAMS_OPEN = _gauge("streams_open", "Streamed calls in progress.")

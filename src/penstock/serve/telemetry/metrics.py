@@ -217,9 +217,7 @@ class Metrics:
         of = self._label_values.of
         return of("route", entry.model), of("provider", attempt.provider), of("model", attempt.model)
 
-    def _find_slots(
-        self, surface: str, route: str, provider: str, model: str, *, has_cost: bool
-    ) -> "_CounterSlots":
+    def _find_slots(self, surface: str, route: str, provider: str, model: str, *, has_cost: bool) -> "_CounterSlots":
         slot = self.counters.slot
         return _CounterSlots(
             requests=slot(metric_specs.REQUESTS, (surface, route, model, provider, "2xx", "completed")),

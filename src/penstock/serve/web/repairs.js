@@ -257,7 +257,7 @@ export const REPAIRS = {
  },
  "event-name-missing": {
   "wrong": "An event has no name in the transport, or another one than the type in its JSON.",
-  "done": "The type in the JSON is used; it is reported once per stream."
+  "done": "The type in the JSON is used, and the event is written with its name; it is reported once per stream."
  },
  "sequence-missing": {
   "wrong": "An event of OpenAI Responses has no `sequence_number`.",
@@ -378,7 +378,7 @@ export const REPAIRS = {
 };
 
 // The repairs that are harmless deviations of providers.
-export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-name-missing", "event-unknown", "finish-repeated", "items-overlap", "object-missing-no-choices", "role-repeated", "sequence-gap", "sequence-missing"]);
+export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-unknown", "finish-repeated", "items-overlap", "object-missing-no-choices", "role-repeated", "sequence-gap", "sequence-missing"]);
 
 /** @type {Record<string, { wrong: string, done: string }>} */
 export const FAULTS = {

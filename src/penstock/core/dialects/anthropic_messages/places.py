@@ -11,6 +11,7 @@ _FINISH: tuple[JsonPath, ...] = ((*_DELTA, "stop_reason"), ("stop_reason",), (*_
 _USAGE: tuple[JsonPath, ...] = (("usage",), (*_MESSAGE, "usage"))
 _PATHS: dict[str, tuple[JsonPath, ...]] = {
     "data-after-done": _TYPE,
+    "event-name-missing": _TYPE,
     "done-repeated": _TYPE,
     "message-start-missing": _TYPE,
     "message-start-repeated": ((*_MESSAGE, "id"), ("type",)),

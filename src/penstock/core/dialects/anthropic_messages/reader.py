@@ -83,6 +83,17 @@ _DELTA_KINDS: Mapping[str, _Kind] = {
 _EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _DELTA_FIELDS = frozenset(("type", "delta", "usage"))
 _OUTPUT = frozenset(("output_tokens", "output_tokens_details"))
+# Events of a stream, which have their type as a name.
+_NAMED = frozenset(
+    (
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    )
+)
 # Events that may follow the end of a message. All others are data after the end.
 _HARMLESS = frozenset(("message_start", "message_stop", "message", "ping", "error"))
 # The member of a delta that has a piece of text, by the type of the delta.
@@ -125,6 +136,7 @@ class AnthropicMessagesReader:
     _finished = False
     _id = ""
     _model = ""
+    _unnamed = False  # whether an event without its name was met
     _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
@@ -149,6 +161,9 @@ class AnthropicMessagesReader:
             self._read_other(value, event)
             return
         kind = text_of(value.get("type")) or event
+        if event != kind and kind in _NAMED and not self._unnamed:
+            self._unnamed = True
+            self._sink.repair("event-name-missing", event)
         if self.done and kind not in _HARMLESS:
             self._sink.repair("data-after-done", kind)
         match kind:

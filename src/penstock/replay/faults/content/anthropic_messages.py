@@ -185,8 +185,8 @@ FORMS: Mapping[str, FaultForm] = {
     "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
     "no-done": plain("completed, `no-done`", lambda script: without(script, _is_stop)),
     "done-twice": plain("completed, `done-repeated`", lambda script: repeated(script, _is_stop)),
-    "event-name-missing": plain("completed", framing.no_event_names),
-    "glued": plain("completed, `glued-events`", framing.glued),
-    "json-lines": plain("completed, `json-lines`", framing.json_lines),
+    "event-name-missing": plain("completed, `event-name-missing`", framing.no_event_names),
+    "glued": plain("completed, `glued-events`, `event-name-missing`", framing.glued),
+    "json-lines": plain("completed, `event-name-missing`, `json-lines`", framing.json_lines),
     "pings": plain("completed", framing.pings),
 }
