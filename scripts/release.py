@@ -42,7 +42,7 @@ def build(output: Path) -> list[Path]:
         path.unlink()
     commit_time = _git("log", "-1", "--format=%ct").strip()
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "penstock"               # only committed files, with the same modes everywhere
+        source = Path(folder) / "penstock"  # only committed files, with the same modes everywhere
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(source, filter="data")

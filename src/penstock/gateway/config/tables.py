@@ -147,7 +147,9 @@ class TableReader:
             return INVALID
         text = expansion.text.strip()
         if not text:
-            self._problems.error(path, "is empty")
+            # `${NAME:-}` leaves the key out where the variable is not set; an item of a list cannot be left out.
+            if not expansion.variables or isinstance(path[-1], int):
+                self._problems.error(path, "is empty")
         elif not _PRINTABLE.fullmatch(text):
             self._problems.error(path, "has a character that cannot be sent in a header")
         else:
