@@ -65,24 +65,17 @@ def build(output: Path) -> list[Path]:
 
 
 def try_wheel(wheel: Path) -> str:
-    """Install the wheel with the pinned packages into a new environment, outside of the project, and ask its version."""
+    """Install the wheel and the pinned packages into a new environment, and ask for its version."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = str(Path(folder) / "bin" / "python")
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "--require-hashes", "-r", str(ROOT / "requirements-image.txt")], check=True)
         subprocess.run([*install, "--no-deps", str(wheel)], check=True)
-        for arguments in (["--version"], ["check", "--config", os.devnull]):
-            said = subprocess.run(
-                [str(Path(folder) / "bin" / "penstock"), *arguments],
-                cwd=folder,
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            if arguments == ["--version"]:
-                version = said.stdout.strip()
-    return f"installed into a clean environment: {version}"
+        penstock = str(Path(folder) / "bin" / "penstock")
+        subprocess.run([penstock, "check", "--config", os.devnull], cwd=folder, check=True, capture_output=True)
+        version = subprocess.run([penstock, "--version"], cwd=folder, check=True, capture_output=True, text=True)
+        return f"installed into a clean environment: {version.stdout.strip()}"
 
 
 def _git(*arguments: str) -> str:

@@ -89,7 +89,7 @@ def test_the_configuration_can_be_used(name: str, tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text(one(rendered(*VALUES[name]), "ConfigMap")["data"]["penstock.toml"])
     config = load(file, SECRETS)
-    assert config.server.listen.port == 8080
+    assert config.server.listen == "0.0.0.0:8080"
     assert config.server.drain_s == 30
 
 
