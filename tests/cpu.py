@@ -177,11 +177,11 @@ def cost_of_request(
     return Cost((time.process_time() - began) * 1000 / max(len(data) / MB, 1), outcome)
 
 
-def cost_of_error(data: bytes) -> Cost:
+def cost_of_error(data: bytes, dialect: str = DEFAULT_DIALECT, client_dialect: str = "") -> Cost:
     """The time to read the body of a provider's error, to mask secrets in it, and to write it for the client."""
     began = time.process_time()
-    failure = redacted(from_status(400, {}, data[:65_536]), SECRETS)
-    surface_dialect(DEFAULT_DIALECT).write_error(failure, "req_1")
+    failure = redacted(from_status(400, {}, data[:65_536], dialect), SECRETS)
+    surface_dialect(client_dialect or dialect).write_error(failure, "req_1")
     return Cost((time.process_time() - began) * 1000, failure.code)
 
 
@@ -192,7 +192,7 @@ async def cost_of(pattern: Pattern) -> Cost:
         return await cost_of_event(data, pattern.how, pattern.dialect, pattern.other)
     if pattern.kind == "request":
         return cost_of_request(data, pattern.how, pattern.dialect, pattern.other or pattern.dialect)
-    return cost_of_error(data)
+    return cost_of_error(data, pattern.dialect, pattern.other)
 
 
 _DIALECTS = {
@@ -256,7 +256,8 @@ def sweep() -> Iterator[Pattern]:
             yield from _each("request", dialect, requests, MB)
         for other in others:
             yield from _each("request", dialect, requests, _UNCOUNTED, other)
-    yield from _each("error", DEFAULT_DIALECT, ERRORS, 65_536)
+    for dialect in _DIALECTS["upstream"]:
+        yield from _each("error", dialect, ERRORS, 65_536)
 
 
 def _each(kind: str, dialect: str, shells: Iterable[str], size: int, other: str = "") -> Iterator[Pattern]:
@@ -271,7 +272,7 @@ def _each(kind: str, dialect: str, shells: Iterable[str], size: int, other: str 
 
 def _others(kind: str, dialect: str) -> list[str]:
     """The dialects that the other side may have, apart from this one."""
-    return [other for other in _DIALECTS["surface" if kind == "event" else "upstream"] if other != dialect]
+    return [other for other in _DIALECTS["upstream" if kind == "request" else "surface"] if other != dialect]
 
 
 class Search:
@@ -316,7 +317,7 @@ class Search:
         random, worst = self._random, self.worst[kind]
         if len(worst) < _ELITE or random.random() < 0.3:
             unit = b"".join(random.choices(ATOMS, k=random.choice((1, 1, 2, 2, 3, 4))))
-            dialects = {"event": list(EVENTS), "request": list(REQUESTS)}.get(kind, [DEFAULT_DIALECT])
+            dialects = {"event": list(EVENTS), "request": list(REQUESTS)}.get(kind, _DIALECTS["upstream"])
             dialect = random.choice(dialects)
             pattern = Pattern(kind, random.choice(list(_shells(kind, dialect))), unit, 0, dialect=dialect)
         else:
@@ -330,7 +331,7 @@ class Search:
             and pattern.unit[-1:] != b","
         ):
             pattern = replace(pattern, unit=pattern.unit + b",")
-        others = _others(kind, pattern.dialect) if kind != "error" else []
+        others = _others(kind, pattern.dialect)
         same = kind != "request" or pattern.dialect in _DIALECTS["upstream"]
         other = random.choice(others) if others and (not same or random.random() < 0.5) else ""
         return replace(pattern, size=random.choice(_SMALL[kind]), how=random.choice(_WAYS[kind]), other=other)

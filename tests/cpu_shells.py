@@ -14,6 +14,12 @@ _MESSAGE = (
     b'{"type":"message","id":"msg_1","role":"assistant","model":"sluice-1","content":[%b],"stop_reason":"end_turn",'
     b'"usage":{"input_tokens":1,"output_tokens":1}}'
 )
+_RESPONSE = (
+    b'{"id":"resp_1","object":"response","created_at":1700000000,"status":"completed","model":"sluice-1",'
+    b'"output":[%b],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}%b}'
+)
+_TEXT_ITEM = b'{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[%b]}'
+_TEXT_PART = b'{"type":"output_text","text":"a","annotations":[%b]}'
 
 
 def _in_delta(inner: bytes) -> bytes:
@@ -27,6 +33,19 @@ def _in_block(inner: bytes) -> bytes:
 def _in_block_delta(inner: bytes) -> bytes:
     start = _in_block(b'"type":"text","text":""')
     return start + b'data: {"type":"content_block_delta","index":0,"delta":{%b}}\n\n' % inner
+
+
+def _in_event(type: bytes, inner: bytes) -> bytes:
+    return b'data: {"type":"response.%b","sequence_number":1,"output_index":0,%b}\n\n' % (type, inner)
+
+
+def _item(inner: bytes) -> bytes:
+    return _in_event(b"output_item.done", b'"item":%b' % inner)
+
+
+def _in_part(type: bytes, inner: bytes) -> bytes:
+    start = _in_event(b"output_item.added", b'"item":{"type":"message","id":"msg_1","content":[]}')
+    return start + _in_event(type, b'"content_index":0,"item_id":"msg_1",%b' % inner)
 
 
 FRAMING: dict[str, bytes] = {
@@ -97,12 +116,65 @@ EVENTS: dict[str, dict[str, bytes]] = {
         "fields of a message": b'data: {"type":"message_delta","delta":{%b"x":0}}\n\n',
         "an unknown event": b'data: {"type":"x","x":[%b0]}\n\n',
     },
+    RESPONSES: FRAMING
+    | {
+        "items of a body": _RESPONSE % (b"%b{}", b""),
+        "parts of a body": _RESPONSE % (_TEXT_ITEM % b"%b{}", b""),
+        "annotations of a body": _RESPONSE % (_TEXT_ITEM % (_TEXT_PART % b"%b{}"), b""),
+        "summaries of a body": _RESPONSE % (b'{"type":"reasoning","summary":[%b{}]}', b""),
+        "fields of a body": _RESPONSE % (b"", b',%b"x":0'),
+        "text of a body": _RESPONSE % (_TEXT_ITEM % b'{"type":"output_text","text":"%b"}', b""),
+        "items of the end": _in_event(b"completed", b'"response":' + _RESPONSE % (b"%b{}", b"")),
+        "parts of the end": _in_event(b"completed", b'"response":' + _RESPONSE % (_TEXT_ITEM % b"%b{}", b"")),
+        "tools": _in_event(b"created", b'"response":{"tools":[%b{}]}'),
+        "tools of the end": _in_event(b"completed", b'"response":' + _RESPONSE % (b"", b',"tools":[%b{}]')),
+        "fields of a start": _in_event(b"created", b'"response":{%b"x":0}'),
+        "fields of the end": _in_event(b"completed", b'"response":' + _RESPONSE % (b"", b',%b"x":0')),
+        "usage": _in_event(b"completed", b'"response":{"output":[],"usage":{%b"x":0}}'),
+        "tool usage": _in_event(
+            b"completed", b'"response":{"output":[],"usage":{"server_side_tool_usage_details":{%b"x":0}}}'
+        ),
+        "a failed response": _in_event(b"failed", b'"response":{"status":"failed","error":[%b0]}'),
+        "why it is incomplete": _in_event(b"incomplete", b'"response":{"incomplete_details":{%b"reason":"x"}}'),
+        "parts of an item": _item(_TEXT_ITEM % b"%b{}"),
+        "annotations of an item": _item(_TEXT_ITEM % (_TEXT_PART % b"%b{}")),
+        "summaries": _item(b'{"type":"reasoning","summary":[%b{}]}'),
+        "parts of reasoning": _item(b'{"type":"reasoning","summary":[],"content":[%b{}]}'),
+        "a seal": _item(b'{"type":"reasoning","summary":[],"encrypted_content":"%b"}'),
+        "fields of an item": _item(b'{"type":"message",%b"id":"msg_1"}'),
+        "an item that is announced": _in_event(b"output_item.added", b'"item":' + _TEXT_ITEM % b"%b{}"),
+        "an item of an unknown type": _item(b'{"type":"x","x":[%b0]}'),
+        "fields of an unknown item": _item(b'{"type":"x",%b"x":0}'),
+        "an unknown item that is announced": _in_event(b"output_item.added", b'"item":{"type":"x","x":[%b0]}'),
+        "a picture": _item(b'{"type":"image_generation_call","id":"ig_1","result":"%b"}'),
+        "arguments as an object": _item(b'{"type":"function_call","name":"f","call_id":"a","arguments":{"a":[%b0]}}'),
+        "arguments": _item(b'{"type":"function_call","name":"f","call_id":"a","arguments":"%b"}'),
+        "input": _item(b'{"type":"custom_tool_call","name":"f","call_id":"a","input":"%b"}'),
+        "arguments in pieces": _in_event(b"output_item.added", b'"item":{"type":"function_call","name":"f"}')
+        + _in_event(b"function_call_arguments.delta", b'"delta":"%b"'),
+        "text": _in_part(b"output_text.delta", b'"delta":"%b"'),
+        "log probabilities": _in_part(b"output_text.delta", b'"delta":"a","logprobs":[%b0]'),
+        "whole text": _in_part(b"output_text.done", b'"text":"%b"'),
+        "log probabilities of a whole text": _in_part(b"output_text.done", b'"text":"a","logprobs":[%b0]'),
+        "a refusal": _in_part(b"refusal.delta", b'"delta":"%b"'),
+        "annotations of a part": _in_part(b"content_part.done", b'"part":' + _TEXT_PART % b"%b{}"),
+        "a part that is announced": _in_part(b"content_part.added", b'"part":{"type":"output_text","text":"%b"}'),
+        "fields of a part": _in_part(b"content_part.done", b'"part":{"type":"x",%b"x":0}'),
+        "an annotation": _in_part(b"output_text.annotation.added", b'"annotation":{%b"x":0}'),
+        "an event of an unknown item": _in_event(b"output_item.added", b'"item":{"type":"x"}')
+        + _in_event(b"x.searching", b'"x":[%b0]'),
+        "an unknown event": _in_event(b"x", b'"x":[%b0]'),
+        "fields of an unknown event": _in_event(b"x", b'%b"x":0'),
+    },
 }
 BEGINNINGS: dict[str, bytes] = {
     CHAT: b"data: " + _CHUNK % (_CHOICE % (b'"role":"assistant","content":""', b""), b"") + b"\n\n",
     MESSAGES: b"event: message_start\n"
     b'data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"sluice-1",'
     b'"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}\n\n',
+    RESPONSES: b"event: response.created\n"
+    b'data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response",'
+    b'"created_at":1700000000,"status":"in_progress","model":"sluice-1","output":[]}}\n\n',
 }
 _ASKED = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}],"stream":true,%b}'
 _SENT = b'{"model":"m","max_tokens":9,"messages":[%b]}'
@@ -242,6 +314,17 @@ ATOMS: tuple[bytes, ...] = (
     b'{"role":"tool","tool_call_id":"a","content":"a"}',
     b'{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}',
     b'{"role":"user","content":[{"type":"text","text":"a"}]}',
+    b'{"type":"output_text","text":"a"}',
+    b'{"type":"refusal","refusal":"a"}',
+    b'{"type":"summary_text","text":"a"}',
+    b'{"type":"url_citation","url":"a","title":"a","start_index":0,"end_index":1}',
+    b'{"type":"message","content":[{"type":"output_text","text":"a"}]}',
+    b'{"type":"reasoning","summary":[{"text":"a"}],"encrypted_content":"a"}',
+    b'{"type":"custom_tool_call","call_id":"a","name":"f","input":"a"}',
+    b'{"type":"image_generation_call","result":"a"}',
+    b'{"type":"response.output_item.added","output_index":0,"item":{"type":"message"}}',
+    b'{"type":"response.output_text.delta","output_index":0,"delta":"a"}',
+    b'{"type":"response.output_item.done","output_index":0,"item":{"type":"x"}}',
 )
 """The smallest parts of units."""
 NUMBER = b"\0"

@@ -82,6 +82,7 @@ class TickerReader:
     sentinel = ""
     marks_end = False
     finish_is_last = False
+    limits_pieces = False
     envelope: tuple[str, ...] = ("id", "model", "created")
     unread = ""
 

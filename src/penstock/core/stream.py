@@ -385,11 +385,14 @@ class StreamReader:
         except ValueError:
             self._read_leniently(frame, outline)
             return None
-        if outline is not None and is_intricate([value]):
+        if outline is not None and self._is_intricate([value]):
             self._refuse_complex()
             return None
         self._dialect.read(value, event=frame.event)
         return value
+
+    def _is_intricate(self, values: list[object]) -> bool:
+        return is_intricate(values, pieces=not self._dialect.limits_pieces)
 
     def _refuse_complex(self) -> None:
         self._dialect.flush()
@@ -404,7 +407,7 @@ class StreamReader:
         if payload is None:
             self._dialect.read_undecodable(frame.data, frame.event)
             return
-        if outline is not None and is_intricate(payload.values):
+        if outline is not None and self._is_intricate(payload.values):
             self._refuse_complex()
             return
         for defect in payload.defects:

@@ -48,6 +48,9 @@ class FrameReader(Protocol):
     """Whether nothing of an answer follows its finish reason: then a stream that is cut off behind it is complete."""
     envelope: tuple[str, ...]
     """The fields of `Start` that every answer of the dialect has."""
+    limits_pieces: bool
+    """Whether the reader itself limits how many pieces of an answer it makes of one event; if not,
+    `core/wire/complexity.py` counts them before the event is read."""
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one frame. `event` is the name of its SSE event.

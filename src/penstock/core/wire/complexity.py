@@ -8,7 +8,9 @@ large event are counted first, with methods of `bytes` only, and the event is re
 1. *To decode* (`outline_of`): each string, key, bracket and number has a price. The price is the worst time that the
    decoder takes for it, and the code that copies or encodes the result. A megabyte of log probabilities just passes.
 2. *To interpret* (`is_intricate`): a reader processes choices, parts of content, pieces of tool calls, and the contents
-   of errors and usage one by one, some microseconds each. It does not process fields without a meaning to us.
+   of errors and usage one by one, some microseconds each. It does not process fields without a meaning to us. Where a
+   dialect's reader limits the pieces itself (`FrameReader.limits_pieces`), only fields are counted: those of objects
+   that are merged or copied field by field.
 
 A small event is not counted: it cannot take long.
 """
@@ -117,10 +119,11 @@ def _share_of_new(sample: list[tuple[bytes, bytes]]) -> float:
     return len(set(keys)) / len(keys) if keys else 1.0
 
 
-def is_intricate(values: Iterable[object]) -> bool:
-    """Whether an event with these values has too many pieces or values to interpret."""
+def is_intricate(values: Iterable[object], *, pieces: bool = True) -> bool:
+    """Whether an event with these values has too many pieces or values to interpret. Without `pieces`, pieces of an
+    answer are not counted."""
     count = _Count()
-    return not all(map(count.has_room_for, values))
+    return not all(map(count.has_room_for if pieces else count.has_room_for_fields, values))
 
 
 class _Count:
@@ -144,6 +147,25 @@ class _Count:
             self._enter(event)
             for choice in choices if self._pieces >= 0 else ():
                 self._take_choice(choice)
+        return self._pieces >= 0 and self._values >= 0
+
+    def has_room_for_fields(self, event: object) -> bool:
+        """As `has_room_for`, without the pieces of an answer: only the fields of the event and of output items."""
+        self._pieces -= 1
+        if isinstance(event, list):
+            return len(event) <= self._pieces and all(map(self.has_room_for_fields, event))
+        if isinstance(event, dict):
+            self._enter(event)
+            response = event.get("response")
+            if isinstance(response, dict):
+                self._enter(response)
+            for holder in (event, response):
+                items = holder.get("output") if isinstance(holder, dict) else None
+                if isinstance(items, list):
+                    self._values -= len(items)
+                    for item in items if self._values >= 0 else ():
+                        if isinstance(item, dict):
+                            self._enter(item)
         return self._pieces >= 0 and self._values >= 0
 
     def _take_choice(self, choice: object) -> None:

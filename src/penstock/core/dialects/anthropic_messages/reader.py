@@ -129,6 +129,7 @@ class AnthropicMessagesReader:
     sentinel = ""
     marks_end = True
     finish_is_last = True
+    limits_pieces = False
     envelope: tuple[str, ...] = ("id", "model")
     done = False
     unread = ""

@@ -51,6 +51,7 @@ class OpenAIChatReader:
     sentinel_bytes = sentinel.encode()
     marks_end = True
     finish_is_last = False  # the usage follows it, and at times text
+    limits_pieces = False
     envelope: tuple[str, ...] = ("id", "model", "created")
     done = False
     unread = ""

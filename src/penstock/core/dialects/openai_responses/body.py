@@ -117,7 +117,7 @@ class _Output:
 
     def _put(self, body: Json, name: object) -> None:
         """Add an item, with the id that the provider gave to it, unless another item has it."""
-        id = name if self._own and name and name not in self._ids else ""
+        id = name if self._own and isinstance(name, str) and name not in self._ids else ""
         id = id or item_id(self._facts, str(body["type"]), len(self._items))
         self._ids.add(id)
         self._items.append({"id": id, **body} | {"id": id})
@@ -162,4 +162,4 @@ class _Output:
 
 def _texts(content: object) -> list[Json]:
     parts = content if isinstance(content, list) else []
-    return [part for part in parts if part["type"] == "output_text"]
+    return [part for part in parts if part.get("type") == "output_text"]

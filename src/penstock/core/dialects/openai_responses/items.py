@@ -13,6 +13,8 @@ The package's docstring says which events an item becomes. Rules for the whole f
 5. A call is reported once its name is known. Arguments that come before are in the whole item again.
 6. Items of all other types are opaque: their events are forwarded to clients of the same API, and the item is reported
    as a whole when it is done. Such an event names the block by the number that the hub gives to it.
+7. One event may end only so many items, and add only so many parts and annotations, that other calls do not wait. What
+   was streamed before costs nothing at the end of the response.
 """
 
 from collections.abc import Iterator
@@ -45,6 +47,14 @@ TextField: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "argum
 # Far above what a real answer has; they bound what one stream may hold in memory.
 _MAX_ITEMS = 10_000
 _MAX_TEXTS = 10_000
+# Far above the calls that some providers stream in turns. All open items end with the response.
+_MAX_OPEN = 64
+# Rule 7: how long one event may take, and what the end of an item, a part and an annotation take at most, from here to
+# the client, in microseconds. A response of deep research has some hundred items and annotations.
+_MOST_US = 12_000
+_ITEM_US = 25
+_PART_US = 25
+_ANNOTATION_US = 10
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _PARTS: dict[str, tuple[TextField, str]] = {"output_text": ("text", "text"), "refusal": ("refusal", "refusal")}
 # The members of an item that events of their own stand for.
@@ -121,6 +131,8 @@ class OutputItems:
         self._speaking: _OutputItem | None = None  # the item whose text is the open block
         self._unnamed: set[int] = set()  # the indexes of arguments that came without their call
         self._blocks = self._calls = self._open = 0
+        self._frame = -1  # the position of the current event
+        self._left_us = 0  # what is left of its time (rule 7)
 
     @property
     def is_open(self) -> bool:
@@ -143,7 +155,7 @@ class OutputItems:
             self._sink.repair("items-overlap", str(index))
         new = self._new(index, item, announced=True)
         if new is not None:
-            new.heads = {key: text for key, text in _texts_of(item) if text}
+            new.heads = {key: text for key, text in self._texts_of(item) if text}
 
     def finish(self, index: int | None, item: Json) -> None:
         """An item is whole."""
@@ -176,14 +188,15 @@ class OutputItems:
         types = [text_of(item.get("type")) for item in output]
         streamed = [item.type for item in self._order]
         fits = types[: len(streamed)] == streamed
-        for item in list(self._order):
-            if not item.ended:
-                self._sink.repair("block-unclosed", item.type)
-                self._unnamed.discard(item.index)
-                self._end(item, output[item.place] if fits else {})
+        for item in [item for item in self._order if not item.ended]:
+            self._sink.repair("block-unclosed", item.type)
+            self._unnamed.discard(item.index)
+            self._end(item, output[item.place] if fits else {})
         if whole and streamed and not output:
             self._sink.repair("output-missing", str(len(streamed)))
         for place, unsaid in enumerate(output[len(streamed) :] if fits else ()):
+            if not self._has_time_for(_ITEM_US):
+                return
             self.finish(len(streamed) + place, unsaid)
         if self._unnamed:
             self._sink.fault("tool-call-unnamed", "arguments came without their call")
@@ -191,6 +204,9 @@ class OutputItems:
     def _new(self, index: int, item: Json, *, announced: bool) -> _OutputItem | None:
         if len(self._order) >= _MAX_ITEMS or self._blocks >= _MAX_ITEMS:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_ITEMS} output items")
+            return None
+        if self._open >= _MAX_OPEN:
+            self._sink.fault("event-too-complex", f"more than {_MAX_OPEN} output items are open at once")
             return None
         type, id = text_of(item.get("type")), text_of(item.get("id"))
         new = _OutputItem(index, len(self._order), type, id, announced=announced, rest=_rest(type, item))
@@ -212,7 +228,7 @@ class OutputItems:
 
     def _is_opaque(self, type: str, item: Json) -> bool:
         if type == "custom_tool_call" and self.custom_tools is not None:
-            return item.get("name") not in self.custom_tools
+            return text_of(item.get("name")) not in self.custom_tools
         return type not in _KNOWN
 
     def _end(self, item: _OutputItem, whole: Json) -> None:
@@ -224,7 +240,7 @@ class OutputItems:
         else:
             self._end_texts(item, whole)
         item.ended = True
-        item.whole, item.heads, item.scan = {}, {}, None
+        item.rest, item.whole, item.heads, item.scan = {}, {}, {}, None
         self._open -= 1
 
     def _check_id(self, item: _OutputItem, id: object) -> None:
@@ -239,6 +255,22 @@ class OutputItems:
     def _next_block(self) -> int:
         block, self._blocks = self._blocks, self._blocks + 1
         return block
+
+    def objects_of(self, value: object) -> list[Json]:
+        """The objects of a list; none if the list is longer than any answer's."""
+        if isinstance(value, list) and len(value) > _MAX_ITEMS:
+            self._sink.fault("event-too-complex", f"an event has a list of more than {_MAX_ITEMS} items")
+            return []
+        return objects_of(value)
+
+    def _has_time_for(self, microseconds: int) -> bool:
+        """Whether the current event may take so much longer (rule 7). If not, the stream has failed."""
+        if self._frame != self._sink.offset:
+            self._frame, self._left_us = self._sink.offset, _MOST_US
+        before, self._left_us = self._left_us, self._left_us - microseconds
+        if self._left_us < 0 <= before:
+            self._sink.fault("event-too-complex", "an event adds more items, parts or annotations than are read")
+        return self._left_us >= 0
 
     # Opaque items.
 
@@ -345,6 +377,8 @@ class OutputItems:
         item = self._find(event, type)
         if item is None or item.ended:
             return
+        for other in [other for other in item.heads if other != key]:
+            self._settle(item, other, item.heads[other])  # its deltas have come, or will not
         if text:
             item.heads[key] = text
         self._speak(item, key)
@@ -406,12 +440,18 @@ class OutputItems:
     def _end_texts(self, item: _OutputItem, whole: Json) -> None:
         """The end of a message or of reasoning."""
         for key, text in list(item.heads.items()):
+            if not self._has_time_for(_PART_US):
+                return
             self._settle(item, key, text)
         if item.type == "message":
-            for number, part in enumerate(objects_of(whole.get("content"))):
+            for number, part in enumerate(self.objects_of(whole.get("content"))):
+                if not self._has_time_for(_PART_US):
+                    return
                 self._settle_part(item, number, part)
         else:
-            for key, text in _texts_of(whole):
+            for key, text in self._texts_of(whole):
+                if not self._has_time_for(_PART_US):
+                    return
                 self._settle(item, key, text)
         if item.block < 0:
             self._speak(item, TextKey("text" if item.type == "message" else "reasoning"))
@@ -436,8 +476,10 @@ class OutputItems:
         if key not in item.texts:
             self._speak(item, key)
             item.texts[key] = RunningText()
-        annotations = objects_of(part.get("annotations"))
+        annotations = self.objects_of(part.get("annotations"))
         for annotation in annotations[item.cited.get(number, 0) :]:
+            if not self._has_time_for(_ANNOTATION_US):
+                return
             self._cite(item, number, annotation)
 
     def _keep_part(self, item: _OutputItem, part: Json) -> None:
@@ -531,21 +573,20 @@ class OutputItems:
             )
         )
 
-
-def _texts_of(item: Json) -> Iterator[tuple[TextKey, str]]:
-    """The texts of a whole message, or of whole reasoning."""
-    match item.get("type"):
-        case "message":
-            for number, part in enumerate(objects_of(item.get("content"))):
-                known = _PARTS.get(text_of(part.get("type")))
-                if known is not None:
-                    yield TextKey(known[0], number), text_of(part.get(known[1]))
-        case "reasoning":
-            for field, member in _REASONING_TEXTS:
-                for number, part in enumerate(objects_of(item.get(member))):
-                    yield TextKey(field, number), text_of(part.get("text"))
-        case _:
-            pass
+    def _texts_of(self, item: Json) -> Iterator[tuple[TextKey, str]]:
+        """The texts of a whole message, or of whole reasoning."""
+        match item.get("type"):
+            case "message":
+                for number, part in enumerate(self.objects_of(item.get("content"))):
+                    known = _PARTS.get(text_of(part.get("type")))
+                    if known is not None:
+                        yield TextKey(known[0], number), text_of(part.get(known[1]))
+            case "reasoning":
+                for field, member in _REASONING_TEXTS:
+                    for number, part in enumerate(self.objects_of(item.get(member))):
+                        yield TextKey(field, number), text_of(part.get("text"))
+            case _:
+                pass
 
 
 def _rest(type: str, item: Json) -> Json:

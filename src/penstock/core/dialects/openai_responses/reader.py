@@ -25,7 +25,7 @@ from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.error_shapes import error_of, is_heartbeat, read_error
 from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
-from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.json_getters import integer_of, object_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import whole_json
 
@@ -76,6 +76,7 @@ class OpenAIResponsesReader:
     sentinel = ""
     marks_end = True
     finish_is_last = True  # it is in the last event
+    limits_pieces = True  # `items.py` does: most of the last event repeats what was streamed, and takes no time
     envelope: tuple[str, ...] = ("id", "model", "created")
     done = False
     unread = ""
@@ -180,8 +181,8 @@ class OpenAIResponsesReader:
         self._extras = _others(response, _RESPONSE_FIELDS)
         self._keep(self._extras)
         self._sink.events.append(ChoiceStart(0, "assistant"))
-        tools = objects_of(response.get("tools"))
-        if any(tool.get("type") in _HOSTED_AS_CUSTOM for tool in tools):
+        tools = self._items.objects_of(response.get("tools"))
+        if any(text_of(tool.get("type")) in _HOSTED_AS_CUSTOM for tool in tools):
             own = (text_of(tool.get("name")) for tool in tools if tool.get("type") == "custom")
             self._items.custom_tools = frozenset(own)
 
@@ -227,7 +228,7 @@ class OpenAIResponsesReader:
             )
             self._sink.fault("provider-error", *words)
             return
-        self._items.settle(objects_of(response.get("output")), whole=status == "completed")
+        self._items.settle(self._items.objects_of(response.get("output")), whole=status == "completed")
         if status not in ("completed", "incomplete"):
             return  # an unstreamed response that still runs
         self.done = self._finished = True

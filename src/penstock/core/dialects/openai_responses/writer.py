@@ -22,6 +22,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import Raw
 
 from penstock.core.blocks import Blocks
 from penstock.core.content import ReasoningSeal
@@ -300,7 +301,11 @@ class OpenAIResponsesWriter:
         self._end(item)
 
     def _write_whole(self, block: int, body: Json, name: str | None) -> None:
-        """An item that only this dialect knows. Its start may have been an event that was written already."""
+        """An item that only this dialect knows. Its start may have been an event that was written already.
+
+        Its values are encoded once: up to three events have them.
+        """
+        body = {name: _encoded(value) for name, value in body.items()}
         item = self._at.get(block)
         if item is None:
             item = self._add(block, body | ({"status": "in_progress"} if "status" in body else {}), name)
@@ -507,3 +512,7 @@ class OpenAIResponsesWriter:
         head = b'"type":"%b","sequence_number":%d%b' % (name, self._number, comma)
         self._number += 1
         self._out.append(b"event: %b\ndata: {%b%b\n\n" % (name, head, without_line_ends(data[1:])))
+
+
+def _encoded(value: object) -> object:
+    return Raw(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
