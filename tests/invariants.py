@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
@@ -153,7 +154,7 @@ def examine(
         in_chunks = read_in_chunks(by_event(data), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
-    broken += _variants_differ(data, dialect)
+    broken += _variants_differ(data, random, dialect)
     completion = fold(events)
     include_usage = random.random() < 0.8
     facts = AnswerFacts(call_id="1", model="", created=0, include_usage=include_usage)
@@ -165,22 +166,73 @@ def examine(
     return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
 
 
-def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
-    """What a client of the same dialect gets for these reads, and how many of them were forwarded unchanged."""
-    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True)
-    writer = StreamWriter.for_call(reader.dialect, facts)
+def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:
+    """What a client of the same dialect gets for these reads, and how many of them were forwarded unchanged.
+
+    A heartbeat is sent after this many reads.
+    """
+    writer, fast = _own_writer(reader), reader.passthrough
     out, untouched = [], 0
-    for piece in pieces:
+    for place, piece in enumerate(pieces):
+        if place == heartbeat:
+            out.append(_heartbeat(writer, reader))
         events = reader.feed(piece)
         if reader.untouched:
             writer.note(events)
         out.append(piece if reader.untouched else writer.write(events))
         untouched += reader.untouched
+        if fast is not None:
+            writer.compare(fast)
     out.append(writer.write(reader.close()))
     return b"".join(out), untouched
 
 
-def _variants_differ(data: bytes, dialect: str) -> list[str]:
+def relayed_in_chunks(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:
+    """As `relayed`, for a dialect with `RepeatedText`: as in the relay, chunks of text bypass the reader."""
+    writer, fast = _own_writer(reader), reader.passthrough
+    assert fast is not None
+    follow = writer.text_follower(fast)
+    assert follow is not None
+    fast.on_text = follow
+    out, untouched = [], 0
+    for place, piece in enumerate(pieces):
+        if place == heartbeat:
+            out.append(_heartbeat(writer, reader))
+        if fast.agreed and fast.template is not None and fast.feed(piece):
+            out.append(piece)
+            untouched += 1
+        else:
+            out.append(writer.write(reader.feed(piece)))
+            writer.compare(fast)
+    out.append(writer.write(reader.close()))
+    return b"".join(out), untouched
+
+
+def _own_writer(reader: StreamReader) -> StreamWriter:
+    """A writer of the reader's dialect."""
+    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True)
+    return StreamWriter.for_call(reader.dialect, facts)
+
+
+def _heartbeat(writer: StreamWriter, reader: StreamReader) -> bytes:
+    """A heartbeat, after which numbers of the provider are not those of the client."""
+    if reader.passthrough is not None and reader.passthrough.format.repeated is not None:
+        reader.passthrough.agreed = False
+    return writer.heartbeat()
+
+
+def without_padding(data: bytes) -> list[bytes]:
+    """The events of a healthy stream, with sorted members and without padding: what a client relies on."""
+    events = []
+    for event in by_event(data)[:-1]:
+        name, _, value = event.partition(b"\ndata:")
+        decoded = msgspec.json.decode(value)
+        decoded.pop("obfuscation", None)
+        events.append(name.replace(b"event: ", b"event:") + msgspec.json.encode(decoded, order="sorted"))
+    return events
+
+
+def _variants_differ(data: bytes, random: Random, dialect: str) -> list[str]:
     """Whether a client gets another answer if healthy text is forwarded unchanged."""
     answers = [
         fold(read(relayed(by_event(data), reader)[0], reader=StreamReader(dialect)))
@@ -188,6 +240,15 @@ def _variants_differ(data: bytes, dialect: str) -> list[str]:
     ]
     if sent_text(answers[0]) != sent_text(answers[1]) or answers[0].ending != answers[1].ending:
         return ["forwarded as it is, it gives a client another answer"]
+    format = find_dialect(dialect).passthrough
+    if format is None or format.repeated is None:
+        return []
+    for pieces in (by_event(data), split(data, random)):
+        heartbeat = random.randint(-1, len(pieces))
+        slow = without_padding(relayed(pieces, SlowReader(dialect), heartbeat)[0])
+        for relay in (relayed, relayed_in_chunks):
+            if without_padding(relay(pieces, StreamReader(dialect), heartbeat)[0]) != slow:
+                return ["forwarded as it is, it gives a client other events"]
     return []
 
 

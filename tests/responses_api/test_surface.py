@@ -110,6 +110,32 @@ def test_a_heartbeat_in_a_stream_of_the_same_api_shifts_the_numbers(tmp_path: Pa
         gateway.quiet()
 
 
+def test_text_of_the_same_api_is_forwarded_until_a_heartbeat(tmp_path: Path) -> None:
+    """Deltas that are forwarded have the provider's padding. The last event has all of the text on both paths."""
+    words = [f"word{number} " for number in range(9)]
+    said = [
+        event | {"obfuscation": "x" * (place % 5 + 1)} if "delta" in event else event
+        for place, event in enumerate(res.says_all(*words))
+    ]
+    pieces = [event + b"\n\n" for event in res.answer(*said).split(b"\n\n")[:-1]]
+    slowly = [each for piece in pieces for each in (chunk(piece), sleep(0.01))]
+    with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.5}) as gateway:
+
+        def padded(script: list[Op]) -> list[bool]:
+            response = gateway.respond(f"openai/{upstream.play([head(), *script, last_chunk()])}")
+            assert text(response) == "".join(words)
+            assert gateway.call(response)["repairs"] == {}
+            return ["obfuscation" in event for event in events(response) if event["type"].endswith("text.delta")]
+
+        def is_forwarded(script: list[Op], expected: list[bool]) -> bool:
+            """On a busy machine several events may arrive in one read, which takes the slow path."""
+            return any(padded(script) == expected for _ in range(10))
+
+        assert is_forwarded(slowly, [False] + [True] * 8)
+        assert is_forwarded([*slowly[:18], sleep(0.7), *slowly[18:]], [False] + [True] * 4 + [False] * 4)
+        gateway.quiet()
+
+
 # Tools.
 
 

@@ -41,6 +41,20 @@ number, their bytes and lines (for the positions of later repairs), and that the
 returns these figures, before the slow path reads on. Padding that is kept as a field of the stream is written to the
 dictionary that the frame reader uses.
 
+**Dialects that repeat the text** (`RepeatedText`). Some dialects send a text once more as a whole behind its deltas,
+and number all events. There, three more things must hold.
+
+1. *The frame reader knows the text.* It compares the whole with the deltas. `PassThrough` keeps the texts that it
+   reads, and passes them on when the slow path catches up. They belong to the text of the last delta that the slow path
+   read: after each read of the slow path, the template is dropped, unless that read ended with a delta whose JSON is
+   the template's apart from text, padding and counters (`advance`).
+2. *The writer knows the text*, because it writes the whole. It gets the text of each forwarded delta, and counts it.
+3. *A delta is forwarded only if the writer would write the same*: the same members with the same values, in any order,
+   apart from padding. `StreamWriter.compare` compares them once, after each read of the slow path. From then on each
+   delta that matches the template is one number higher, and so is the writer's next number. They stay equal until the
+   writer writes something. That is either an event of the slow path, after which they are compared again, or a
+   heartbeat, which ends the agreement. Without agreement, deltas still take the fast path, and are written anew.
+
 **Openings.** The first events of two answers of one target differ only in an id, a time, perhaps a fingerprint, and
 padding. The text deltas of the two answers differ in the same values. `OpeningTemplate` is learned from one answer, by
 the same proof for both events. The values of its slots match narrow patterns (no quote, no backslash; digits only for a
@@ -59,6 +73,8 @@ tests for every recorded stream, and `tests/dialects/` for a second dialect.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from penstock.core.events import Event
 from penstock.core.grammar import Grammar
 from penstock.core.passthrough_format import (
@@ -71,7 +87,10 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
-from penstock.core.templates import OpeningTemplate, alternating, learn_template, plain_text
+from penstock.core.templates import OpeningTemplate, alternating, learn_template, members_of, plain_text, value_at
+
+# A template that matches no event is learned this many times in a row. After that, only one frame in some is learned.
+_MAX_UNUSED = 4
 
 
 class PassThrough:
@@ -96,6 +115,10 @@ class PassThrough:
     """The grammar of the slow path, or None as above."""
     fields: dict[str, object]
     """The fields of the stream, with the padding."""
+    agreed: bool | None = True
+    """Whether the next text delta is what the writer would write next, so that it may be forwarded. None while that is
+    unknown, which is only so in dialects with `RepeatedText`: `StreamWriter.compare` decides it."""
+    _unused = 0  # how many templates in a row matched no event
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
         self.format = format
@@ -114,6 +137,11 @@ class PassThrough:
         self._suffix: bytes | tuple[()] = ()
         self._text_start = self._text_end = 0
         self._next_counts: Mapping[str, int] | None = None  # of the next event; None without counters
+        # The texts that the slow path has not seen; None in dialects that do not repeat them.
+        self._texts: list[str] | None = None
+        if format.repeated is not None:
+            self._texts = []
+            self.agreed = None
 
     # Text deltas.
 
@@ -152,6 +180,8 @@ class PassThrough:
         self._size += end
         if self._next_counts is not None:
             self._expect_next(self._next_counts)
+        if self._texts is not None:
+            self._texts.append(text)
         return self.on_text(text)
 
     def read(self, data: bytes) -> list[Event]:
@@ -175,6 +205,7 @@ class PassThrough:
     def _read_all(self, data: bytes, template: DeltaTemplate) -> list[Event]:
         """As `read`, for any number of events with any padding."""
         events: list[Event] = []
+        texts = []
         padding = {slot.name: self.fields.get(slot.name) for slot, _ in template.suffix_slots if slot.kind == "padding"}
         frames = start = 0
         while data.startswith(self._prefix, start):
@@ -190,6 +221,7 @@ class PassThrough:
                     if self.format.padding_event is not None:
                         events.append(self.format.padding_event({slot.name: value.decode()}))
             events.append(template.make_event(text))
+            texts.append(text)
             frames += 1
             whole = end == len(data)
             if whole:
@@ -197,6 +229,8 @@ class PassThrough:
                 self.frames += frames
                 self._size += end
                 self._last = end - start
+                if self._texts is not None:
+                    self._texts += texts
             if self._next_counts is not None:
                 self._expect_next(self._next_counts)
             if whole:
@@ -225,8 +259,9 @@ class PassThrough:
 
     def _remember(self, suffix: bytes, values: list[bytes]) -> None:
         """Remember how the last event ended, and its padding, which is now the padding of the stream."""
-        self._suffix = suffix
-        self._text_end = -len(suffix)
+        if self._texts is None:  # else every event takes the longer way, which keeps its text
+            self._suffix = suffix
+            self._text_end = -len(suffix)
         if values and self.template is not None:
             for (slot, _), value in zip(self.template.suffix_slots, values, strict=True):
                 if slot.kind == "padding":
@@ -265,6 +300,7 @@ class PassThrough:
     def learn(self, event: bytes, delta: TextEvent, fields: dict[str, object]) -> None:
         """Learn the template of this event, which the slow path read as `delta`. Without a proof there is none."""
         self.drop()
+        self._unused += 1
         template = learn_template(self.format, event, delta)
         if template is not None:
             self.use(template[0], fields, template[1])
@@ -281,7 +317,35 @@ class PassThrough:
 
         The slow path has read events that the counters do not include, so the next text delta could not match.
         """
-        return self.template is None or self._next_counts is not None
+        return self._unused < _MAX_UNUSED and (self.template is None or self._next_counts is not None)
+
+    def advance(self, value: object, delta: TextEvent) -> bool:
+        """Keep the template after a text delta with this JSON, which the slow path read, and count it.
+
+        This is for dialects that repeat the text, so that a text with an escape does not cost a proof. Returns False,
+        without a template, if the delta differs from the template in more than its text, padding and counters. Then it
+        may belong to another text.
+        """
+        template = self.template
+        if self._texts is None or template is None:
+            return False
+        counts = {slot.name: value_at(value, slot.path) for slot in self.format.slots if slot.kind == "counter"}
+        counted = {name: count + 1 for name, count in counts.items() if type(count) is int and count >= 0}
+        same = (self._next_counts or {}).keys() == counted.keys()
+        if not same or template.members != members_of(self.format, value, delta):
+            self.drop()
+            return False
+        if template.make_event(delta.text) != delta:
+            self.drop()
+            return False
+        self._expect(template, counted)
+        return True
+
+    @property
+    def next_delta(self) -> bytes:
+        """The JSON of the next text delta, without text and padding and with sorted members."""
+        assert self.template is not None
+        return encode_delta({**self.template.members, **(self._next_counts or {})})
 
     def drop(self) -> None:
         """Forget the template."""
@@ -291,9 +355,16 @@ class PassThrough:
     def take_progress(self) -> tuple[int, int, int]:
         """Let the slow path catch up: return the number of events read here, their bytes, and the bytes of the last."""
         frames, size = self.frames, self._size
+        self._unused = 0 if frames else self._unused
         self.frames = self._size = 0
         self._suffix = ()  # the padding may change
         return frames, size, self._last
+
+    def take_text(self) -> tuple[str, int | None]:
+        """The text that the fast path has read since the slow path caught up, and the counter of the next event."""
+        text = "".join(self._texts or ())
+        self._texts = []
+        return text, next(iter(self._next_counts.values())) if self._next_counts else None
 
     # The opening and the trailer.
 
@@ -361,3 +432,8 @@ class PassThrough:
             return format.make(self.opening.events, self.fields)
         reader, grammar = self.frame_reader, self.grammar
         return reader.trailer() if reader is not None and grammar is not None and grammar.expects_end else None
+
+
+def encode_delta(members: Mapping[str, object]) -> bytes:
+    """Members of a text delta as JSON that can be compared: sorted, and with numbers that differ from booleans."""
+    return msgspec.json.encode(members, order="sorted")

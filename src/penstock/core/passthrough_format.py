@@ -8,7 +8,7 @@ template. And reading a text delta leaves the frame reader in a state in which i
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -73,14 +73,16 @@ class PassThroughFormat(Struct, frozen=True, kw_only=True):
     block_path: Path | None = None
     """The path of the block number in a text delta, in dialects that number blocks. A text delta is forwarded only
     while a block of this number is open, so that the client knows the block by the same number."""
-    event_name: str = ""
-    """The event name by which clients recognise a text delta; empty if they do not rely on it. A text delta without it
-    is not forwarded."""
+    name_path: Path | None = None
+    """The path of the member that repeats the name of the event, in dialects whose clients recognise a text delta by
+    that name. A text delta without it is not forwarded."""
     slots: tuple[TemplateSlot, ...] = ()
     padding_event: Callable[[dict[str, object]], Event] | None = None
     """Makes the event for padding that has changed; None if the dialect has no such event."""
     opening: OpeningFormat | None = None
     trailer: TrailerFormat | None = None
+    repeated: "RepeatedText | None" = None
+    """What follows the forwarded text, in dialects that repeat it as a whole; None if the dialect does not."""
     frames: "Callable[[object], FastFrameReader] | None" = None
     """Takes the stream's frame reader. Returns the one that recognises healthy frames without decoding all of their
     JSON. None if the dialect has none; then only the slow path decides what is healthy text."""
@@ -111,6 +113,41 @@ class FastFrameReader(Protocol):
 
     def trailer(self) -> "StreamTrailer | None":
         """An empty trailer for this stream, which expects text; None if the stream cannot have the usual one."""
+
+
+class RepeatedText(Struct, frozen=True, kw_only=True):
+    """For dialects whose answers repeat the text of the deltas at their end, and which number all events.
+
+    The frame reader and the writer must know the text that the fast path read. A text delta is forwarded only if its
+    JSON is what the writer would write next, apart from padding. Text, padding and counters are members of the JSON
+    object itself.
+    """
+
+    reader: "Callable[[object], TextFollowingReader]"
+    """Takes the stream's frame reader, and returns it as one that follows the text."""
+    writer: "Callable[[object], TextFollowingWriter]"
+    """The same for the writer."""
+
+
+class TextFollowingReader(Protocol):
+    """A frame reader that compares the text of the deltas with the whole text at their end."""
+
+    def note_text(self, text: str, number: int | None) -> None:
+        """Continue after text deltas that `PassThrough` has read: their text, and the number of the next event.
+
+        They belong to the same text as the last text delta that the frame reader has read. `number` is None if they
+        have none.
+        """
+
+
+class TextFollowingWriter(Protocol):
+    """A writer that repeats the text of the deltas at their end."""
+
+    def next_delta(self) -> Mapping[str, object] | None:
+        """The JSON of the delta that would continue the open text, without the text; None if no text is open."""
+
+    def note_text(self, text: str) -> int:
+        """Continue after a text delta that was forwarded; returns the length of its text."""
 
 
 FastResult: TypeAlias = Literal["refused", "text", "finish"]
@@ -151,6 +188,7 @@ class DeltaTemplate(NamedTuple):
     `prefix` are the literals before the text. The `prefix_counters` are between them; no other slots are before the
     text. The last literal ends with the opening quote of the text. `suffix` is the literal after the text and begins
     with the closing quote. Each of the `suffix_slots` is followed by its literal. `lines` counts the line ends.
+    `members` is the JSON without the text, padding and counters (`members_of`).
     """
 
     prefix: tuple[bytes, ...]
@@ -159,6 +197,7 @@ class DeltaTemplate(NamedTuple):
     suffix_slots: tuple[tuple[TemplateSlot, bytes], ...]
     lines: int
     make_event: Callable[[str], TextEvent]
+    members: Mapping[str, object]
 
     @property
     def size(self) -> int:

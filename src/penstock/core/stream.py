@@ -1,6 +1,6 @@
 """StreamReader and StreamWriter: a provider's bytes → events, and events → a client's bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Protocol, Self
 
 import msgspec
@@ -12,7 +12,7 @@ from penstock.core.events import ChoiceStart, Event, Fault, Repair, Start
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
 from penstock.core.losses import Loss
-from penstock.core.passthrough import PassThrough
+from penstock.core.passthrough import PassThrough, encode_delta
 from penstock.core.passthrough_format import FastFrameReader, FastResult, StreamTrailer, TextEvent
 from penstock.core.sink import Sink
 from penstock.core.templates import OpeningTemplate, value_at
@@ -87,6 +87,7 @@ class StreamReader:
     _framed = 0  # frames of the slow path
     _plain = 0  # those of them that were one healthy text delta and nothing else
     _misses = 0  # frames in a row that the typed decoders refused
+    _value: object = None  # the JSON of the last of them
     _usual = False  # whether the first frame was the usual opening
     _first = b""  # the bytes of that opening, if the slow path has read it
     _opened: list[Event]  # its events
@@ -155,7 +156,7 @@ class StreamReader:
         fast = self.passthrough
         if fast is not None and fast.template is not None:
             if events := fast.read(data):
-                fast.forwardable = True
+                fast.forwardable = fast.agreed is True
                 return events
             if fast.feed_trailer(data) is not None:
                 fast.forwardable = False
@@ -189,10 +190,17 @@ class StreamReader:
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-        fast.forwardable = healthy and not _has_odd_line_ends(data)
+        repeated = fast.format.repeated is not None
+        fast.forwardable = healthy and not repeated and not _has_odd_line_ends(data)
+        if repeated:
+            fast.agreed = None  # the writer has yet to write these events
         if not healthy:
             fast.drop()
-        elif isinstance(delta := events[-1], TextEvent) and (fast.is_stale or self._framed % _LEARN_EVERY == 0):
+        elif (
+            isinstance(delta := events[-1], TextEvent)
+            and not fast.advance(self._value, delta)
+            and (fast.is_stale or self._framed % _LEARN_EVERY == 0)
+        ):
             self._learn(fast, data, items[-1], delta)
         return events
 
@@ -268,6 +276,8 @@ class StreamReader:
         if frames and template is not None:
             if self._fast is not None:
                 self._fast.note_text(template.make_event(""))
+            elif fast.format.repeated is not None:
+                fast.format.repeated.reader(self._dialect).note_text(*fast.take_text())
             offset, line = self._framer.skip(frames, size, template.lines)
             self._seen.offset = self._out.offset = offset - last
             self._seen.line = self._out.line = line - template.lines
@@ -365,10 +375,11 @@ class StreamReader:
         if fast is None or value is None or not isinstance(event, TextEvent):
             return False
         format = fast.format
-        if format.event_name and frame.event != format.event_name:
+        if format.name_path is not None and frame.event != value_at(value, format.name_path):
             return False
         if value_at(value, format.text_path(event)) != event.text:
             return False  # the event includes text that was held back before
+        self._value = value
         path = format.block_path
         return path is None or self._grammar.has_block(event.choice, value_at(value, path))
 
@@ -489,6 +500,27 @@ class StreamWriter:
     def forward(self, trailer: StreamTrailer) -> bytes:
         """The provider's bytes of the trailer; empty if the client must get something else."""
         return trailer.write(include_usage=self._facts.include_usage)
+
+    def compare(self, fast: PassThrough) -> bool:
+        """Decide whether the fast path's next text delta is what this writer would write next (`PassThrough.agreed`).
+
+        The events of all reads so far must have been written, or noted.
+        """
+        repeated = fast.format.repeated
+        if fast.agreed is None and repeated is not None and fast.template is not None:
+            delta = repeated.writer(self._writer).next_delta()
+            fast.agreed = delta is not None and encode_delta(delta) == fast.next_delta
+        return fast.agreed is True
+
+    def text_follower(self, fast: PassThrough) -> Callable[[str], int] | None:
+        """The function that must be called with the text of each forwarded delta; None if the writer needs none."""
+        repeated = fast.format.repeated
+        return repeated.writer(self._writer).note_text if repeated is not None else None
+
+    def follow(self, fast: PassThrough, events: Iterable[Event]) -> None:
+        """Observe forwarded text deltas that are not the first ones, if the writer needs their text."""
+        if fast.format.repeated is not None:
+            self.note(events)
 
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged (`StreamReader.untouched`): later chunks must match."""

@@ -145,8 +145,20 @@ def learn_template(
         suffix_slots=tuple(zip(suffix_slots, rest_literals, strict=True)),
         lines=event.count(b"\n"),
         make_event=make,
+        members=members_of(format, decoded, delta),
     )
     return template, counts
+
+
+def members_of(format: PassThroughFormat, decoded: object, delta: TextEvent) -> dict[str, object]:
+    """The JSON of a text delta without its text, padding and counters, which are members of the JSON object itself.
+
+    Empty for a dialect whose writer does not follow the text: no other code uses it.
+    """
+    if format.repeated is None or not isinstance(decoded, dict):
+        return {}
+    slots = {format.text_path(delta)[0], *(slot.path[0] for slot in format.slots if slot.path)}
+    return {name: value for name, value in decoded.items() if name not in slots}
 
 
 def _slot_values(format: PassThroughFormat, event: bytes, decoded: object, delta: TextEvent) -> list[_SlotValue]:

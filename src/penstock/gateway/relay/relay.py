@@ -211,9 +211,12 @@ class Relay:
         events = self._reader.feed(data)
         if fast is None or not fast.forwardable:
             self._on_events(events, last=last)
+            if fast is not None and fast.agreed is None and self._phase == "streaming" and self._writer.compare(fast):
+                self._skip_parser(fast)
         elif self._phase == "streaming":
             self._watchdog.advance()
             self._client.write(data)
+            self._writer.follow(fast, events)
             self._count(self._count_text(events))
             if self._call.on_text is not None:
                 self._call.on_text(events)
@@ -323,9 +326,12 @@ class Relay:
         connection.on_chunk = self._on_text_chunk
 
     def _keep_text(self, fast: PassThrough, template: DeltaTemplate) -> None:
-        """Let the pass-through write text into the transcript, if there is one."""
+        """Let the pass-through write text into the transcript, if there is one, and into a writer that follows it."""
         transcript = self._control.transcript
         fast.on_text = len if transcript is None else transcript.writer(template.make_event(""))
+        follow = self._writer.text_follower(fast)
+        if follow is not None:
+            fast.on_text = follow if transcript is None else partial(_call_both, follow, fast.on_text)
 
     def _on_first_chunk(self, payload: bytes, _raw: bytes) -> bool:
         """Take the first text and commit the answer. False if the chunk does not match the template."""
@@ -493,6 +499,11 @@ class Relay:
         self._client.begin()
         self._client.write(self._writer.heartbeat())
         self._call.heartbeats += 1
+        fast = self._passthrough
+        if fast is not None and fast.format.repeated is not None:
+            fast.agreed = False  # the heartbeat has a number, so those of the provider are no longer right
+            if self._connection is not None:
+                self._connection.on_chunk = None
 
     # Events.
 
@@ -728,10 +739,19 @@ class Relay:
 
 
 def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
-    """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events."""
-    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect or writer.rewrites:
+    """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events.
+
+    What a writer overrides is in the first events of an answer, and in the last ones.
+    """
+    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
         return None
-    return reader.passthrough
+    fast = reader.passthrough
+    return None if fast is not None and fast.format.opening is not None and writer.rewrites else fast
+
+
+def _call_both(first: Callable[[str], int], second: Callable[[str], int], text: str) -> int:
+    first(text)
+    return second(text)
 
 
 def _is_content(events: list[Event], *, usual: bool) -> bool:

@@ -15,6 +15,6 @@ def _text_path(event: TextEvent) -> Path:
 MESSAGES_PASS_THROUGH = PassThroughFormat(
     text_path=_text_path,
     block_path=("index",),
-    event_name="content_block_delta",
+    name_path=("type",),
     slots=(TemplateSlot("spaces", (), "spaces"),),
 )

@@ -2,6 +2,7 @@
 
 from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.openai_responses.detector import OpenAIResponsesDetector
+from penstock.core.dialects.openai_responses.passthrough import RESPONSES_PASS_THROUGH
 from penstock.core.dialects.openai_responses.places import PLACES
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
 from penstock.core.dialects.openai_responses.stored import StoredResponses
@@ -20,4 +21,5 @@ OPENAI_RESPONSES = Dialect(
     settings=ResponsesSettings,
     token_counting=ResponsesTokenCounting(),
     stored=StoredResponses(),
+    passthrough=RESPONSES_PASS_THROUGH,
 )

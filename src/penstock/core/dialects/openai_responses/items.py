@@ -366,6 +366,14 @@ class OutputItems:
             self._emit(item, key, head)
         self._emit(item, key, text)
 
+    def note_text(self, text: str) -> None:
+        """Continue the text of the last delta, of which the fast path has read more."""
+        item = self._speaking
+        assert item is not None
+        key = item.thinking or item.part
+        assert key is not None
+        item.texts[key].add(text.encode())
+
     def settle_text(self, event: Json, type: str, key: TextKey, whole: str) -> None:
         """A text is whole."""
         item = self._find(event, type)

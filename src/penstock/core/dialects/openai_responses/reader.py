@@ -133,6 +133,12 @@ class OpenAIResponsesReader:
         else:
             self._sink.fault("bad-json", text[:500])
 
+    def note_text(self, text: str, number: int | None) -> None:
+        """Continue after text deltas that the fast path has read (`TextFollowingReader`)."""
+        self._items.note_text(text)
+        if number is not None:
+            self._number = number
+
     def flush(self) -> None:
         """Nothing is held back."""
 

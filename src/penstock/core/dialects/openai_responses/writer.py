@@ -138,7 +138,27 @@ class OpenAIResponsesWriter:
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them."""
-        self.write(events)
+        for event in events:
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self.note_text(event.text)
+
+    def next_delta(self) -> Json | None:
+        """The delta that would continue the open text, without the text (`TextFollowingWriter`)."""
+        item = self._current
+        part = item.part if item is not None else None
+        if item is None or part is None or not self._released or self._failed:
+            return None
+        logprobs: Json = {"logprobs": []} if "logprobs" in part.body else {}
+        head: Json = {"type": f"{part.form.text_events}.delta", "sequence_number": self._number}
+        return head | item.address | part.place | logprobs
+
+    def note_text(self, text: str) -> int:
+        """Continue after a delta that was forwarded: it is part of the text, and has a number."""
+        assert self._current is not None
+        assert self._current.part is not None
+        self._current.part.pieces.append(text)
+        self._number += 1
+        return len(text)
 
     def heartbeat(self) -> bytes:
         """Another `response.in_progress`. The first one creates the response, because nothing may precede that."""
