@@ -2,11 +2,12 @@
 
 import asyncio
 import gzip
+import json
 import zlib
 from dataclasses import dataclass, field
 
 from penstock.gateway.billing.entry import Entry, Measure
-from tests import messages
+from tests import messages, responses
 from tests.faults.dialects import (
     CHAT,
     CHAT_ONLY,
@@ -14,6 +15,7 @@ from tests.faults.dialects import (
     OVERLOADED,
     PAIRS,
     PROVIDERS,
+    RESPONSES,
     TEXT,
     Pair,
     Provider,
@@ -153,8 +155,14 @@ def _broken(each: Provider) -> dict[str, Broken]:
         "U16 the same, of known length": truncated(body(each.hello)),
         "U16 nothing at all": bad(stream(), code="upstream_empty"),
         "U16 only comments": bad(stream(b": hello\n\n"), code="upstream_empty"),
-        "U16 only end mark": bad(stream(each.end), code="upstream_empty"),
-        "U18 end mark without a finish": truncated(stream(each.hello, each.end)),
+        **(
+            {"U17 no end mark": truncated(stream(each.wire.removesuffix(each.end)), TEXT)}
+            if each.end_is_whole
+            else {
+                "U16 only end mark": bad(stream(each.end), code="upstream_empty"),
+                "U18 end mark without a finish": truncated(stream(each.hello, each.end)),
+            }
+        ),
         "U19 reset before the head": Broken([rst()], "upstream_reset", ending="truncated"),
         "U19 reset after the head": Broken([head(), rst()], "upstream_reset", ending="truncated"),
         "U19 reset between events": Broken(
@@ -308,10 +316,44 @@ _OF_DIALECTS: dict[str, dict[str, Broken]] = {
             stream(messages.wire(messages.error())), "upstream_error", 503, words="Overloaded", upstream_status=529
         ),
     },
+    RESPONSES.dialect: {
+        "U36 an item that is a text": bad(
+            stream(RESPONSES.hello, responses.named(responses.added(1, {}) | {"item": "no"}), RESPONSES.rest), "Hello"
+        ),
+        "U36 a second response": bad(
+            stream(RESPONSES.hello, responses.named(responses.begins(id="resp_w2")[0])), "Hello"
+        ),
+        "U37 the response fails": Broken(
+            stream(RESPONSES.hello, responses.named(responses.fails(OVERLOADED))),
+            "upstream_error",
+            sent_text="Hello",
+            words=OVERLOADED,
+        ),
+        "U38 the response fails at once": Broken(
+            stream(responses.wire(*responses.begins(), responses.fails(OVERLOADED))), "upstream_error", words=OVERLOADED
+        ),
+        "U39 a failed response as a body": Broken(
+            body(json.dumps(responses.fails(OVERLOADED)["response"]).encode(), JSON), "upstream_error", words=OVERLOADED
+        ),
+        "U38 503 inside a 200": Broken(
+            stream(responses.named(responses.error())), "upstream_error", 503, words="Overloaded", upstream_status=503
+        ),
+    },
 }
 BROKEN: dict[str, dict[str, Broken]] = {
     dialect: _broken(provider) | _OF_DIALECTS[dialect] for dialect, provider in PROVIDERS.items()
 }
+# The breaks of which the report depends on the dialects: how the provider's bytes are read, or what the client is sent.
+SAMPLE = frozenset(
+    (
+        *("U9 429", "U12 503", "U12 529", "U14 401", "U15 closed after the role", "U15 closed in an event"),
+        *("U16 only comments", "U16 only end mark", "U17 no end mark", "U18 end mark without a finish"),
+        *("U19 reset between events", "U24 hangs between events", "U27 empty deltas for ever"),
+        *("U35 an event that is no JSON", "U36 content that is a number", "U37 an error after content"),
+        *("U38 an error after the role", "U38 429 inside a 200", "U39 a JSON error", "U40 a page"),
+        *(name for rows in _OF_DIALECTS.values() for name in rows),
+    )
+)
 REFUSALS = {
     "U13 400": 400,
     "U13 404": 404,
@@ -364,6 +406,7 @@ MEASURES: dict[str, tuple[Measure, Measure]] = {
     "U14": _VOID,
     "U15": _BROKE_OFF,
     "U16": _BROKE_OFF,
+    "U17": _BROKE_OFF,
     "U18": _BROKE_OFF,
     "U19": _BROKE_OFF,
     "U20": _BROKE_OFF,

@@ -1,6 +1,7 @@
 """RawClient: a client of the gateway that can misbehave at the level of bytes; and an exact reader of answers."""
 
 import json
+import re
 import socket
 import struct
 import time
@@ -169,13 +170,14 @@ class RawClient:
         found, self._buffer = self._buffer, b""
         return found
 
-    def read_until(self, wanted: bytes) -> bytes:
+    def read_until(self, wanted: bytes | re.Pattern[bytes]) -> bytes:
         """The bytes received so far, up to and including these. They stay in the buffer."""
-        while wanted not in self._buffer:
+        pattern = re.compile(re.escape(wanted)) if isinstance(wanted, bytes) else wanted
+        while not (found := pattern.search(self._buffer)):
             data = self.read_some()
             assert data, f"the connection ended before {wanted!r} came: {self._buffer!r}"
             self._buffer += data
-        return self._buffer[: self._buffer.index(wanted) + len(wanted)]
+        return self._buffer[: found.end()]
 
     def ends(self, timeout_s: float = TIMEOUT_S) -> Cut:
         """Wait until the other side has closed; returns how. Bytes before that are dropped."""

@@ -3,17 +3,21 @@
 A fault of the transport is the same in every dialect; only the bytes around it differ. So the tables of faults
 (`broken.py`, `tolerated.py`) are functions of a `Provider`, and the tests read answers in common terms. Another dialect
 is one more row in each of the two tables, and its rows of faults that only it has.
+
+The tests play every row where client and provider both speak chat completions, or both Messages. For the other pairs
+they play the rows of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_ALL_FAULTS=1` all.
 """
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import messages, streams
+from tests import messages, responses, streams
 from tests.faults.client import Response, body, post
 from tests.faults.upstream import EVENT_STREAM, JSON, Op, Script, chunk, fin, head, last_chunk, send, status
 
@@ -50,6 +54,8 @@ class Provider:
     """Whether the tokens of the input are reported before the first text."""
     finish_is_last: bool = False
     """Whether an answer is whole, with its usage, once its finish has come."""
+    end_is_whole: bool = False
+    """Whether the event that marks the end has the finish reason, and the whole answer once more."""
 
     @property
     def hello(self) -> bytes:
@@ -79,18 +85,19 @@ class Provider:
     def cut_behind_the_finish(self) -> dict[str, tuple[Script, str]]:
         """Streams that end in the event behind the finish, and the text of each."""
         cut = self.hello + self.behind_the_finish
+        said = TEXT if self.end_is_whole else "Hello"  # the finish may repeat the text, and have the rest of it
         gzipped = EVENT_STREAM | {"content-encoding": "gzip"}
         return {
-            "U16 ends in an event behind the finish": (stream(self.hello, self.behind_the_finish), "Hello"),
-            "U16 ends there, until the connection closes": ([head(framing=""), send(cut), fin()], "Hello"),
+            "U16 ends in an event behind the finish": (stream(self.hello, self.behind_the_finish), said),
+            "U16 ends there, until the connection closes": ([head(framing=""), send(cut), fin()], said),
             "U16 ends there, in HTTP/1.0": (
                 [send(b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + cut), fin()],
-                "Hello",
+                said,
             ),
-            "U16 ends there, of known length": ([status(200, EVENT_STREAM, cut)], "Hello"),
+            "U16 ends there, of known length": ([status(200, EVENT_STREAM, cut)], said),
             "U16 ends there, of a length that is too short": (
                 [head(framing=f"content-length: {len(cut)}"), send(self.hello + self.rest), fin()],
-                "Hello",
+                said,
             ),
             "U16 ends there, steady before": (
                 stream(self.hello, *[self.says(".") for _ in range(9)], self.behind_the_finish),
@@ -98,10 +105,10 @@ class Provider:
             ),
             "U16 ends there, with a comment before": (
                 stream(self.hello, b": a comment\n\n" + self.behind_the_finish),
-                "Hello",
+                said,
             ),
-            "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], "Hello"),
-            "U43 gzip that ends there": ([status(200, gzipped, gzip.compress(cut))], "Hello"),
+            "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], said),
+            "U43 gzip that ends there": ([status(200, gzipped, gzip.compress(cut))], said),
         }
 
     def whole(self) -> list[Op]:
@@ -177,7 +184,33 @@ MESSAGES = Provider(
     reports_input_first=True,
     finish_is_last=True,
 )
-PROVIDERS = {provider.dialect: provider for provider in (CHAT, MESSAGES)}
+_ITEM = responses.message(responses.part(TEXT))
+_BILL = responses.USAGE | {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
+_SAID = responses.says_all(TEXT)
+
+
+def _unnumbered(*events: responses.Json) -> bytes:
+    """Events without numbers, as some servers send them: so any piece may follow any other."""
+    return b"".join(map(responses.named, events))
+
+
+RESPONSES = Provider(
+    dialect="openai_responses",
+    begin=_unnumbered(*responses.begins(), *_SAID[:2]),
+    says=lambda text, **fields: _unnumbered(responses.says(text, **fields)),
+    finish=_unnumbered(*_SAID[3:]),
+    bill=b"",
+    end=_unnumbered(responses.completes(_ITEM, usage=_BILL)),
+    fails=lambda message: _unnumbered(responses.error(message, "server_error")),
+    error=_chat_error,
+    body=lambda text: json.dumps(
+        responses.response("completed", responses.message(responses.part(text)), usage=_BILL)
+    ).encode(),
+    busy=_unnumbered(responses.error("slow down", "rate_limit_exceeded")),
+    suffix="-responses",
+    end_is_whole=True,
+)
+PROVIDERS = {provider.dialect: provider for provider in (CHAT, MESSAGES, RESPONSES)}
 
 
 @dataclass
@@ -239,38 +272,115 @@ class MessagesResponse(Response):
         return [event for event in self.events if event["type"] == type]
 
 
+@dataclass
+class ResponsesResponse(Response):
+    """An answer to a client of Responses, in the terms of `Response`."""
+
+    @property
+    def events(self) -> list[Any]:
+        """The data of each event; each has its name and its number, and the framing is flawless."""
+        assert self.body == b"" or self.body.endswith(b"\n\n"), f"the last event has no end: {self.body[-80:]!r}"
+        found = []
+        for block in self.body.decode().split("\n\n")[:-1]:
+            name, data = block.split("\n")
+            found.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {found[-1]['type']}"
+        assert [event["sequence_number"] for event in found] == [*range(len(found))]
+        return found
+
+    @property
+    def done(self) -> bool:
+        return bool(self.events[-1]["type"] == "response.completed")
+
+    @property
+    def error(self) -> Any:
+        if not self.streamed:
+            return self.json.get("error")
+        errors = [event["error"] for event in self._of("error")]
+        failed = self._of("response.failed")
+        assert len(errors) == len(failed) <= 1
+        assert not errors or [event["type"] for event in self.events[-2:]] == ["error", "response.failed"]
+        assert not errors or failed[0]["response"]["error"]["message"].startswith(errors[0]["message"])
+        return errors[0] if errors else None
+
+    @property
+    def text(self) -> str:
+        if not self.streamed:
+            return "".join(part["text"] for item in self.json["output"] for part in item["content"])
+        return "".join(event["delta"] for event in self._of("response.output_text.delta"))
+
+    @property
+    def finish(self) -> str | None:
+        """The finish reason of chat that the status corresponds to."""
+        statuses = {"completed": "stop", "failed": None, "in_progress": None}
+        return statuses[self._response["status"]]
+
+    @property
+    def usage(self) -> tuple[int, int] | None:
+        found = self._response["usage"]
+        return (found["input_tokens"], found["output_tokens"]) if found and found["output_tokens"] else None
+
+    @property
+    def _response(self) -> Any:
+        return [event for event in self.events if "response" in event][-1]["response"] if self.streamed else self.json
+
+    def _of(self, type: str) -> list[Any]:
+        return [event for event in self.events if event["type"] == type]
+
+
 @dataclass(frozen=True)
 class Client:
     """How a client of one dialect asks, and how it reads what it gets."""
 
     dialect: str
     path: str
-    heartbeat: bytes
+    heartbeat: re.Pattern[bytes]
     response: type[Response]
     fields: Mapping[str, object] = field(default_factory=dict)
     """What every request has besides the model, `stream` and `messages`."""
     statuses: Mapping[int, int] = field(default_factory=dict)
     """By the status of a provider: what this client gets instead of what chat clients get."""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """By Penstock's code and by the status of a provider: the code in the body that this client gets."""
+    messages: str = "messages"
+    """The member that has the prompt."""
+
+    def content(self, model: str, *, stream: bool, **fields: object) -> bytes:
+        """The body of a request."""
+        content = body(model, stream=stream, **{**self.fields, **fields})
+        return content.replace(b'"messages"', f'"{self.messages}"'.encode(), 1)
 
     def request(self, model: str, *, stream: bool, **fields: object) -> bytes:
         """A whole request."""
-        return post(body(model, stream=stream, **{**self.fields, **fields}), path=self.path)
+        return post(self.content(model, stream=stream, **fields), path=self.path)
 
     def read(self, response: Response) -> Response:
         """The same answer, read as one of this dialect."""
         return self.response(**vars(response))
 
 
-CHAT_CLIENT = Client("openai_chat", "/v1/chat/completions", b": penstock\n\n", Response)
+CHAT_CLIENT = Client("openai_chat", "/v1/chat/completions", re.compile(rb": penstock\n\n"), Response)
 MESSAGES_CLIENT = Client(
     "anthropic_messages",
     "/v1/messages",
-    b'event: ping\ndata: {"type":"ping"}\n\n',
+    re.compile(rb'event: ping\ndata: {"type":"ping"}\n\n'),
     MessagesResponse,
     fields={"max_tokens": 100},
     statuses={529: 529},
 )
-CLIENTS = {client.dialect: client for client in (CHAT_CLIENT, MESSAGES_CLIENT)}
+RESPONSES_CLIENT = Client(
+    "openai_responses",
+    "/v1/responses",
+    re.compile(rb'event: response.in_progress\ndata: {"type":"response.in_progress",.*}\n\n'),
+    ResponsesResponse,
+    codes={
+        "upstream_rate_limited": "rate_limit_exceeded",
+        "503": "server_is_overloaded",
+        "529": "server_is_overloaded",
+    },
+    messages="input",
+)
+CLIENTS = {client.dialect: client for client in (CHAT_CLIENT, MESSAGES_CLIENT, RESPONSES_CLIENT)}
 
 
 @dataclass(frozen=True)
@@ -291,3 +401,14 @@ class Pair:
 
 PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in PROVIDERS.values()]
 CHAT_ONLY, MESSAGES_ONLY = Pair(CHAT_CLIENT, CHAT), Pair(MESSAGES_CLIENT, MESSAGES)
+RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
+
+
+def is_played(pair: Pair, *, sampled: bool) -> bool:
+    """Whether a row is played for a pair; `sampled`: its outcome depends on the dialects."""
+    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
+
+
+def same_or_translated(pair: Pair) -> bool:
+    """Whether a pair stands for others: of one dialect, or with a chat provider."""
+    return is_played(pair, sampled=pair.same or pair.provider == CHAT)

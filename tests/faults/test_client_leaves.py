@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.client import RawClient, body, post
-from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, Pair, Provider
+from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, Pair, Provider, is_played
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, spare
 from tests.faults.upstream import JSON, Gate, Script, chunk, for_ever, hang, head, status
@@ -37,12 +37,17 @@ def stages(each: Provider) -> dict[str, tuple[Script, bytes]]:
 
 
 # Every way to leave is the same in every dialect.
-LEFT = {f"{way}, {pair}": (WAYS[way], pair) for pair in PAIRS for way in (WAYS if pair == CHAT_ONLY else ["C4 closes"])}
+LEFT = {
+    f"{way}, {stage}, {pair}": (WAYS[way], stage, pair)
+    for pair in PAIRS
+    for way in (WAYS if pair == CHAT_ONLY else ["C4 closes"])
+    for stage in stages(CHAT)
+    if is_played(pair, sampled=stage in ("C3 after the role", "C4 in full flow"))
+}
 
 
-@pytest.mark.parametrize(("leave", "pair"), LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize(("leave", "stage", "pair"), LEFT.values(), ids=LEFT)
 @both
-@pytest.mark.parametrize("stage", stages(CHAT))
 @prompt
 def test_the_upstream_is_left_at_once(
     gateway: Gateway, stage: str, streamed: bool, leave: Callable[[RawClient], None], pair: Pair

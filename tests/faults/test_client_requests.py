@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.faults.client import AUTHORIZED, CLIENT_KEY, body, get, post
-from tests.faults.dialects import CHAT_CLIENT, CLIENTS, Client
+from tests.faults.dialects import CLIENTS, MESSAGES_CLIENT, RESPONSES_CLIENT, Client
 from tests.faults.gateway import PROVIDER_KEY, Gateway
 from tests.faults.scripts import TEXT, whole
 
@@ -253,7 +253,7 @@ class Refused:
 
 def refused_of_all(client: Client) -> dict[str, Refused]:
     """The bodies that are refused in every dialect."""
-    content = body("main/never-asked", stream=True, **client.fields)
+    content, prompt, limit = client.content("main/never-asked", stream=True), client.messages, LIMIT[client.dialect]
 
     def fields(**fields: object) -> bytes:
         return json.dumps(json.loads(content) | fields).encode()
@@ -277,7 +277,7 @@ def refused_of_all(client: Client) -> dict[str, Refused]:
         "C27 two models": Refused(raw(b'"model": "main/another"'), "model", "duplicate_key"),
         "C27 two models, one escaped": Refused(raw(b'"mod\\u0065l": "main/another"'), "model", "duplicate_key"),
         "C27 two streams": Refused(raw(b'"stream": false'), "stream", "duplicate_key"),
-        "C27 two lists of messages": Refused(raw(b'"messages": []'), "messages", "duplicate_key"),
+        "C27 two lists of messages": Refused(raw(b'"%b": []' % prompt.encode()), prompt, "duplicate_key"),
         "C29 a lone surrogate": Refused(raw(b'"user": "\\ud800"')),
         "C29 a surrogate in raw bytes": Refused(raw(b'"user": "\xed\xa0\x80"')),
         "C29 invalid UTF-8": Refused(raw(b'"user": "\xff"')),
@@ -289,14 +289,13 @@ def refused_of_all(client: Client) -> dict[str, Refused]:
         "C30 no model": Refused(without("model"), "model"),
         "C30 a model that is a number": Refused(fields(model=4), "model"),
         "C30 an empty model": Refused(fields(model=""), "model"),
-        "C30 no messages": Refused(without("messages"), "messages"),
-        "C30 messages in a string": Refused(fields(messages="hello"), "messages"),
+        "C30 no messages": Refused(without(prompt), prompt),
+        "C30 messages in an object": Refused(fields(**{prompt: {"content": "hello"}}), prompt),
         "C30 stream is a word": Refused(fields(stream="yes"), "stream"),
-        "C30 max_tokens = -1": Refused(fields(max_tokens=-1), "max_tokens"),
-        "C30 max_tokens = 2⁶³": Refused(fields(max_tokens=2**63), "max_tokens"),
+        "C30 max_tokens = -1": Refused(fields(**{limit: -1}), limit),
+        "C30 max_tokens = 2⁶³": Refused(fields(**{limit: 2**63}), limit),
         "C30 10,000 tools": Refused(fields(tools=[{"name": "x", "type": "function"}] * 10_000), "tools"),
-        "C30 10,000 stops": Refused(fields(**{STOP[client.dialect]: ["x"] * 10_000}), STOP[client.dialect]),
-        "C30 100,000 stops": Refused(fields(**{STOP[client.dialect]: ["x"] * 100_000}), code="request_too_complex"),
+        "C30 100,000 values": Refused(fields(metadata=["x"] * 100_000), code="request_too_complex"),
     }
 
 
@@ -304,9 +303,15 @@ def changed(**fields: object) -> bytes:
     return json.dumps(json.loads(CONTENT) | fields).encode()
 
 
-STOP = {"openai_chat": "stop", "anthropic_messages": "stop_sequences"}
+def stops(name: str, **more: object) -> dict[str, Refused]:
+    """Stop sequences in a member of this name."""
+    return {"C30 10,000 stops": Refused(changed(**{name: ["x"] * 10_000}, **more), name)}
+
+
+LIMIT = {"openai_chat": "max_tokens", "anthropic_messages": "max_tokens", "openai_responses": "max_output_tokens"}
 REFUSED: dict[str, dict[str, Refused]] = {dialect: refused_of_all(client) for dialect, client in CLIENTS.items()}
-REFUSED["openai_chat"] |= {
+REFUSED["openai_chat"] |= stops("stop") | {
+    "C30 messages in a string": Refused(changed(messages="hello"), "messages"),
     "C30 stream options in a list": Refused(changed(stream_options=[]), "stream_options"),
     "C30 n = 10⁶": Refused(changed(n=10**6), "n"),
     "C30 n = 0": Refused(changed(n=0), "n"),
@@ -315,7 +320,23 @@ REFUSED["openai_chat"] |= {
     "C30 max_completion_tokens = 10⁴⁰": Refused(changed(max_completion_tokens=10**40), "max_completion_tokens"),
     "C30 max_completion_tokens in words": Refused(changed(max_completion_tokens="many"), "max_completion_tokens"),
 }
-REFUSED["anthropic_messages"] |= {
+REFUSED["openai_responses"] |= {
+    "C27 two that continue": Refused(
+        RESPONSES_CLIENT.content("main/never-asked", stream=True, previous_response_id="resp_1")[:-1]
+        + b', "previous_response_id": "resp_2"}',
+        "previous_response_id",
+        "duplicate_key",
+    ),
+    "C30 in the background": Refused(
+        RESPONSES_CLIENT.content("main/never-asked", stream=True, background=True), "background"
+    ),
+    "C30 another response, though none is kept": Refused(
+        RESPONSES_CLIENT.content("main/never-asked", stream=True, previous_response_id="resp_1"),
+        "previous_response_id",
+    ),
+}
+REFUSED["anthropic_messages"] |= stops("stop_sequences", max_tokens=5) | {
+    "C30 messages in a string": Refused(changed(messages="hello", max_tokens=5), "messages"),
     "C27 two limits": Refused(changed(max_tokens=5)[:-1] + b', "max_tokens": 7}', "max_tokens", "duplicate_key"),
     "C30 no max_tokens": Refused(CONTENT, "max_tokens"),
     "C30 max_tokens = 0": Refused(changed(max_tokens=0), "max_tokens"),
@@ -332,7 +353,7 @@ def test_a_body_that_cannot_be_taken_is_refused(gateway: Gateway, client: Client
     assert response.status == 400
     error = response.error
     assert error["type"] == "invalid_request_error"
-    if client == CHAT_CLIENT:
+    if client != MESSAGES_CLIENT:
         assert error["param"] == case.param
     else:
         assert (case.param or "") in error["message"]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.client import RawClient, body, get, post
 from tests.faults.conftest import Starter
-from tests.faults.dialects import CHAT_CLIENT, MESSAGES_CLIENT, Client
+from tests.faults.dialects import CHAT_CLIENT, MESSAGES_CLIENT, RESPONSES_CLIENT, Client
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, plain, whole
 from tests.faults.upstream import JSON, chunk, for_ever, hang, head, last_chunk, status
@@ -102,8 +102,8 @@ def _has_ended(client: RawClient) -> bool:
 
 @pytest.mark.parametrize(
     ("reads", "client_api"),
-    [(False, CHAT_CLIENT), (True, CHAT_CLIENT), (False, MESSAGES_CLIENT)],
-    ids=["C11 not at all", "C12 a few bytes now and then", "C11 not at all, translated"],
+    [(False, CHAT_CLIENT), (True, CHAT_CLIENT), (False, MESSAGES_CLIENT), (False, RESPONSES_CLIENT)],
+    ids=["C11 not at all", "C12 a few bytes now and then", "C11 not at all, Messages", "C11 not at all, Responses"],
 )
 def test_who_does_not_read_pushes_back_and_is_cut_off(hurried: Gateway, reads: bool, client_api: Client) -> None:
     model = hurried.upstream.play([head(), chunk(HELLO), for_ever(FLOOD)])

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from tests.faults.dialects import CHAT_CLIENT, PAIRS, Pair
+from tests.faults.dialects import CHAT_CLIENT, PAIRS, Pair, is_played
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, stream, whole
-from tests.faults.tolerated import TOLERATED, Tolerated
+from tests.faults.tolerated import SAMPLE, TOLERATED, Tolerated
 from tests.faults.upstream import (
     JSON,
     Connection,
@@ -35,7 +35,12 @@ REFUSAL = json.dumps({"error": {"message": "too long", "type": "invalid_request_
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
 
-ROWS = {f"{pair}-{name}": (pair, case) for pair in PAIRS for name, case in TOLERATED[pair.provider.dialect].items()}
+ROWS = {
+    f"{pair}-{name}": (pair, case)
+    for pair in PAIRS
+    for name, case in TOLERATED[pair.provider.dialect].items()
+    if is_played(pair, sampled=name in SAMPLE)
+}
 
 
 @both

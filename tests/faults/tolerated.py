@@ -6,8 +6,8 @@ import re
 import zlib
 from dataclasses import dataclass
 
-from tests import messages
-from tests.faults.dialects import CHAT, MESSAGES, PROVIDERS, TEXT, Provider, stream
+from tests import messages, responses
+from tests.faults.dialects import CHAT, MESSAGES, PROVIDERS, RESPONSES, TEXT, Provider, stream
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
@@ -22,7 +22,7 @@ from tests.faults.upstream import (
     send,
     status,
 )
-from tests.streams import bill, bytewise, counts, sse
+from tests.streams import bill, by_event, bytewise, counts, sse
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,16 @@ def _tolerated(each: Provider) -> dict[str, Tolerated]:
         "as it should be": Tolerated(each.whole()),
         "until the connection closes": Tolerated([head(framing=""), send(wire), fin()]),
         "HTTP/1.0": Tolerated([send(b"HTTP/1.0 200 OK\r\n\r\n" + wire), fin()]),
-        "U17 no end mark": Tolerated(stream(wire.removesuffix(each.end)), ("no-done",)),
-        "U17 no end mark, and cut": Tolerated([head(), chunk(wire.removesuffix(each.end)), fin()], ("no-done",)),
+        **(
+            {}
+            if each.end_is_whole
+            else {
+                "U17 no end mark": Tolerated(stream(wire.removesuffix(each.end)), ("no-done",)),
+                "U17 no end mark, and cut": Tolerated(
+                    [head(), chunk(wire.removesuffix(each.end)), fin()], ("no-done",)
+                ),
+            }
+        ),
         "U15 cut after end mark": Tolerated([head(), chunk(wire), fin()]),
         "U19 reset after end mark": Tolerated([head(), chunk(wire), rst()]),
         "U22 hangs after end mark": Tolerated([head(), chunk(wire), hang()]),
@@ -129,6 +137,14 @@ _USAGE_FIRST = sse(bill(**counts(5, 1)))
 _NULL_CHOICES = sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": None})
 _ONE_TOKEN = messages.wire(messages.finishes(None, {"output_tokens": 1}))
 _NO_USAGE = (b',"usage":{"output_tokens":3}', b',"usage":{"input_tokens":5,"output_tokens":1}')
+_NUMBERED = responses.answer(
+    *responses.says_all("Hello", ", world"),
+    finish=responses.completes(
+        responses.message(responses.part(TEXT)), usage=responses.USAGE | {"input_tokens": 5, "output_tokens": 3}
+    ),
+)
+_EMPTY_END = responses.completes(usage=responses.USAGE | {"input_tokens": 5, "output_tokens": 3})
+_ADDED = responses.named(responses.added(0, responses.message(status="in_progress")))
 # What only one dialect tolerates.
 _OF_DIALECTS: dict[str, dict[str, Tolerated]] = {
     CHAT.dialect: {
@@ -147,7 +163,9 @@ _OF_DIALECTS: dict[str, dict[str, Tolerated]] = {
     },
     MESSAGES.dialect: {
         "U31 several lines in an event": Tolerated(stream(MESSAGES.wire.replace(b',"delta"', b',\ndata: "delta"'))),
-        "U31 no names of events": Tolerated(stream(re.sub(rb"event: \w+\n", b"", MESSAGES.wire))),
+        "U31 no names of events": Tolerated(
+            stream(re.sub(rb"event: \w+\n", b"", MESSAGES.wire)), ("event-name-missing",)
+        ),
         "U36 a ping between events": Tolerated(
             stream(MESSAGES.hello, messages.wire(messages.PING), MESSAGES.world, MESSAGES.rest)
         ),
@@ -168,7 +186,49 @@ _OF_DIALECTS: dict[str, dict[str, Tolerated]] = {
             stream(functools.reduce(lambda wire, usage: wire.replace(usage, b""), _NO_USAGE, MESSAGES.wire)), usage=None
         ),
     },
+    RESPONSES.dialect: {
+        "as it should be, with numbers": Tolerated(stream(*by_event(_NUMBERED))),
+        "U30 byte by byte, with numbers": Tolerated(stream(*bytewise(_NUMBERED))),
+        "U16 only end mark": Tolerated(stream(RESPONSES.end), ("message-start-missing",)),
+        "U18 no item is done": Tolerated(stream(RESPONSES.hello, RESPONSES.world, RESPONSES.end), ("block-unclosed",)),
+        "U18 the end has the rest": Tolerated(stream(RESPONSES.hello, RESPONSES.end), ("deltas-missing",)),
+        "U18 the end has no output": Tolerated(
+            stream(RESPONSES.wire.removesuffix(RESPONSES.end), responses.named(_EMPTY_END)), ("output-missing",)
+        ),
+        "U18 a sentinel behind the end": Tolerated(stream(RESPONSES.wire, b"data: [DONE]\n\n"), ("done-unexpected",)),
+        "U31 several lines in an event": Tolerated(stream(RESPONSES.wire.replace(b',"delta"', b',\ndata: "delta"'))),
+        "U31 no names of events": Tolerated(
+            stream(re.sub(rb"event: [\w.]+\n", b"", RESPONSES.wire)), ("event-name-missing",)
+        ),
+        "U36 a delta without its item": Tolerated(
+            stream(RESPONSES.wire.replace(_ADDED, b"")), ("block-start-missing",)
+        ),
+        "U36 an unknown event": Tolerated(
+            stream(RESPONSES.hello, responses.named({"type": "response.tide"}), RESPONSES.world, RESPONSES.rest),
+            ("event-unknown",),
+        ),
+        "U36 the id of the item changes": Tolerated(
+            stream(RESPONSES.hello, RESPONSES.world.replace(b"msg_1", b"msg_2"), RESPONSES.rest), ("item-id-changed",)
+        ),
+        "U45 finished twice": Tolerated(stream(RESPONSES.wire + RESPONSES.end), ("done-repeated",)),
+        "U45 content after the end": Tolerated(
+            stream(RESPONSES.wire + RESPONSES.says("?")), ("data-after-done",), TEXT + "?"
+        ),
+        "U47 no usage": Tolerated(
+            stream(re.sub(rb'"usage":{.*?}.*?}[^}]*}', b'"usage":null', RESPONSES.wire)), usage=None
+        ),
+    },
 }
+# What depends on the dialects: how the provider's bytes are read, or what the client is sent.
+SAMPLE = frozenset(
+    (
+        *("as it should be", "U15 cut after end mark", "U16 ends in an event behind the finish", "U17 no end mark"),
+        *("U30 byte by byte", "U31 CR", "U32 no blank line at the end", "U33 invalid UTF-8"),
+        *("U34 a character in two pieces", "U41 no content type", "U42 an unstreamed answer"),
+        *("U42 an unstreamed answer, labelled as a stream", "U43 gzip"),
+        *(name for rows in _OF_DIALECTS.values() for name in rows),
+    )
+)
 TOLERATED: dict[str, dict[str, Tolerated]] = {
     dialect: _tolerated(provider) | _OF_DIALECTS[dialect] for dialect, provider in PROVIDERS.items()
 }

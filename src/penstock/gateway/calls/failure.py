@@ -44,8 +44,15 @@ FAULT_CODES: dict[str, ErrorCode] = {
 }
 # What a client gets for a provider's status where that is not 502.
 _OVERLOADED_OR_LATE = {503: 503, 529: 503, 504: 504}
-# The statuses that types of errors inside a stream stand for.
-_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}
+# The statuses that types and codes of errors inside a stream stand for.
+_STATUSES = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "timeout_error": 504,
+}
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
 TOO_LONG: ErrorCode = "context_length_exceeded"
@@ -89,7 +96,7 @@ def from_transport(code: ErrorCode, message: str, retry_after: str = "") -> Fail
 def from_fault(fault: Fault) -> Failure:
     """The failure for a fault in a 200 response.
 
-    An HTTP status in the provider's error object counts as the status, and so does a type that stands for one.
+    An HTTP status in the provider's error object counts as the status, and so does a code or type that stands for one.
     """
     error = fault.provider or {}
     code = error.get("code")
@@ -98,7 +105,7 @@ def from_fault(fault: Fault) -> Failure:
     if read_overflow(fault.message, code) is not None:
         return Failure(code=TOO_LONG, message=fault.message, retryable=False, client_may_retry=False)
     if not isinstance(code, int) or not 400 <= code < 600:
-        code = _STATUSES.get(str(error.get("type")), 0)
+        code = _STATUSES.get(str(code)) or _STATUSES.get(str(error.get("type")), 0)
     return Failure(
         code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,

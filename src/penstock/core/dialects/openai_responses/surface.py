@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from penstock.core.completion import Completion
 from penstock.core.context_overflow import CODE
-from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
+from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.body import write_body
 from penstock.core.dialects.openai_responses.failures import write_error
@@ -21,6 +21,7 @@ from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
 _ONCE = ("model", "stream", "input", "background", "max_output_tokens", "store", "previous_response_id", "conversation")
+_LISTS = ("tools",)
 _MAX_TOKENS = 2**63 - 1
 # Codex compacts a conversation that is too long only if `response.failed` says so; a 400 ends its turn. It accepts a
 # stream only. SDKs accept JSON, and tell this error from others by its status.
@@ -93,6 +94,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     model, stream = model_of(fields), stream_of(fields)
     if not isinstance(fields.get("input"), str | list) and "prompt" not in fields:
         raise refused("`input` must be a text or a list of items", param="input")
+    check_lengths(fields, _LISTS)
     read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
     request = ClientRequest(
         dialect=NAME,
