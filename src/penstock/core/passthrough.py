@@ -119,26 +119,25 @@ class PassThrough:
     """Whether the next text delta is what the writer would write next, so that it may be forwarded. None while that is
     unknown, which is only so in dialects with `RepeatedText`: `StreamWriter.compare` decides it."""
     _unused = 0  # how many templates in a row matched no event
+    on_text: Callable[[str], int] = len
+    """Called with the text of each event that `feed` accepts; returns its length."""
+    frames = 0
+    """The events that the fast path has read since the slow path caught up."""
+    # Their bytes, and the bytes of the last of them.
+    _size = _last = 0
+    # The bytes that the next event begins with, and those that it ends with if its padding is unchanged. An empty tuple
+    # never matches: `startswith` and `endswith` return False for it.
+    _prefix: bytes | tuple[()] = ()
+    _suffix: bytes | tuple[()] = ()
+    _text_start = _text_end = 0
+    _next_counts: Mapping[str, int] | None = None  # of the next event; None without counters
+    _texts: list[str] | None = None  # that the slow path has not seen; None in dialects that do not repeat them
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
         self.format = format
         self.max_event = max_event
         """The maximum size of one event, in bytes."""
         self._openings = openings if format.opening is not None else None
-        # Set on the instance because `feed` reads them: an attribute of the instance is found faster than one of the
-        # class.
-        self.on_text: Callable[[str], int] = len
-        """Called with the text of each event that `feed` accepts; returns its length."""
-        self.frames = self._size = self._last = 0
-        """The events that the fast path has read since the slow path caught up; their bytes; the bytes of the last."""
-        # The bytes that the next event begins with, and those that it ends with if its padding is unchanged. An empty
-        # tuple never matches: `startswith` and `endswith` return False for it.
-        self._prefix: bytes | tuple[()] = ()
-        self._suffix: bytes | tuple[()] = ()
-        self._text_start = self._text_end = 0
-        self._next_counts: Mapping[str, int] | None = None  # of the next event; None without counters
-        # The texts that the slow path has not seen; None in dialects that do not repeat them.
-        self._texts: list[str] | None = None
         if format.repeated is not None:
             self._texts = []
             self.agreed = None
@@ -168,7 +167,35 @@ class PassThrough:
         return self.on_text(text)
 
     def _feed_other_suffix(self, payload: bytes) -> int:
-        """As `feed`, for an event with the expected prefix and another suffix than the previous event."""
+        """As `feed`, for an event with the expected prefix and another suffix than the previous event.
+
+        Padding, or spaces, are nearly always the only slot. That is matched here; `_feed_slots` matches any other.
+        """
+        template = self.template
+        counts, texts = self._next_counts, self._texts
+        if template is None or len(template.suffix_slots) != 1 or counts is not None or texts is not None:
+            return self._feed_slots(payload)
+        ((slot, literal),) = template.suffix_slots
+        start = self._text_start
+        quote = payload.find(b'"', start)
+        at, end = quote + len(template.suffix), len(payload) - len(literal)
+        if quote < 0 or end < at or not payload.startswith(template.suffix, quote) or not payload.endswith(literal):
+            return 0
+        value = payload[at:end]
+        text = plain_text(payload[start:quote])
+        if not text or (value.strip(b" ") if slot.kind == "spaces" else not value.isalnum()):
+            return 0
+        if slot.kind == "padding":
+            self.fields[slot.name] = value.decode()
+        self._suffix = payload[quote:]
+        self._last = size = len(payload)
+        self._text_end = quote - size
+        self.frames += 1
+        self._size += size
+        return self.on_text(text)
+
+    def _feed_slots(self, payload: bytes) -> int:
+        """As `_feed_other_suffix`, for any slots."""
         quote = payload.find(b'"', self._text_start)
         end, values = self._match_suffix(payload, quote)
         text = plain_text(payload[self._text_start : quote]) if end == len(payload) else ""

@@ -70,6 +70,11 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
 
 def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[str, object]]:
     """As `decode_members`, and all fields decoded."""
+    try:
+        if len(body) <= _UNCOUNTED and (compact := JsonMembers(body)).compact:
+            return compact, FIELDS.decode(body)  # nearly always
+    except (ValueError, RecursionError):
+        pass  # `decode_members` raises the error
     members = decode_members(body, once)
     try:
         return members, FIELDS.decode(body)

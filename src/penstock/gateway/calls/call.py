@@ -102,7 +102,7 @@ class Attempt(Struct, eq=False):
 
         `STANDARD` stays the same object if the provider reports that tier by one of its names, as it nearly always is.
         """
-        if isinstance(name, str) and name and not (self.tier is STANDARD and name in STANDARD_TIERS):
+        if name and isinstance(name, str) and not (self.tier is STANDARD and name in STANDARD_TIERS):
             self.tier = ServiceTier(self.tier.requested, name[:_MAX_TIER].lower())
 
 
@@ -193,15 +193,15 @@ class Call(Struct, eq=False):
         """Record repairs, usage, response id and model, and finish reasons of these events."""
         attempt = self.attempts[-1]
         for event in events:
-            if type(event) not in NOTED:
-                continue
-            if isinstance(event, Start):
+            if type(event) is Start:
                 attempt.response_id, attempt.response_model = event.id, event.model
-            elif isinstance(event, Extra):
-                if event.place == "chunk":
-                    attempt.report_tier(event.fields.get("service_tier"))
-                else:
+            elif type(event) is Extra:
+                if event.place != "chunk":
                     attempt.audio_chars += _audio_chars(event)
+                elif (tier := event.fields.get("service_tier")) is not None:
+                    attempt.report_tier(tier)
+            elif type(event) not in NOTED:
+                continue
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):

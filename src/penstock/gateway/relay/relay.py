@@ -410,7 +410,8 @@ class Relay:
         self._watchdog.advance()
         attempt.finishes.append(trailer.finish_reason)
         attempt.tokens = trailer.tokens
-        attempt.report_tier(trailer.tier)
+        if trailer.tier is not None:
+            attempt.report_tier(trailer.tier)
         self._finish("completed")
         self._client.end(data)
         return True

@@ -51,7 +51,10 @@ class AnswerSession(CallSession):
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream and end the body."""
-        self._keep(data, lambda: self._exchange.end(data))
+        if self.call.keeping is None:
+            super().end(data)
+        else:
+            self._keep(data, lambda: self._exchange.end(data))
 
     def answer(self, body: bytes) -> None:
         """Send a complete, unstreamed response."""

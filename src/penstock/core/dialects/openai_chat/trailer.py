@@ -18,6 +18,7 @@ from penstock.core.wire.payload import is_too_deep
 
 # A chunk with the finish, perhaps one with the usage, and `[DONE]` if it has arrived; one line each.
 _ENDING = re.compile(rb"data: (\{.+)\n\n(?:data: (\{.+)\n\n)?(data: \[DONE\]\n\n)?")
+_DONE = b"data: [DONE]\n\n"
 # White space in JSON, but a line end in SSE. As an integer, which `in` finds faster.
 _CR = ord("\r")
 
@@ -172,6 +173,11 @@ class ChatTrailer:
 
     def feed(self, data: bytes) -> bool:
         """Add one read if it continues the trailer. Otherwise return False; the trailer must not be fed again."""
+        if data == _DONE and self.raw and not self.done:
+            self.raw += data
+            self.frames += 1
+            self.done = True
+            return True
         if not data or _CR in data or not data.isascii():
             return False
         raw = self.raw + data
