@@ -27,7 +27,7 @@ PROVIDER_KEY = "canary-of-the-provider-93ab"
 SPARE_KEY = "canary-of-the-spare-77c2"
 CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
 
-_LISTENS = re.compile(r"penstock listens on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
+_LISTENS = re.compile(r"penstock listens on https?://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
 _START_S = 10.0
 # Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 _SETTLE_S = 8.0

@@ -63,7 +63,7 @@ def _listening(config: Config, port: int, page: PageLink) -> list[str]:
     host = config.server.address.host
     names = ", ".join(sorted(config.providers))
     by = "" if config.local_only else f"   (providers: {names}; configuration: {config.source})"
-    lines = [f"penstock listens on {_url(host, port)}{by}"]
+    lines = [f"penstock listens on {_url(config, host, port)}{by}"]
     if page.admin:
         lines.append(f"penstock listens on {page.admin}")
     return lines
@@ -88,12 +88,13 @@ def _model(config: Config, provider: Provider, port: int, environment: Mapping[s
     if settings.weights is not None:
         lines.append(f"  It is {settings.weights.title}, a toy: real streams, answers often wrong.")
     host = config.server.address.host
-    url = _url("127.0.0.1" if host in _UNSPECIFIED else host, port)
+    url = _url(config, "127.0.0.1" if host in _UNSPECIFIED else host, port)
     return [*lines, "", _TRY.format(url=url, key=_key(config), model=one_line(settings.name))]
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+def _url(config: Config, host: str, port: int) -> str:
+    scheme = "http" if config.server.tls is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
 def _key(config: Config) -> str:

@@ -5,6 +5,7 @@ import socket
 import sys
 import webbrowser
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -48,7 +49,7 @@ def command(file: Path | None, *, only_print: bool) -> None:
 
 def _is_listening(link: str) -> bool:
     """Whether a server listens at the link's address."""
-    host, _, port = link.removeprefix("http://").partition("/")[0].rpartition(":")
+    host, _, port = urlsplit(link).netloc.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except OSError:

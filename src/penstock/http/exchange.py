@@ -56,8 +56,13 @@ class HttpRequest(Struct, eq=False):
     """Headers of every response to it: the client's own request id, and `connection: close`."""
 
     def __post_init__(self) -> None:
+        self.set_fixed_headers()
+
+    def set_fixed_headers(self, more: str = "") -> None:
+        """Set `fixed_headers`, with further lines of the handler."""
+        self.fixed_headers = more
         if _CLIENT_REQUEST_ID in self.headers:
-            self.fixed_headers = f"{_CLIENT_REQUEST_ID}: {self.headers[_CLIENT_REQUEST_ID]}\r\n"
+            self.fixed_headers += f"{_CLIENT_REQUEST_ID}: {self.headers[_CLIENT_REQUEST_ID]}\r\n"
         if not self.keep_alive:
             self.fixed_headers += _CLOSE
 

@@ -33,6 +33,7 @@ from penstock.replay.styles.catalog import load_style
 from penstock.replay.upstream import Replay
 from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping
+from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_tls, open_tls
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
@@ -95,6 +96,8 @@ class App:
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
         self._connections: set[ServerConnection] = set()
+        self._listener_tls = open_tls(config.server.tls, "server", config.source)
+        self.certificates = Certificates(log)
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
         self._request_ids = request_ids()
@@ -176,7 +179,12 @@ class App:
             keep_alive_s=limits.keep_alive_s,
             stalled_client_s=limits.stalled_client_s,
         )
-        self._authenticator.hosts = AllowedHosts(config.server.hosts)
+        self._cors = CorsPolicy(config.server.cors) if config.server.cors else None
+        self._proxies = TrustedProxies(config.server.proxies) if config.server.proxies else None
+        self._authenticator.hosts = AllowedHosts(
+            config.server.hosts, page=self._cors.allows if self._cors is not None else None
+        )
+        self.certificates.refresh()
         if self._books is not None:
             self._books.use(config)
         else:
@@ -263,21 +271,26 @@ class App:
         """Start to accept connections. Returns the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            self._connection, host, port, reuse_port=reuse_port or None, backlog=BACKLOG
+            self._connection, host, port, reuse_port=reuse_port or None, backlog=BACKLOG, ssl=self._tls_context
         )
         return await self._start()
 
     async def listen_on(self, shared: socket.socket) -> int:
         """Start to accept connections from a socket that other workers share. Returns the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, sock=shared, backlog=BACKLOG)
+        self._server = await loop.create_server(self._connection, sock=shared, backlog=BACKLOG, ssl=self._tls_context)
         return await self._start()
+
+    @property
+    def _tls_context(self) -> ssl.SSLContext | None:
+        return self._listener_tls.context if self._listener_tls is not None else None
 
     def _connection(self) -> ServerConnection:
         return ServerConnection(self.handle, error_page, self._front, self._connections)
 
     async def _start(self) -> int:
         assert self._server is not None
+        self.certificates.watch(self._listener_tls)
         if self.peers is not None:
             await self.peers.listen()
         self.metrics.start()
@@ -299,6 +312,7 @@ class App:
         for connection in list(self._connections):
             connection.abort()
         self._pool.close()
+        self.certificates.close()
         self.metrics.close()
         if self._traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
@@ -375,6 +389,9 @@ class App:
         """Route a request: to its surface if it starts a call."""
         request = exchange.request
         head: RequestHead = request.parsed_head or _parse_head(request)
+        if head.cors is not self._cors:
+            head.cors = self._cors
+            request.set_fixed_headers(self._cors.headers(request) if self._cors is not None else "")
         surface = self._surfaces.get(head.post_path)
         if surface is None or self.draining:
             self._handle_other(exchange, head)
@@ -398,7 +415,9 @@ class App:
         elif (failure := self._authenticator.check_host(head)) is not None:
             respond_failure(exchange, failure, request_id, {}, dialect)
         elif request.method == "OPTIONS":
-            exchange.respond(204, {"allow": "GET, POST, DELETE, OPTIONS", "x-request-id": request_id}, b"")
+            preflight = self._cors.preflight(request) if self._cors is not None else {}
+            headers = {"allow": "GET, POST, DELETE, OPTIONS", "x-request-id": request_id, **preflight}
+            exchange.respond(204, headers, b"")
         elif isinstance(key := self._authenticator.authenticate(head), Failure):
             respond_failure(exchange, key, request_id, {}, dialect)
         elif path in self._surfaces:
@@ -526,7 +545,10 @@ class App:
         if call.on_text is not None:
             self.text_streams.settled(call, entry)
         if self._log.enabled:
-            self._log.call(call, entry, session.address)
+            address = session.address
+            if self._proxies is not None:
+                address = self._proxies.client(address, session.request_headers)
+            self._log.call(call, entry, address)
 
     def holds(self) -> dict[str, int]:
         """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""
@@ -585,6 +607,7 @@ def validate(config: Config) -> None:
     cannot be exported.
     """
     prepare(config)
+    check_tls(config)
     if config.telemetry.otlp:
         require_exporter()
 

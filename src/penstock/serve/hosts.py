@@ -13,7 +13,7 @@ A page that was loaded from elsewhere is recognised by its `Origin`.
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 # host, host:port, [IPv6] or [IPv6]:port
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:]+))(?::\d*)?")
@@ -23,8 +23,14 @@ _LOCALHOST = "localhost"
 class AllowedHosts:
     """Hosts that are allowed. `names` are those of the configuration; IP addresses may be among them."""
 
-    def __init__(self, names: Iterable[str], *, any_address: bool = True) -> None:
-        """Unless `any_address` is true, only the IP addresses among `names` are allowed."""
+    def __init__(
+        self, names: Iterable[str], *, any_address: bool = True, page: Callable[[str], bool] | None = None
+    ) -> None:
+        """Unless `any_address` is true, only the IP addresses among `names` are allowed.
+
+        `page` returns whether the pages of another origin are allowed.
+        """
+        self._page = page
         self._names = frozenset(_normalised(name.strip("[]")) for name in names) - {""}
         self._any_address = any_address
 
@@ -39,6 +45,8 @@ class AllowedHosts:
         It may come from an allowed name, from a loopback address or from the host itself. Other IP addresses may be an
         attacker's. Extensions and desktop apps have schemes of their own, which no web page can have.
         """
+        if self._page is not None and self._page(origin):
+            return True
         scheme, separator, authority = origin.partition("://")
         if scheme.lower() not in ("http", "https"):
             return separator != ""  # refuses `null`, the origin of sandboxed pages and files

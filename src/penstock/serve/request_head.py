@@ -12,6 +12,7 @@ from msgspec import Struct
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import digest_of
 from penstock.http.exchange import HttpRequest
+from penstock.serve.edge import CorsPolicy
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import plain_path
 from penstock.serve.responses import JSON, refused
@@ -36,6 +37,8 @@ class RequestHead(Struct):
     """The Origin header; None if no page sent the request."""
     allowed_by: AllowedHosts | None = None
     """The `AllowedHosts` that allowed `host` and `origin`; None before the first check."""
+    cors: CorsPolicy | None = None
+    """The `CorsPolicy` of the request's fixed headers; None if they have no headers of CORS."""
 
 
 def parse_head(request: HttpRequest) -> RequestHead:

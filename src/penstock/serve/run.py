@@ -186,6 +186,7 @@ async def _serve(
         )
         if admin is not None:
             await admin.listen()
+            app.certificates.watch(admin.tls)
         if not isinstance(ready, int):
             for line in ready(bound):
                 log.write(line)

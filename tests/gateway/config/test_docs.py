@@ -31,7 +31,7 @@ ENV = {
 def test_an_example_loads_without_a_warning(example: str, tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text(example, encoding="utf-8")
-    for file in re.findall(r'^model = "(.+\.gguf)"', example, re.MULTILINE):
+    for file in re.findall(r'^\w+ = "(.+\.(?:gguf|pem|key))"', example, re.MULTILINE):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     named = {name: f"a-key-for-{name}" for name in re.findall(r"\$\{(\w+)\}", example)}

@@ -6,10 +6,10 @@ from penstock.gateway.config.settings import Config
 
 # By section. A reload applies all other keys.
 _FIXED_AT_START: dict[str, tuple[str, ...]] = {
-    "server": ("listen", "workers", "log"),
+    "server": ("listen", "tls", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share"),
     "responses": ("store",),
-    "admin": ("enabled", "listen", "token"),
+    "admin": ("enabled", "listen", "tls", "token"),
 }
 NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _FIXED_AT_START.items() for key in keys)
 

@@ -1,7 +1,10 @@
 """Loads [server] and [admin]: the addresses to listen on, and whether the configured keys make them safe."""
 
+import ipaddress
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -9,7 +12,7 @@ from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.checks import check_hosts, check_keys, check_token
 from penstock.gateway.config.problems import Problems
-from penstock.gateway.config.settings import AdminSettings, Server
+from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
 from penstock.providers.secret import Secret
 
 _LAST_PORT = 65_535
@@ -25,7 +28,8 @@ def load_server(
     has_stored_keys: Callable[[], bool],
 ) -> Server:
     """The settings of the server. `bound` and `has_stored_keys`: see `load`."""
-    server = Server(**given)
+    server = Server(**{**given, "tls": _load_tls("server", given.get("tls"), problems)})
+    _check_edge(server, problems)
     check_keys(server.keys, problems)
     check_hosts("server", server.hosts, problems)
     try:
@@ -41,6 +45,39 @@ def load_server(
         elif not address.local:
             _check_stored(f"on {address}", has_stored_keys, problems, ", or listen on 127.0.0.1")
     return structs.replace(server, listen=str(address))
+
+
+def _load_tls(section: str, given: dict[str, Any] | None, problems: Problems) -> TlsSettings | None:
+    """The TLS of a listener, with its files as seen from the working directory."""
+    if given is None:
+        return None
+    for key in ("certificate", "key"):
+        if not given.get(key):
+            problems.error((section, "tls"), f"needs {key}, the path of a PEM file")
+            return None
+    folder = Path(problems.document.file).parent
+    files = {name: str(folder / Path(file).expanduser()) if file else "" for name, file in given.items()}
+    for name, file in files.items():
+        if file and not Path(file).is_file():
+            problems.error((section, "tls", name), f"there is no file {file}")
+    return TlsSettings(**files)
+
+
+def _check_edge(server: Server, problems: Problems) -> None:
+    """Check the proxies and the origins of pages."""
+    for index, proxy in enumerate(server.proxies):
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError:
+            problems.error(
+                ("server", "proxies", index), "must be an IP address or a network, such as 10.0.0.7 or 10.0.0.0/8"
+            )
+    for index, origin in enumerate(server.cors):
+        parts = urlsplit(origin)
+        if origin != "*" and not (parts.scheme and parts.netloc and not parts.path.strip("/") and not parts.query):
+            problems.error(
+                ("server", "cors", index), "must be an origin, such as https://chat.example.com, or * for every page"
+            )
 
 
 def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Problems, otherwise: str = "") -> None:
@@ -60,7 +97,7 @@ def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Pro
 
 def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> AdminSettings:
     """The settings of the admin API. By default it listens on loopback, on the port after the server's."""
-    admin = AdminSettings(**given)
+    admin = AdminSettings(**{**given, "tls": _load_tls("admin", given.get("tls"), problems)})
     check_hosts("admin", admin.hosts, problems)
     if admin.token is not None:
         check_token(admin.token, server.keys, problems)

@@ -34,10 +34,21 @@ __all__ = [
     "Target",
     "TelemetrySettings",
     "Timeouts",
+    "TlsSettings",
 ]
 
 # The maximum is a hundred times the price of today's most expensive model. More is not a price per million tokens.
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
+
+
+class TlsSettings(Struct, frozen=True, kw_only=True):
+    """TLS of a listener: PEM files, relative to the directory of the configuration file."""
+
+    certificate: Annotated[str, Meta(description="The file with the certificate and its intermediate certificates.")]
+    key: Annotated[str, Meta(description="The file with its private key.")]
+    client_ca: Annotated[
+        str, Meta(description="The file with the authorities of client certificates, which are then required.")
+    ] = ""
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -53,6 +64,15 @@ class Server(Struct, frozen=True, kw_only=True):
         Meta(
             description="Host names that clients can use while no key is required, besides localhost and IP addresses."
         ),
+    ] = ()
+    tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve clients over TLS.")] = None
+    proxies: Annotated[
+        tuple[str, ...],
+        Meta(description="Addresses or networks of proxies whose X-Forwarded-For is believed."),
+    ] = ()
+    cors: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins whose pages can call the gateway from a browser, such as https://chat.example.com."),
     ] = ()
     only_routes: Annotated[bool, Meta(description="true allows routes only, and not provider/model.")] = False
     replay_only: Annotated[bool, Meta(description="true disables every provider that does not replay captures.")] = (
@@ -183,6 +203,7 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="Host names under which browsers reach it behind a TLS proxy."),
     ] = ()
+    tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve it over TLS.")] = None
     content: Annotated[bool, Meta(description="true lets its users read the text of running calls.")] = False
     implied: bool = False
     """Whether `listen` is the default, and not in the file."""

@@ -29,7 +29,9 @@ _MAX_CHARS = 200
 class Access:
     """Verifies credentials. `used` is the directory in which all workers record the links that were used."""
 
-    def __init__(self, link_key: str, used: Path) -> None:
+    def __init__(self, link_key: str, used: Path, *, secure: bool = False) -> None:
+        """`secure`: browsers send the cookie over TLS only."""
+        self._secure = "; Secure" if secure else ""
         self._link_key = link_key.encode()
         self._used = used
         self._digest = b""
@@ -60,7 +62,7 @@ class Access:
         if name is None or not self._record_use(name, now):
             return ""
         session = _sign(now + SESSION_S, self._session_key)
-        return f"{COOKIE}={session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Lax"
+        return f"{COOKIE}={session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Lax{self._secure}"
 
     def _record_use(self, name: str, now: float) -> bool:
         """Record that a link is used. Returns False if it was used before. Removes the records of expired links."""

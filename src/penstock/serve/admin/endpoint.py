@@ -17,7 +17,9 @@ from typing import NamedTuple
 from penstock.errors import BookError, ConfigError, Problem
 from penstock.gateway.config import Config, Secret
 from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.http.tls import ListenerTls
 from penstock.serve.admin.access import new_link
+from penstock.serve.edge import open_tls
 from penstock.stores.book.open import state_folder
 
 TOKEN_FILE = "admin-token"
@@ -34,6 +36,7 @@ class AdminEndpoint(NamedTuple):
     token: Secret
     token_file: Path | None
     link_key: Secret
+    tls: ListenerTls | None = None
 
     @property
     def address(self) -> Address:
@@ -45,19 +48,27 @@ class AdminEndpoint(NamedTuple):
     def banner_line(self) -> str:
         """The text for the start-up banner."""
         where = f"   (token: {self.token_file})" if self.token_file is not None else ""
-        return f"http://{self.address}/admin for keys and usage{where}"
+        return f"{self._scheme}://{self.address}/admin for keys and usage{where}"
 
     def link(self) -> str:
         """A new one-time link to the page."""
-        return link_to(self.address, self.link_key.reveal())
+        return link_to(self._scheme, self.address, self.link_key.reveal())
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
+    def text(self) -> str:
+        """The address and the key of links, for a file."""
+        return f"{self._scheme}://{self.address}\n{self.link_key.reveal()}\n"
 
 
-def link_to(address: Address, link_key: str) -> str:
+def link_to(scheme: str, address: Address, link_key: str) -> str:
     """A new one-time link to the page at an address. The loopback address replaces the unspecified one."""
     host = ipaddress.ip_address(address.host)
     if host.is_unspecified:
         address = Address("127.0.0.1" if host.version == 4 else "::1", address.port)
-    return f"http://{address}/open?link={new_link(link_key)}"
+    return f"{scheme}://{address}/open?link={new_link(link_key)}"
 
 
 def write_endpoint_file(endpoint: AdminEndpoint, folder: Path) -> None:
@@ -66,17 +77,18 @@ def write_endpoint_file(endpoint: AdminEndpoint, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, f"{endpoint.address}\n{endpoint.link_key.reveal()}\n".encode())
+        os.write(file, endpoint.text().encode())
     finally:
         os.close(file)
     temporary.replace(folder / ENDPOINT_FILE)
 
 
-def read_endpoint_file(folder: Path) -> tuple[Address, str] | None:
-    """The address of the admin API, present or last, and the key of its links; None if there is no valid file."""
+def read_endpoint_file(folder: Path) -> tuple[str, Address, str] | None:
+    """The scheme and address of the admin API, present or last, and the key of its links; None without a valid file."""
     try:
-        address, link_key = (folder / ENDPOINT_FILE).read_text("ascii").split()
-        return parse_listen(address), link_key
+        url, link_key = (folder / ENDPOINT_FILE).read_text("ascii").split()
+        scheme, _, address = url.rpartition("://")
+        return scheme or "http", parse_listen(address), link_key
     except (OSError, ValueError):
         return None
 
@@ -96,7 +108,8 @@ def open_endpoint(config: Config, environment: Mapping[str, str], warn: Callable
             token_file = state_folder(config.ledger, environment) / TOKEN_FILE
             token = Secret(_stored_token(token_file), str(token_file))
         link_key = Secret(secrets.token_urlsafe(32), "the key of links")
-        return AdminEndpoint(_bind(settings.address, any_port=settings.implied), token, token_file, link_key)
+        tls = open_tls(settings.tls, "admin", config.source)
+        return AdminEndpoint(_bind(settings.address, any_port=settings.implied), token, token_file, link_key, tls)
     except (BookError, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if settings.implied:

@@ -23,6 +23,7 @@ from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
+from penstock.http.tls import ListenerTls
 from penstock.serve.admin.access import Access, is_own, proves_page
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import MAX_BYTES
@@ -51,7 +52,7 @@ class Admin:
         self, endpoint: AdminEndpoint, app: App, config: Config, environment: Mapping[str, str], used_links: Path
     ) -> None:
         self._endpoint = endpoint
-        self._access = Access(endpoint.link_key.reveal(), used_links)
+        self._access = Access(endpoint.link_key.reveal(), used_links, secure=endpoint.tls is not None)
         self._page = AdminPage(self._access)
         self._body_limits: dict[str, int] = {}
         self._live_routes = LiveRoutes(endpoint, app)
@@ -69,11 +70,17 @@ class Admin:
         names = (*_LOOPBACK, *config.admin.hosts, self._endpoint.address.host, config.admin.address.host)
         self._hosts = AllowedHosts(names, any_address=self._any_address)
 
+    @property
+    def tls(self) -> ListenerTls | None:
+        """The TLS of its port."""
+        return self._endpoint.tls
+
     async def listen(self) -> None:
         """Start to accept connections."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ServerConnection(self.handle, error_page, _LIMITS, self._connections, self._max_body),
             sock=self._endpoint.socket,
+            ssl=self.tls.context if self.tls is not None else None,
         )
 
     async def close(self) -> None:

@@ -54,6 +54,7 @@ class CallSession:
         self.call = call
         self.stream = call.stream
         self.address = exchange.peer
+        self.request_headers = exchange.request.headers
         self.write = exchange.write
         """Sends bytes of a streamed response."""
         self.chunk_writer = exchange.chunk_writer
