@@ -3,7 +3,9 @@
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from msgspec import structs
@@ -16,7 +18,8 @@ from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.plan import PendingConnection
 from penstock.gateway.calls.routing import TargetHealth
-from penstock.gateway.config import load
+from penstock.gateway.calls.trace import trace_of
+from penstock.gateway.config import Config, load
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import UpstreamError
 from penstock.providers.provider import Provider
@@ -65,14 +68,49 @@ class Waiting:
     def answer(self, body: bytes) -> None: ...
 
 
-def request_of(turns: int) -> ClientRequest:
-    messages = [{"role": "user", "content": "Hi"}] * turns
-    body = json.dumps({"model": "openai/m", "max_tokens": 9, "stream": True, "messages": messages}).encode()
+TWO_TARGETS = """
+[providers.one]
+base_url = "http://one.example"
+[providers.two]
+base_url = "http://two.example"
+dialect = "openai_responses"
+[routes.pair]
+targets = ["one/m", "two/m"]
+strict = STRICT
+[telemetry]
+otlp = "http://collector.example"
+content = true
+"""
+
+
+def request_of(turns: int, model: str = "openai/m") -> ClientRequest:
+    messages = [{"role": role, "content": "Some words. " * 20} for role in ("user", "assistant")] * (turns // 2 + 1)
+    fields = {"model": model, "max_tokens": 9, "stream": True, "messages": messages, "top_k": 5}
+    body = json.dumps(fields).encode()
     return surface_dialect("anthropic_messages").read_request(body, {}, "/messages")
 
 
-async def threads_of(request: ClientRequest) -> tuple[str, set[str]]:
-    """How a call ends, and the names of the threads that read its request."""
+async def longest_turn_s(stop: asyncio.Event) -> float:
+    """The most CPU time that the thread of the event loop took between two turns of it."""
+    longest, before = 0.0, time.thread_time()
+    while not stop.is_set():
+        await asyncio.sleep(0)
+        longest, before = max(longest, time.thread_time() - before), time.thread_time()
+    return longest
+
+
+class Outcome(NamedTuple):
+    code: str
+    attempts: int
+    threads: set[str]
+    """The names of the threads that read the request."""
+    longest_turn_s: float
+    traced: bool
+    """Whether the request is there for traces."""
+
+
+async def outcome_of(request: ClientRequest, config: Config, *, traced: bool = False) -> Outcome:
+    """How a call ends."""
     threads: set[str] = set()
 
     def read() -> Request:
@@ -86,28 +124,53 @@ async def threads_of(request: ClientRequest) -> tuple[str, set[str]]:
     def upstream(_provider: Provider) -> Unreachable:
         return Unreachable()
 
-    config = load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
     gateway = Gateway(config, upstream, {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
-    client = Waiting()
+    client, stop = Waiting(), asyncio.Event()
     call = Call("req_1", request.model, stream=True, started=asyncio.get_running_loop().time())
+    call.trace = trace_of("") if traced else None
+    watching = asyncio.get_running_loop().create_task(longest_turn_s(stop))
     attempts = gateway.answer(call, structs.replace(request, read=read, estimate=estimate), client)
     assert attempts is not None
     attempts.start()
-    async with asyncio.timeout(10):
-        return await client.outcome, threads
+    async with asyncio.timeout(30):
+        code = await client.outcome
+        stop.set()
+        return Outcome(code, len(call.attempts), threads, await watching, traced=call.request is not None)
+
+
+def default_config() -> Config:
+    return load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
 
 
 @pytest.mark.parametrize(("turns", "apart"), [(1, False), (100, False), (3_000, True)])
 def test_a_thread_reads_and_translates_a_request_with_many_values(turns: int, apart: bool) -> None:
-    outcome, threads = asyncio.run(threads_of(request_of(turns)))
-    assert outcome == "upstream_connect_failed"
-    assert threads
-    assert (threading.main_thread().name not in threads) == apart
+    outcome = asyncio.run(outcome_of(request_of(turns), default_config()))
+    assert outcome.code == "upstream_connect_failed"
+    assert outcome.threads
+    assert (threading.main_thread().name not in outcome.threads) == apart
+
+
+@pytest.mark.parametrize(
+    ("strict", "code", "attempts"), [(False, "upstream_connect_failed", 2), (True, "translation_loss", 0)]
+)
+def test_the_thread_also_translates_for_further_targets_and_for_traces(
+    tmp_path: Path, strict: bool, code: str, attempts: int
+) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text(TWO_TARGETS.replace("STRICT", str(strict).lower()))
+    config = load(path, {})
+    few = asyncio.run(outcome_of(request_of(10, "pair"), config, traced=True))
+    many = asyncio.run(outcome_of(request_of(10_000, "pair"), config, traced=True))
+    for outcome in (few, many):
+        assert (outcome.code, outcome.attempts, outcome.traced) == (code, attempts, True)
+    assert few.threads == {threading.main_thread().name}
+    assert threading.main_thread().name not in many.threads
+    assert many.longest_turn_s < 0.025  # on the loop, each translation takes some 50 ms
 
 
 def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:
     async def run() -> None:
-        config = load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
+        config = default_config()
         gateway = Gateway(
             config, lambda _: Unreachable(), {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger()
         )

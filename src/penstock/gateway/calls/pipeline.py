@@ -131,7 +131,8 @@ class Gateway:
         call.failures_in_stream = request.failures_in_stream
         if call.trace is not None:
             call.parameters = request.figures()
-            call.request = request.read() if self.config.telemetry.content else None
+            if self.config.telemetry.content and not request.has_many_values:  # else a thread reads it
+                call.request = request.read()
         known = self._streamed if request.stream else self._whole
         plans = self._select_plans(call, client, known[request.dialect])
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
@@ -232,6 +233,7 @@ class Gateway:
         return self._recorder.record(request, relay)
 
 
+T = TypeVar("T")
 ClientType = TypeVar("ClientType", bound=Refusable)
 Request = TypeVar("Request")
 
@@ -409,24 +411,63 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     _outgoing: OutgoingRequest  # for the current target
     _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that strict mode skipped
-    # What a thread has made of a large request: its demand, and the request for the first target.
+    # Whether the request has many values: then a thread does what takes time for each of them, so that no call waits.
+    _many = False
+    # What that thread has made of the request: its demand, and the request for the current target and for those that it
+    # cannot be written for.
     _demanded: TokenDemand | None = None
-    _first_written: OutgoingRequest | Failure | None = None
+    _written: Mapping[Plan, OutgoingRequest | Failure] = MappingProxyType({})
+    _cooling: Sequence[Plan] | None = None  # the plans of targets that cool down, once they are known
 
     def start(self) -> None:
-        """As in the base class; a thread estimates and translates a request with many values, so that no call waits."""
-        if self._request.has_many_values:
+        """As in the base class."""
+        self._many = self._request.has_many_values
+        if self._many:
             self._run_task(self._start_in_thread())
         else:
             super().start()
 
     async def _start_in_thread(self) -> None:
-        def work() -> None:
-            self._demanded = self._demand()
-            self._first_written = self._write(self._plan)
+        call, telemetry = self._call, self._gateway.config.telemetry
 
-        await asyncio.get_running_loop().run_in_executor(None, work)
+        def work() -> None:
+            if call.trace is not None and telemetry.content:
+                call.request = self._request.read()
+            self._demanded = self._demand()
+
+        await self._in_thread(work)
+        await self._write_in_thread()
         super().start()
+
+    def _try(self, failed: Failure | None = None) -> None:
+        if self._many and self._plan not in self._written:
+            self._run_task(self._try_later(failed))
+        else:
+            super()._try(failed)
+
+    async def _try_later(self, failed: Failure | None) -> None:
+        await self._write_in_thread()
+        super()._try(failed)
+
+    async def _write_in_thread(self) -> None:
+        """Write the request for the current target, or the next one that it can be written for; if there is none, also
+        for those that cool down, as `_cooling_s` does."""
+        cooling = self._cooling = self._cooling_plans()
+        written: dict[Plan, OutgoingRequest | Failure] = {}
+
+        def work() -> None:
+            for plan in self._plans[self._tried :]:
+                outgoing = written[plan] = self._write(plan)
+                if self._is_usable(outgoing):
+                    return
+            written.update((plan, self._write(plan)) for plan in cooling)
+
+        await self._in_thread(work)
+        self._written = written
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do work whose time depends on the size of the request: in a thread, if that is large."""
+        return await asyncio.get_running_loop().run_in_executor(None, work) if self._many else work()
 
     def _demand(self) -> TokenDemand:
         plan = self._plan
@@ -475,10 +516,9 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         """Send the request to the local model. The wait for a turn counts towards the total timeout only."""
         plan, call = self._plan, self._call
         local = self._gateway.local_models[plan.provider]
-        fields: dict[str, Any] = msgspec.json.decode(self._outgoing.body)
         writer = self._writer()
         try:
-            check(fields, plan.target.name)
+            fields = await self._in_thread(partial(_checked, self._outgoing.body, plan.target.name))
         except RequestError as error:
             self._on_local_outcome(error.failure)
             return
@@ -490,11 +530,14 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))
             return
         try:
-            adapted = AdaptedRequest(fields, local, turn)
+            adapted = await self._in_thread(partial(AdaptedRequest, fields, local, turn))
         except ToolsError as error:
             turn.close()
             self._on_local_outcome(unusable_tools(error))
             return
+        except asyncio.CancelledError:
+            turn.close()
+            raise
         reader = StreamReader(plan.dialect, max_event=plan.max_event)
         relay = self._relay(adapted.reader(reader, call.id), writer, self._on_local_outcome)
         recording = self._gateway.recording(call, plan, adapted.body, relay)
@@ -529,21 +572,24 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         request = self._request
         if request.provider_state and plan.dialect != request.dialect:
             return refusals.state_elsewhere(request.provider_state, plan.target.name)
-        if self._first_written is not None and plan is self._plans[0]:
-            return self._first_written
+        if (written := self._written.get(plan)) is not None:
+            return written
         try:
             return plan.upstream.write_request(request, plan.destination)
         except RequestError as error:
             return error.failure
 
     def _cooling_s(self) -> float:
-        health, waits = self._gateway.health, []
-        for plan in self._gateway.plans(self._call.model, self._request.dialect, stream=self._request.stream):
-            if wait := health.cooling_s(plan.target):
-                written = self._write(plan)
-                if not isinstance(written, Failure) and not (self._call.strict and changes_meaning(written.losses)):
-                    waits.append(wait)
-        return min(waits, default=0.0)
+        health, cooling = self._gateway.health, self._cooling_plans() if self._cooling is None else self._cooling
+        waits = (health.cooling_s(plan.target) for plan in cooling if self._is_usable(self._write(plan)))
+        return min(filter(None, waits), default=0.0)
+
+    def _cooling_plans(self) -> list[Plan]:
+        plans = self._gateway.plans(self._call.model, self._request.dialect, stream=self._request.stream)
+        return [plan for plan in plans if self._gateway.health.cooling_s(plan.target)]
+
+    def _is_usable(self, written: OutgoingRequest | Failure) -> bool:
+        return not isinstance(written, Failure) and not (self._call.strict and changes_meaning(written.losses))
 
     def _writer(self) -> StreamWriter:
         """The writer of the answer for the client."""
@@ -615,3 +661,10 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
 
 
 Attempts: TypeAlias = ChatAttempts | EmbeddingAttempts
+
+
+def _checked(body: bytes, model: str) -> dict[str, Any]:
+    """The fields of a request for the local model; raises `RequestError`."""
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    check(fields, model)
+    return fields

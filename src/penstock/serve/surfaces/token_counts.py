@@ -106,7 +106,9 @@ class TokenCounts:
 
     async def _ask(self, gateway: Gateway, request: ClientRequest, plan: Plan) -> int | None:
         """The provider's own count; None if it cannot be had."""
-        outgoing = plan.upstream.write_request(request, plan.destination)
+        write = partial(plan.upstream.write_request, request, plan.destination)
+        many = request.has_many_values
+        outgoing = await asyncio.get_running_loop().run_in_executor(None, write) if many else write()
         endpoint = gateway.endpoint_at(plan.target, self._counting.path)
         response = _CountResponse()
         try:
