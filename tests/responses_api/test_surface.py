@@ -113,11 +113,11 @@ def test_a_heartbeat_in_a_stream_of_the_same_api_shifts_the_numbers(tmp_path: Pa
 def test_text_of_the_same_api_is_forwarded_until_a_heartbeat(tmp_path: Path) -> None:
     """Deltas that are forwarded have the provider's padding. The last event has all of the text on both paths."""
     words = [f"word{number} " for number in range(9)]
-    said = [
+    message_events = [
         event | {"obfuscation": "x" * (place % 5 + 1)} if "delta" in event else event
         for place, event in enumerate(res.says_all(*words))
     ]
-    pieces = [event + b"\n\n" for event in res.answer(*said).split(b"\n\n")[:-1]]
+    pieces = [event + b"\n\n" for event in res.answer(*message_events).split(b"\n\n")[:-1]]
     slowly = [each for piece in pieces for each in (chunk(piece), sleep(0.01))]
     with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.5}) as gateway:
 

@@ -64,7 +64,7 @@ def renumbered(change: dict[int, int]) -> bytes:
 
 def with_deltas(change: Callable[[int, Json], Json]) -> bytes:
     """An answer whose deltas are changed. The function gets the place of each."""
-    return answer(*(change(place, event) if "delta" in event else event for place, event in enumerate(SAID)))
+    return answer(*(change(place, event) if "delta" in event else event for place, event in enumerate(MESSAGE)))
 
 
 def whole(text: str) -> Json:
@@ -74,7 +74,7 @@ def whole(text: str) -> Json:
 
 WORD_COUNT = len(WORDS)
 TEXT = "".join(WORDS)
-SAID = says_all(*WORDS)
+MESSAGE = says_all(*WORDS)
 SUMMARY: Json = {"type": "summary_text", "text": ""}
 LOGPROBS = [{"token": "x", "logprob": -1.0}]
 # Streams, and how many of their deltas are forwarded: of each text, the first one is read.
@@ -84,24 +84,24 @@ STREAMS: dict[str, tuple[bytes, int]] = {
     "the number at the end": (
         b"".join(
             named(event | {"sequence_number": number})
-            for number, event in enumerate([*begins(), *SAID, completes(*items_of(SAID))])
+            for number, event in enumerate([*begins(), *MESSAGE, completes(*items_of(MESSAGE))])
         ),
         WORD_COUNT - 1,
     ),
     "summaries": (HEALTHY["summary"], 3 + 4 + 1),
-    "two items": (answer(*SAID, *says_all(*WORDS, index=1, id="msg_2")), 2 * (WORD_COUNT - 1)),
+    "two items": (answer(*MESSAGE, *says_all(*WORDS, index=1, id="msg_2")), 2 * (WORD_COUNT - 1)),
     "a text with an escape": (answer(*says_all("a", "b", "\n", '"', "c", "d")), 3),
     "a number is skipped": (renumbered({7: 1}), 2),
     "a number is repeated": (renumbered({7: -1}), 2),
     "numbers start at one": (renumbered({0: 1}), 0),
     "numbers skip twice, and agree again": (renumbered({6: 1, 9: -1}), 4),
-    "no numbers": (b"".join(map(named, [*begins(), *SAID, completes(*items_of(SAID))])), 0),
+    "no numbers": (b"".join(map(named, [*begins(), *MESSAGE, completes(*items_of(MESSAGE))])), 0),
     "another item id": (with_deltas(lambda place, event: event | ({"item_id": "msg_9"} if place == 5 else {})), 6),
     "item ids that rotate": (with_deltas(lambda place, event: event | {"item_id": f"msg_{place}"}), 0),
     "deltas with an id of their own": (with_deltas(lambda _, event: event | {"item_id": "msg_9"}), 0),
     "another index of the items": (answer(*says_all(*WORDS, index=4)), 0),
-    "a delta after its end": (answer(*SAID[:-2], says("x"), says("y"), says("z"), *SAID[-2:]), WORD_COUNT - 1),
-    "a delta after its item": (answer(*SAID, says("x"), says("y"), says("z")), WORD_COUNT - 1),
+    "a delta after its end": (answer(*MESSAGE[:-2], says("x"), says("y"), says("z"), *MESSAGE[-2:]), WORD_COUNT - 1),
+    "a delta after its item": (answer(*MESSAGE, says("x"), says("y"), says("z")), WORD_COUNT - 1),
     "a delta after the response": (HEALTHY["text"] + wire(says("x"), says("y")), WORD_COUNT - 1),
     "log probabilities": (with_deltas(lambda place, event: event | ({"logprobs": LOGPROBS} if place == 5 else {})), 6),
     "no log probabilities": (
@@ -110,8 +110,8 @@ STREAMS: dict[str, tuple[bytes, int]] = {
     ),
     "a member that is new": (with_deltas(lambda _, event: event | {"mood": "calm"}), 0),
     "a number as a boolean": (with_deltas(lambda _, event: event | {"content_index": False}), 0),
-    "an unknown event": (answer(*SAID[:5], {"type": "response.tide", "level": 3}, *SAID[5:]), WORD_COUNT - 2),
-    "a heartbeat of the provider": (answer(*SAID[:5], begins()[1], *SAID[5:]), 2),
+    "an unknown event": (answer(*MESSAGE[:5], {"type": "response.tide", "level": 3}, *MESSAGE[5:]), WORD_COUNT - 2),
+    "a heartbeat of the provider": (answer(*MESSAGE[:5], begins()[1], *MESSAGE[5:]), 2),
     "no names": (HEALTHY["text"].replace(b"event: response.output_text.delta\n", b""), 0),
     "reasoning": (
         answer(*(of_item("reasoning_text.delta", 0, "rs_1", content_index=0, delta=word) for word in WORDS)),
@@ -129,8 +129,8 @@ STREAMS: dict[str, tuple[bytes, int]] = {
         ),
         2,
     ),
-    "the whole text has more": (answer(*SAID[:-3], whole(TEXT + "!")), WORD_COUNT - 1),
-    "the whole text is another": (answer(*SAID[:-1], whole("other")), WORD_COUNT - 1),
+    "the whole text has more": (answer(*MESSAGE[:-3], whole(TEXT + "!")), WORD_COUNT - 1),
+    "the whole text is another": (answer(*MESSAGE[:-1], whole("other")), WORD_COUNT - 1),
 }
 
 
@@ -167,8 +167,8 @@ def test_a_heartbeat_ends_the_pass_through() -> None:
 def test_the_same_events_for_every_split_and_every_cut() -> None:
     data = answer(*says_all("a", "b", "c"))
     slow = without_padding(relayed([data], SlowReader(DIALECT))[0])
-    begun, said = (b"".join(by_event(data)[:count]) for count in (5, 8))
-    for place in range(len(begun), len(said)):
+    begun, texts = (b"".join(by_event(data)[:count]) for count in (5, 8))
+    for place in range(len(begun), len(texts)):
         pieces = [*by_event(begun), data[len(begun) : place], data[place:]]
         assert without_padding(relayed(pieces, StreamReader(DIALECT))[0]) == slow
         cut = pieces[:-1]
