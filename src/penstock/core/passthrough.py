@@ -72,6 +72,7 @@ tests for every recorded stream, and `tests/dialects/` for a second dialect.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -87,7 +88,7 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
-from penstock.core.templates import OpeningTemplate, alternating, learn_template, members_of, plain_text, value_at
+from penstock.core.templates import OpeningTemplate, learn_template, members_of, plain_text, value_at
 
 # A template that matches no event is learned this many times in a row. After that, only one frame in some is learned.
 _MAX_UNUSED = 4
@@ -130,7 +131,9 @@ class PassThrough:
     _prefix: bytes | tuple[()] = ()
     _suffix: bytes | tuple[()] = ()
     _text_start = _text_end = 0
-    _next_counts: Mapping[str, int] | None = None  # of the next event; None without counters
+    _next_count: int | None = None  # of the next event; None without a counter
+    _regular: "_RegularTemplate | None" = None
+    _tail = b""  # of the next event, if the template is regular
     _texts: list[str] | None = None  # that the slow path has not seen; None in dialects that do not repeat them
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
@@ -171,9 +174,16 @@ class PassThrough:
 
         Padding, or spaces, are nearly always the only slot. That is matched here; `_feed_slots` matches any other.
         """
+        if self._regular is not None:
+            text = self._take_regular(payload, self._regular)
+            return self.on_text(text) if text else 0
         template = self.template
-        counts, texts = self._next_counts, self._texts
-        if template is None or len(template.suffix_slots) != 1 or counts is not None or texts is not None:
+        if (
+            template is None
+            or len(template.suffix_slots) != 1
+            or self._next_count is not None
+            or self._texts is not None
+        ):
             return self._feed_slots(payload)
         ((slot, literal),) = template.suffix_slots
         start = self._text_start
@@ -205,28 +215,64 @@ class PassThrough:
         self.frames += 1
         self._last = end
         self._size += end
-        if self._next_counts is not None:
-            self._expect_next(self._next_counts)
+        self._expect_next()
         if self._texts is not None:
             self._texts.append(text)
         return self.on_text(text)
+
+    def _take_regular(self, payload: bytes, regular: "_RegularTemplate") -> str:
+        """The text of one event of a regular template, which is counted; an empty text if the event does not match.
+
+        In dialects with counters nearly every event passes through this, so it does not use the general code below.
+        """
+        start, tail = self._text_start, self._tail
+        if not payload.endswith(tail):
+            return ""
+        end = len(payload) - len(tail)
+        if regular.padded:
+            suffix = regular.suffix
+            quote = payload.find(b'"', start)
+            if not payload.startswith(suffix, quote) or not payload[quote + len(suffix) : end].isalnum():
+                return ""
+            end = quote
+        try:
+            text = payload[start:end].decode()
+        except UnicodeDecodeError:
+            return ""
+        if not text or not text.isprintable() or "\\" in text or '"' in text:
+            return ""
+        self.frames += 1
+        self._last = size = len(payload)
+        self._size += size
+        self._next_count = count = (self._next_count or 0) + 1
+        if regular.counts_first:
+            self._prefix = prefix = regular.counted % count
+            self._text_start = len(prefix)
+        else:
+            self._tail = regular.counted % count
+        if self._texts is not None:
+            self._texts.append(text)
+        return text
 
     def read(self, data: bytes) -> list[Event]:
         """Return the events of one read that consists of text deltas only; an empty list for any other read."""
         template = self.template
         if template is None or not data.startswith(self._prefix) or len(data) > self.max_event:
             return []
-        if self._next_counts is None:  # the common case: one event, the same padding
+        if self._regular is not None:
+            if text := self._take_regular(data, self._regular):
+                return [template.make_event(text)]
+        elif self._next_count is None:  # the common case: one event, the same padding
             quote = data.find(b'"', self._text_start)
             if data[quote:] == self._suffix and (text := plain_text(data[self._text_start : quote])):
                 self.frames += 1
                 self._size += len(data)
                 self._last = len(data)
                 return [template.make_event(text)]
-        counts = self._next_counts
+        count = self._next_count
         events = self._read_all(data, template)
-        if not events and counts is not None:
-            self._expect(template, counts)
+        if not events and count is not None:
+            self._expect(template, count)
         return events
 
     def _read_all(self, data: bytes, template: DeltaTemplate) -> list[Event]:
@@ -258,8 +304,7 @@ class PassThrough:
                 self._last = end - start
                 if self._texts is not None:
                     self._texts += texts
-            if self._next_counts is not None:
-                self._expect_next(self._next_counts)
+            self._expect_next()
             if whole:
                 return events
             start = end
@@ -298,31 +343,32 @@ class PassThrough:
         """Whether a slot of the next event may have this value."""
         if slot.kind == "spaces":
             return not value.strip(b" ")
-        return value.isalnum() if slot.kind == "padding" else value == self._expected_number(slot)
+        return value.isalnum() if slot.kind == "padding" else value == b"%d" % (self._next_count or 0)
 
-    def _expected_number(self, counter: TemplateSlot) -> bytes:
-        return b"%d" % self._next_counts[counter.name] if self._next_counts is not None else b""
+    def _expect_next(self) -> None:
+        """Expect an event whose counter, if there is one, is greater by one."""
+        if self._next_count is not None:
+            assert self.template is not None
+            self._expect(self.template, self._next_count + 1)
 
-    def _expect_next(self, counts: Mapping[str, int]) -> None:
-        """Expect an event whose counters are greater by one."""
-        assert self.template is not None
-        self._expect(self.template, {name: count + 1 for name, count in counts.items()})
-
-    def _expect(self, template: DeltaTemplate, counts: Mapping[str, int]) -> None:
-        """Expect an event with these counters, which may be none, and with any padding."""
-        self._next_counts = counts or None
-        numbers = [self._expected_number(slot) for slot in template.prefix_counters]
-        self._prefix = prefix = b"".join(alternating(template.prefix, numbers))
+    def _expect(self, template: DeltaTemplate, count: int | None) -> None:
+        """Expect an event with this counter, which may be none, and with any padding."""
+        self._next_count = count
+        number = b"%d" % count if count is not None else b""
+        self._prefix = prefix = number.join(template.prefix)
         self._text_start = len(prefix)
         self._suffix = ()
+        if self._regular is not None:
+            self._tail = number.join(self._regular.tail)
 
     # The template.
 
-    def use(self, template: DeltaTemplate, fields: dict[str, object], counts: dict[str, int]) -> None:
-        """Expect text deltas that match this template. `counts` are the counters of the next one."""
+    def use(self, template: DeltaTemplate, fields: dict[str, object], count: int | None) -> None:
+        """Expect text deltas that match this template. `count` is the counter of the next one."""
         self.template = template
         self.fields = fields
-        self._expect(template, counts)
+        self._regular = _regular_template(template, self.format) if count is not None else None
+        self._expect(template, count)
 
     def learn(self, event: bytes, delta: TextEvent, fields: dict[str, object]) -> None:
         """Learn the template of this event, which the slow path read as `delta`. Without a proof there is none."""
@@ -335,7 +381,7 @@ class PassThrough:
     def learn_opening(self, first: bytes, events: list[Event]) -> None:
         """Learn the opening of this stream, for later streams of the same target, if a template was learned."""
         openings, opening, template = self._openings, self.format.opening, self.template
-        if openings is not None and opening is not None and template is not None and self._next_counts is None:
+        if openings is not None and opening is not None and template is not None and self._next_count is None:
             openings.learn(opening, first, events, template)
 
     @property
@@ -344,7 +390,7 @@ class PassThrough:
 
         The slow path has read events that the counters do not include, so the next text delta could not match.
         """
-        return self._unused < _MAX_UNUSED and (self.template is None or self._next_counts is not None)
+        return self._unused < _MAX_UNUSED and (self.template is None or self._next_count is not None)
 
     def advance(self, value: object, delta: TextEvent) -> bool:
         """Keep the template after a text delta with this JSON, which the slow path read, and count it.
@@ -356,23 +402,25 @@ class PassThrough:
         template = self.template
         if self._texts is None or template is None:
             return False
-        counts = {slot.name: value_at(value, slot.path) for slot in self.format.slots if slot.kind == "counter"}
-        counted = {name: count + 1 for name, count in counts.items() if type(count) is int and count >= 0}
-        same = (self._next_counts or {}).keys() == counted.keys()
-        if not same or template.members != members_of(self.format, value, delta):
+        counts = [value_at(value, slot.path) for slot in self.format.slots if slot.kind == "counter"]
+        count = next((count + 1 for count in counts if type(count) is int and count >= 0), None)
+        if (
+            (count is None) != (self._next_count is None)
+            or template.members != members_of(self.format, value, delta)
+            or template.make_event(delta.text) != delta
+        ):
             self.drop()
             return False
-        if template.make_event(delta.text) != delta:
-            self.drop()
-            return False
-        self._expect(template, counted)
+        self._expect(template, count)
         return True
 
     @property
     def next_delta(self) -> bytes:
         """The JSON of the next text delta, without text and padding and with sorted members."""
         assert self.template is not None
-        return encode_delta({**self.template.members, **(self._next_counts or {})})
+        counted = (slot.name for slot in self.format.slots if slot.kind == "counter")
+        counts = dict.fromkeys(counted, self._next_count) if self._next_count is not None else {}
+        return encode_delta({**self.template.members, **counts})
 
     def drop(self) -> None:
         """Forget the template."""
@@ -391,7 +439,7 @@ class PassThrough:
         """The text that the fast path has read since the slow path caught up, and the counter of the next event."""
         text = "".join(self._texts or ())
         self._texts = []
-        return text, next(iter(self._next_counts.values())) if self._next_counts else None
+        return text, self._next_count
 
     # The opening and the trailer.
 
@@ -459,6 +507,35 @@ class PassThrough:
             return format.make(self.opening.events, self.fields)
         reader, grammar = self.frame_reader, self.grammar
         return reader.trailer() if reader is not None and grammar is not None and grammar.expects_end else None
+
+
+class _RegularTemplate(NamedTuple):
+    """A template with a counter, of which the bytes behind the text are compared at once.
+
+    With `padded`, the `suffix` and then padding are behind the text. The rest is the `tail`: one literal, or two with
+    the counter between them. `counted` is a format string for the part with the counter: the prefix (`counts_first`) or
+    the tail.
+    """
+
+    padded: bool
+    suffix: bytes
+    tail: tuple[bytes, ...]
+    counts_first: bool
+    counted: bytes
+
+
+def _regular_template(template: DeltaTemplate, format: PassThroughFormat) -> _RegularTemplate | None:
+    """The template in a form that is faster to match; None if its padding has events, or is behind the counter."""
+    slots = template.suffix_slots
+    padded = bool(slots) and slots[0][0].kind == "padding"
+    if format.padding_event is not None or any(slot.kind != "counter" for slot, _ in slots[padded:]):
+        return None
+    tail = tuple(literal for _, literal in slots)
+    tail = tail if padded else (template.suffix, *tail)
+    counts_first = len(template.prefix) == 2
+    literals = template.prefix if counts_first else tail
+    counted = b"%d".join(literal.replace(b"%", b"%%") for literal in literals)
+    return _RegularTemplate(padded, template.suffix, tail, counts_first, counted)
 
 
 def encode_delta(members: Mapping[str, object]) -> bytes:

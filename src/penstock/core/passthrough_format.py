@@ -25,8 +25,8 @@ class TemplateSlot(NamedTuple):
     """A member of a text delta's JSON, other than the text, whose value varies between events.
 
     `padding` is a string without meaning, which some providers add to hide the length of the text. A `counter` is an
-    integer that grows by one with each event. `spaces` is not a member, and has no path: it is any number of spaces
-    before the last bracket.
+    integer that grows by one with each event; a dialect has at most one. `spaces` is not a member, and has no path: it
+    is any number of spaces before the last bracket.
     """
 
     name: str
@@ -185,14 +185,13 @@ class StreamTrailer(Protocol):
 class DeltaTemplate(NamedTuple):
     """The bytes of a text delta: literals, and slots between them.
 
-    `prefix` are the literals before the text. The `prefix_counters` are between them; no other slots are before the
+    `prefix` are the literals before the text: one, or two with the counter between them. No other slot is before the
     text. The last literal ends with the opening quote of the text. `suffix` is the literal after the text and begins
     with the closing quote. Each of the `suffix_slots` is followed by its literal. `lines` counts the line ends.
     `members` is the JSON without the text, padding and counters (`members_of`).
     """
 
     prefix: tuple[bytes, ...]
-    prefix_counters: tuple[TemplateSlot, ...]
     suffix: bytes
     suffix_slots: tuple[tuple[TemplateSlot, bytes], ...]
     lines: int

@@ -112,8 +112,8 @@ class _SlotValue(NamedTuple):
 
 def learn_template(
     format: PassThroughFormat, event: bytes, delta: TextEvent
-) -> tuple[DeltaTemplate, dict[str, int]] | None:
-    """The template of an event that was read as `delta`, and the counters of the next event; None if not proved."""
+) -> tuple[DeltaTemplate, int | None] | None:
+    """The template of an event that was read as `delta`, and the counter of the next event; None if not proved."""
     line = _ONE_LINE.fullmatch(event) if len(event) <= _MAX_LEARNED else None
     if line is None:
         return None
@@ -126,28 +126,23 @@ def learn_template(
         return None
     literals = _literals(event, values)
     text = next(place for place, value in enumerate(values) if value.slot is None)
-    prefix_counters = tuple(value.slot for value in values[:text] if value.slot is not None)
+    prefix_slots = [value.slot for value in values[:text] if value.slot is not None]
     suffix, *rest_literals = literals[text + 1 :]
     suffix_slots = [value.slot for value in values[text + 1 :] if value.slot is not None]
-    if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in prefix_counters):
+    if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in prefix_slots):
         return None
     rest = {name: getattr(delta, name) for name in delta.__struct_fields__ if name not in ("choice", "text")}
     make: Callable[[str], TextEvent] = partial(type(delta), delta.choice, **rest)
-    counts = {
-        value.slot.name: int(event[value.start : value.end]) + 1
-        for value in values
-        if value.slot is not None and value.slot.kind == "counter"
-    }
+    counts = [value for value in values if value.slot is not None and value.slot.kind == "counter"]
     template = DeltaTemplate(
         prefix=tuple(literals[: text + 1]),
-        prefix_counters=prefix_counters,
         suffix=suffix,
         suffix_slots=tuple(zip(suffix_slots, rest_literals, strict=True)),
         lines=event.count(b"\n"),
         make_event=make,
         members=members_of(format, decoded, delta),
     )
-    return template, counts
+    return template, int(event[counts[0].start : counts[0].end]) + 1 if counts else None
 
 
 def members_of(format: PassThroughFormat, decoded: object, delta: TextEvent) -> dict[str, object]:
