@@ -103,7 +103,22 @@ function talk(once) {
   };
 }
 
+// A conversation in two turns by the id of the first, what is kept of it, and its end: the last request throws.
+async function keep(ask, report, fetch) {
+  const { responses } = client(ask, fetch);
+  const first = await responses.create(body(ask));
+  const second = await responses.stream({ ...body(ask), previous_response_id: first.id }).finalResponse();
+  report.turns.push(seen(first), seen(second), seen(await responses.retrieve(second.id)));
+  for await (const { content } of responses.inputItems.list(second.id, { order: 'asc', limit: 2 })) {
+    report.sent_text += `${content[0].text}|`;
+  }
+  await responses.cancel(second.id).catch(() => null);
+  await responses.delete(second.id);
+  await responses.retrieve(second.id);
+}
+
 await answerLines({
+  kept: keep,
   create: talk(async (client, request, report) => {
     let last = null;
     for await (const event of await client.responses.create({ ...request, stream: true })) {

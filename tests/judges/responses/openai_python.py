@@ -3,9 +3,10 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from openai import APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
+from openai import APIStatusError, AsyncOpenAI, BadRequestError, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from openai.types.responses import Response
 from pydantic import BaseModel
 
@@ -29,6 +30,7 @@ class OpenAIResponsesPython:
         self._runner = asyncio.Runner()
         self._responses: list[Any] = []
         self._sent_text = ""
+        self._turns: list[Seen] = []
 
         async def note(response: object) -> None:
             self._responses.append(response)
@@ -49,7 +51,7 @@ class OpenAIResponsesPython:
         """Put it to the gateway."""
         self._responses.clear()
         self._sent_text = ""
-        turns: list[Seen] = []
+        turns = self._turns = []
         failure: Failure | None = None
         body = _body(ask)
         try:
@@ -122,6 +124,20 @@ class OpenAIResponsesPython:
 
         return self._runner.run(read())
 
+    def _keep(self, ask: Ask, body: Json) -> Response:
+        """A conversation in two turns by the id of the first, what is kept of it, and its end: the last one raises."""
+        responses = self._client.with_options(**_options(ask)).responses
+        first = responses.create(**body)
+        with responses.stream(previous_response_id=first.id, **body) as stream:
+            second = stream.get_final_response()
+        self._turns += map(_seen, (first, second, responses.retrieve(second.id)))
+        items: list[Any] = list(responses.input_items.list(second.id, order="asc", limit=2))
+        self._sent_text = "".join(f"{item.content[0].text}|" for item in items)
+        with suppress(BadRequestError):
+            responses.cancel(second.id)
+        responses.delete(second.id)
+        return responses.retrieve(second.id)
+
 
 _WAYS: dict[str, Callable[[OpenAIResponsesPython, Ask, Json], Response]] = {
     "create": OpenAIResponsesPython._create,
@@ -130,6 +146,7 @@ _WAYS: dict[str, Callable[[OpenAIResponsesPython, Ask, Json], Response]] = {
     "stream async": OpenAIResponsesPython._stream_async,
     "create plain": OpenAIResponsesPython._plain,
     "parse async": OpenAIResponsesPython._plain_async,
+    "kept": OpenAIResponsesPython._keep,
 }
 
 
