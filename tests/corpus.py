@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
+from random import Random
 
 from penstock import Choice, Completion, Ending
+from tests.mutation import split
 from tests.oracle import Expected, ExpectedCall, ExpectedChoice, expect
-from tests.streams import fold, read
+from tests.streams import bytewise, fold, read
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = (ROOT / os.environ.get("PENSTOCK_CORPUS", "../shared/corpus")).resolve()
@@ -72,6 +74,15 @@ def captures(api: str = "chat") -> list[Capture]:
     return [
         Capture(row["file"], row["vendor"], row["has_reads"], row["status"] or 200) for row in rows if row["api"] == api
     ]
+
+
+def pieces_of(number: int, data: bytes) -> list[bytes]:
+    """The stream of this number in the corpus, in pieces: one in ten in single bytes, the others in pieces of any size.
+
+    With PENSTOCK_FULL_TABLES=1, all are in single bytes, which takes minutes.
+    """
+    whole = number % 10 == 0 or os.environ.get("PENSTOCK_FULL_TABLES", "0") not in ("", "0")
+    return bytewise(data) if whole else split(data, Random(number))
 
 
 def judge(capture: Capture) -> Verdict:

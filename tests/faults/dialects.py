@@ -5,7 +5,7 @@ A fault of the transport is the same in every dialect; only the bytes around it 
 is one more row in each of the two tables, and its rows of faults that only it has.
 
 The tests play every row where client and provider both speak chat completions, or both Messages. For the other pairs
-they play the rows of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_ALL_FAULTS=1` all.
+they play the rows of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all.
 """
 
 import gzip
@@ -406,7 +406,7 @@ RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 
 def is_played(pair: Pair, *, sampled: bool) -> bool:
     """Whether a row is played for a pair; `sampled`: its outcome depends on the dialects."""
-    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
+    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or bool(os.environ.get("PENSTOCK_FULL_TABLES"))
 
 
 def same_or_translated(pair: Pair) -> bool:

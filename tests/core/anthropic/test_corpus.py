@@ -19,10 +19,10 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from tests.core.anthropic.oracle import SentText, expect, payloads
-from tests.corpus import CORPUS, captures
+from tests.corpus import CORPUS, captures, pieces_of
 from tests.invariants import CountingReader, SlowReader, read_in_chunks
 from tests.messages import DIALECT, completion, events_of, fold
-from tests.streams import by_event, bytewise, read
+from tests.streams import by_event, read
 
 CAPTURES = captures("anthropic")
 STREAMS = {capture.file: capture.data for capture in CAPTURES if capture.status == 200}
@@ -89,11 +89,11 @@ def test_every_stream_is_read_as_the_oracle_reads_it() -> None:
 
 
 def test_every_stream_says_the_same_however_it_is_split() -> None:
-    for file, data in STREAMS.items():
+    for number, (file, data) in enumerate(STREAMS.items()):
         events = read(data, reader=SlowReader(DIALECT))
         assert events_of(data) == events, file
         assert events_of(*by_event(data)) == events, file
-        assert events_of(*bytewise(data)) == events, file
+        assert events_of(*pieces_of(number, data)) == events, file
         assert read_in_chunks(by_event(data), StreamReader(DIALECT)) == events, file
 
 

@@ -26,10 +26,10 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from tests.core.responses.oracle import SentResponse, expect
-from tests.corpus import CORPUS, captures
+from tests.corpus import CORPUS, captures, pieces_of
 from tests.legal import violations
 from tests.responses import DIALECT, answer_events, completion, events_of, fold
-from tests.streams import by_event, bytewise, read
+from tests.streams import by_event, read
 
 FACTS = AnswerFacts(call_id="req_1", model="m", created=0)
 CAPTURES = captures("responses")
@@ -87,11 +87,11 @@ def test_every_stream_is_known_by_its_bytes() -> None:
 
 
 def test_every_stream_says_the_same_however_it_is_split() -> None:
-    for file, data in STREAMS.items():
+    for number, (file, data) in enumerate(STREAMS.items()):
         events = read(data, reader=StreamReader(DIALECT))
         assert violations(events) == [], file
         assert events_of(*by_event(data)) == events, file
-        assert events_of(*bytewise(data)) == events, file
+        assert events_of(*pieces_of(number, data)) == events, file
 
 
 def test_every_stream_is_the_same_when_it_was_written_and_read_again() -> None:
