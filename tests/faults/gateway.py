@@ -131,7 +131,7 @@ class Gateway:
 
     def start(self, *, read_output: bool = True) -> None:
         """Start it, and wait until it listens."""
-        kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
+        kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         if "PYTHONPATH" in environment:  # which may be relative
             paths = environment["PYTHONPATH"].split(os.pathsep)

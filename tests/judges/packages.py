@@ -1,9 +1,12 @@
-"""Where the judges that are not packages of our own environment are: in `.cache/`, pinned, and installed on first use.
+"""Where the judges that are not packages of our own environment are: pinned, and installed on first use.
 
-The name of a folder depends on its content, so a changed pin makes a new one. If something cannot be installed (no
-Node, no network), the tests that need it are skipped.
+They are in `.cache/`, or in the folder that PENSTOCK_JUDGES names, which several working trees can share. The name of a
+package's folder depends on its content, so a changed pin makes a new one. Of several processes that need a package, one
+installs it and the others wait. If something cannot be installed (no Node, no network), the tests that need it are
+skipped.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -23,9 +26,10 @@ LANGCHAIN = Path(__file__).parent / "gateway/langchain"
 AGENTS = Path(__file__).parent / "responses/agents"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
-CACHE = ROOT / ".cache"
+CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
+_UV = ("pip", "install", "--quiet", "--require-hashes")
 # Without a network, the tests should not wait for it.
 _NPM_SOON = ("--fetch-retries=0", "--fetch-timeout=20000")
 _PIP_SOON = ("--retries=0", "--timeout=20")
@@ -78,7 +82,12 @@ def _environment(name: str, requirements: Path) -> Path:
     """The interpreter of an environment that has these packages."""
 
     def install(folder: Path) -> None:
-        _run([sys.executable, "-I", "-m", "venv", str(folder)], folder)
+        if shutil.which("uv"):  # which is much quicker, as in scripts/lib.sh
+            with suppress(subprocess.SubprocessError):
+                _run(["uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], folder)
+                _run(["uv", *_UV, "--python", str(_python(folder)), "--requirement", str(requirements)], folder)
+                return
+        _run([sys.executable, "-I", "-m", "venv", "--clear", str(folder)], folder)
         _run([str(_python(folder)), *_PIP, *_PIP_SOON, "--requirement", str(requirements)], folder)
 
     return _python(_made(name, requirements, install))
@@ -94,16 +103,20 @@ def _made(name: str, pins: Path, install: Callable[[Path], None]) -> Path:
     home = CACHE / name / f"{digest}-{sys.version_info.major}.{sys.version_info.minor}"
     if home.exists():
         return home
-    beginning = home.with_name(f"beginning-{os.getpid()}")
-    beginning.mkdir(parents=True, exist_ok=True)
-    try:
-        install(beginning)
-        with suppress(OSError):  # tests in another process were quicker
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with (home.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if home.exists():  # tests in another process have installed it meanwhile
+            return home
+        beginning = home.with_name("beginning")
+        beginning.mkdir(exist_ok=True)
+        try:
+            install(beginning)
             beginning.rename(home)
-    except (subprocess.SubprocessError, OSError) as error:
-        pytest.skip(f"{name}: the packages could not be installed: {error}")
-    finally:
-        shutil.rmtree(beginning, ignore_errors=True)
+        except (subprocess.SubprocessError, OSError) as error:
+            pytest.skip(f"{name}: the packages could not be installed: {error}")
+        finally:
+            shutil.rmtree(beginning, ignore_errors=True)
     return home
 
 

@@ -128,6 +128,8 @@ VOICES = [
 ]
 STREAMED = [voice for voice in VOICES if voice.streams]
 PLAIN = [voice for voice in VOICES if not voice.streams]
+FIRST = [STREAMED[0], PLAIN[0]]
+"""The voices that play every case of a table (`tests/tables.py`)."""
 
 
 def meaning(wire: bytes, *, include_usage: bool = True) -> Seen:

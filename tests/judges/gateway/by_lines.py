@@ -15,44 +15,61 @@ ReportT = TypeVar("ReportT", bound=Struct)
 
 # Nothing of ours: neither a proxy, nor a key, nor where to send traces.
 _KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT")
-# More than any ask may take, its client's own timeout and retries included.
+# More than any ask may take, its client's own timeout and retries included; and the first one, which has to wait until
+# the packages are imported.
 _TIMEOUT_S = 30.0
+_FIRST_TIMEOUT_S = 120.0
 _END_S = 5.0
 
 
 class ByLines(Generic[AskT, ReportT]):
-    """A process that reads an ask a line and writes a report a line."""
+    """A process that reads an ask a line and writes a report a line.
+
+    One that does not report in time is ended, and the next ask starts another: its late report would be taken for that
+    of the next ask.
+    """
 
     def __init__(self, command: Sequence[str | Path], home: Path, report: type[ReportT]) -> None:
-        self._report = report
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        self._process = subprocess.Popen(
-            command, cwd=home, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+        self._command, self._home, self._report = command, home, report
+        self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, ask: AskT) -> ReportT:
         """Put it to the gateway."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(msgspec.json.encode(ask) + b"\n")
+        timeout_s = _TIMEOUT_S if self._process else _FIRST_TIMEOUT_S
+        process = self._process = self._process or self._started()
         line = b""
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([stdout], [], [], _TIMEOUT_S)
-            assert ready, f"no report on {ask}"
-            piece = os.read(stdout.fileno(), 1 << 20)
-            assert piece, f"the judge has ended: {self._process.wait()}"
-            line += piece
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(msgspec.json.encode(ask) + b"\n")
+            while not line.endswith(b"\n"):
+                ready, _, _ = select.select([process.stdout], [], [], timeout_s)
+                assert ready, f"no report on {ask}"
+                piece = os.read(process.stdout.fileno(), 1 << 20)
+                assert piece, f"the judge has ended: {process.wait()}"
+                line += piece
+        except BaseException:
+            process.kill()
+            self.close()
+            raise
         return msgspec.json.decode(line, type=self._report)
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self._command, cwd=self._home, env=environment, stdin=pipe, stdout=pipe, bufsize=0)
 
     def close(self) -> None:
         """End it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
         try:
-            self._process.wait(_END_S)
+            process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

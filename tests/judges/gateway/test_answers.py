@@ -10,9 +10,10 @@ import pytest
 from tests.faults.scripts import plain
 from tests.faults.upstream import JSON, Op, chunk, head, last_chunk, status
 from tests.judges.cases import RAW_SEEDS, Seen
-from tests.judges.gateway.asks import PLAIN, STREAMED, TOOLS, VOICES, Report, Voice, meaning
+from tests.judges.gateway.asks import FIRST, PLAIN, STREAMED, TOOLS, VOICES, Report, Voice, meaning
 from tests.judges.gateway.bench import Bench
 from tests.streams import DONE, Json, begins, bill, calls, counts, finishes, piece, says, sse
+from tests.tables import table
 
 # Bytes per write: everything at once, an event in several pieces, pieces that cut characters and escapes, single ones.
 WRITE_SIZES = (None, 100, 7, 1)
@@ -114,17 +115,14 @@ def agrees(voice: Voice, report: Report, expected: Seen) -> None:
         assert report.sent_text == expected.choices[0].text
 
 
-@pytest.mark.parametrize("write_size", WRITE_SIZES)
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("voice", STREAMED, ids=str)
+@pytest.mark.parametrize(("voice", "seed", "write_size"), table(STREAMED, SEEDS, WRITE_SIZES), ids=str)
 def test_a_seed_is_seen_as_the_table_has_it(bench: Bench, voice: Voice, seed: str, write_size: int | None) -> None:
     report = bench.ask(voice, bench.play(stream(RAW_SEEDS[seed], write_size)))
     agrees(voice, report, meaning(RAW_SEEDS[seed]))
     is_in_the_table(report, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("voice", PLAIN, ids=str)
+@pytest.mark.parametrize(("voice", "seed"), table(PLAIN, SEEDS), ids=str)
 def test_a_seed_is_seen_by_who_asked_for_no_stream(bench: Bench, voice: Voice, seed: str) -> None:
     report = bench.ask(voice, bench.play(stream(RAW_SEEDS[seed])))
     agrees(voice, report, meaning(RAW_SEEDS[seed]))
@@ -154,8 +152,7 @@ def test_an_answer_in_one_body_is_seen(bench: Bench, voice: Voice) -> None:
     agrees(voice, bench.ask(voice, bench.play([status(200, JSON, body)])), meaning(body))
 
 
-@pytest.mark.parametrize("defect", TOOL_CALLS)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "defect"), table(VOICES, TOOL_CALLS, whole=FIRST), ids=str)
 def test_tool_calls_are_seen(bench: Bench, voice: Voice, defect: str) -> None:
     wire = TOOL_CALLS[defect]
     report = bench.ask(voice, bench.play(stream(wire)), tools=TOOLS)
@@ -167,9 +164,7 @@ def test_tool_calls_are_seen(bench: Bench, voice: Voice, defect: str) -> None:
     assert report.seen.choices[0].finish == "tool_calls"
 
 
-@pytest.mark.parametrize("include_usage", [True, False], ids=["usage asked for", "usage not asked for"])
-@pytest.mark.parametrize("place", USAGE)
-@pytest.mark.parametrize("voice", STREAMED, ids=str)
+@pytest.mark.parametrize(("voice", "place", "include_usage"), table(STREAMED, USAGE, [True, False]), ids=str)
 def test_usage_is_seen_if_it_was_asked_for(bench: Bench, voice: Voice, place: str, include_usage: bool) -> None:
     wire = USAGE[place]
     model = bench.play(stream(wire))

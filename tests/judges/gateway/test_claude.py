@@ -9,9 +9,10 @@ import pytest
 from tests.faults.upstream import ByRequest, chunk, fin, head, last_chunk, status
 from tests.judges.answers import ANSWERS, CLAUDE_BEGINS, LISBON, PIXEL, ROME, TWO_CALLS, body, streamed
 from tests.judges.cases import Seen, SeenCall, SeenChoice
-from tests.judges.gateway.asks import PLAIN, STREAMED, TOOLS, VOICES, Report, Voice
+from tests.judges.gateway.asks import FIRST, PLAIN, STREAMED, TOOLS, VOICES, Report, Voice
 from tests.judges.gateway.bench import Bench
 from tests.messages import Json, error, opens, says, wire
+from tests.tables import table
 
 USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
 FINISHES = {
@@ -59,8 +60,7 @@ def without_reasoning(seen: Seen) -> Seen:
     return msgspec.structs.replace(seen, choices={0: choice})
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "name"), table(VOICES, ANSWERS, whole=FIRST), ids=str)
 def test_an_answer_is_seen(bench: Bench, voice: Voice, name: str) -> None:
     answer = ANSWERS[name]
     report = bench.ask(voice, bench.play(streamed(answer.claude), "claude"))

@@ -11,9 +11,10 @@ import pytest
 from tests.faults.client import CLIENT_KEY
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, whole
 from tests.faults.upstream import JSON, Script, Turns, chunk, fin, head, last_chunk, rst, status
-from tests.judges.gateway.asks import PLAIN, STREAMED, VOICES, Report, Voice, meaning
+from tests.judges.gateway.asks import FIRST, PLAIN, STREAMED, VOICES, Report, Voice, meaning
 from tests.judges.gateway.bench import Bench
 from tests.streams import calls, piece, sse
+from tests.tables import table
 
 PAGE = b"<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 REFUSED = {
@@ -92,8 +93,7 @@ def test_a_refusal_of_the_provider_is_passed_on_and_not_tried_again(bench: Bench
     assert bench.times_asked(model) == 1
 
 
-@pytest.mark.parametrize("fault", EARLY)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "fault"), table(VOICES, EARLY, whole=FIRST), ids=str)
 def test_a_failure_before_the_first_word_is_a_status(bench: Bench, voice: Voice, fault: str) -> None:
     script, code_of_http, code = EARLY[fault]
     report = bench.ask(voice, bench.play(script))
@@ -101,8 +101,7 @@ def test_a_failure_before_the_first_word_is_a_status(bench: Bench, voice: Voice,
     assert report.sent_text == ""
 
 
-@pytest.mark.parametrize("fault", EARLY)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "fault"), table(VOICES, EARLY, whole=FIRST), ids=str)
 def test_a_failure_before_the_first_word_is_not_noticed_where_there_is_a_second_target(
     bench: Bench, voice: Voice, fault: str
 ) -> None:
@@ -114,8 +113,7 @@ def test_a_failure_before_the_first_word_is_not_noticed_where_there_is_a_second_
     assert report.headers["x-penstock-provider"] == "spare"
 
 
-@pytest.mark.parametrize("fault", LATE)
-@pytest.mark.parametrize("voice", STREAMED, ids=str)
+@pytest.mark.parametrize(("voice", "fault"), table(STREAMED, LATE), ids=str)
 def test_a_failure_after_the_first_word_is_raised(bench: Bench, voice: Voice, fault: str) -> None:
     script, code = LATE[fault]
     model = bench.play(script)
@@ -126,15 +124,13 @@ def test_a_failure_after_the_first_word_is_raised(bench: Bench, voice: Voice, fa
     assert bench.times_asked(model) == 1
 
 
-@pytest.mark.parametrize("fault", LATE)
-@pytest.mark.parametrize("voice", PLAIN, ids=str)
+@pytest.mark.parametrize(("voice", "fault"), table(PLAIN, LATE), ids=str)
 def test_a_failure_in_the_middle_is_a_status_to_who_asked_for_no_stream(bench: Bench, voice: Voice, fault: str) -> None:
     script, code = LATE[fault]
     raised(bench.ask(voice, bench.play(script)), 502, code)
 
 
-@pytest.mark.parametrize("fault", LATE)
-@pytest.mark.parametrize("voice", PLAIN, ids=str)
+@pytest.mark.parametrize(("voice", "fault"), table(PLAIN, LATE), ids=str)
 def test_a_failure_in_the_middle_is_not_noticed_by_who_asked_for_no_stream_where_there_is_a_second_target(
     bench: Bench, voice: Voice, fault: str
 ) -> None:

@@ -1,14 +1,10 @@
-"""One bench for the whole run."""
-
-from collections.abc import Iterator
+"""The bench of this API."""
 
 import pytest
 
-from tests.judges.messages.bench import Bench, opened
+from tests.judges.messages.bench import Bench
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with opened(tmp_path_factory.mktemp("judged-messages")) as bench:
-        yield bench
-        bench.is_at_rest()
+def bench(messages_bench: Bench) -> Bench:
+    return messages_bench

@@ -18,9 +18,10 @@ from tests.judges.answers import (
     seen,
     streamed,
 )
-from tests.judges.messages.asks import VOICES, Report, Seen, Voice
+from tests.judges.messages.asks import FIRST, VOICES, Report, Seen, Voice
 from tests.judges.messages.bench import PROVIDERS, Bench
 from tests.messages import Json
+from tests.tables import table
 
 BOTH_TOOLS = ["weather", "time"]
 
@@ -35,9 +36,7 @@ def agrees(voice: Voice, report: Report, *expected: Seen) -> None:
     assert report.headers["request-id"].startswith("req_")
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "provider", "name"), table(VOICES, PROVIDERS, ANSWERS, whole=FIRST), ids=str)
 def test_an_answer_is_seen(bench: Bench, voice: Voice, provider: str, name: str) -> None:
     answer = ANSWERS[name]
     model = bench.play(provider, streamed(answer.wire(provider)))
@@ -45,8 +44,7 @@ def test_an_answer_is_seen(bench: Bench, voice: Voice, provider: str, name: str)
     agrees(voice, report, answer.expected(provider))
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "provider"), table(VOICES, PROVIDERS, whole=FIRST), ids=str)
 def test_an_answer_in_one_body_is_seen(bench: Bench, voice: Voice, provider: str) -> None:
     report = bench.ask(voice, bench.play(provider, body(provider)))
     expected = of_claude if provider == "claude" else seen

@@ -14,6 +14,7 @@ from tests.judges.cases import CORPUS, CORPUS_STEP, NO_CORPUS, ROOT
 from tests.judges.messages.asks import VOICES, Report, Voice
 from tests.judges.messages.bench import Bench
 from tests.messages import completion
+from tests.tables import table
 
 CAPTURES = {path.stem: path for path in sorted((ROOT / "tests/captures/anthropic_messages").glob("*.sse"))}
 READERS = [voice for voice in VOICES if voice.way in ("create", "stream", "plain", "fullStream", "generateText")]
@@ -33,8 +34,7 @@ def corpus() -> list[Path]:
     return [CORPUS / file for file in files[::CORPUS_STEP]]
 
 
-@pytest.mark.parametrize("capture", [name for name in CAPTURES if name != UNPARSED])
-@pytest.mark.parametrize("voice", READERS, ids=str)
+@pytest.mark.parametrize(("voice", "capture"), table(READERS, [name for name in CAPTURES if name != UNPARSED]), ids=str)
 def test_a_capture_is_seen(bench: Bench, voice: Voice, capture: str) -> None:
     wire = CAPTURES[capture].read_bytes()
     report = bench.ask(voice, bench.play("claude", [head(), chunk(wire), last_chunk()]))

@@ -4,8 +4,6 @@ An ask is in the words of no client: each judge puts it into the idiom of its ow
 ask has `results`, the client sends them back as its documentation says, and reports both turns.
 """
 
-from typing import Protocol
-
 import msgspec
 from msgspec import Struct
 
@@ -83,16 +81,6 @@ class Report(Struct, frozen=True):
     """Of the last HTTP response."""
 
 
-class Judge(Protocol):
-    """A client that can be asked."""
-
-    def ask(self, ask: Ask) -> Report:
-        """Put it to the gateway."""
-
-    def close(self) -> None:
-        """End it."""
-
-
 class Voice(Struct, frozen=True):
     """A client, and the way in which it is used."""
 
@@ -128,3 +116,5 @@ VOICES = [
 ]
 STREAMED = [voice for voice in VOICES if voice.streams]
 PLAIN = [voice for voice in VOICES if not voice.streams]
+FIRST = [STREAMED[0], PLAIN[0]]
+"""The voices that play every case of a table (`tests/tables.py`)."""

@@ -1,14 +1,10 @@
-"""One bench for the whole run."""
-
-from collections.abc import Iterator
+"""The bench of this API."""
 
 import pytest
 
-from tests.judges.responses.bench import Bench, opened
+from tests.judges.responses.bench import Bench
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with opened(tmp_path_factory.mktemp("judged-responses"), responses={"store": True}) as bench:
-        yield bench
-        bench.is_at_rest()
+def bench(responses_bench: Bench) -> Bench:
+    return responses_bench

@@ -8,9 +8,10 @@ import pytest
 from tests.faults.upstream import ByRequest, Op
 from tests.judges.answers import LISBON, PIXEL, ROME, SIGNATURE, streamed
 from tests.judges.responses.answers import ANSWERS, PROVIDERS, SEAL, TWO_CALLS, WEATHER, WEATHER_TEXT, says
-from tests.judges.responses.asks import SCHEMA, VOICES, Report, Seen, Voice
+from tests.judges.responses.asks import FIRST, SCHEMA, VOICES, Report, Seen, Voice
 from tests.judges.responses.bench import Bench
 from tests.messages import Json
+from tests.tables import table
 
 BOTH_TOOLS = ["weather", "time"]
 RESULTS = {"weather": "sunny", "time": "noon"}
@@ -33,9 +34,7 @@ def agrees(voice: Voice, report: Report, *expected: Seen) -> None:
     assert report.headers["x-request-id"].startswith("req_")
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("voice", VOICES, ids=str)
+@pytest.mark.parametrize(("voice", "provider", "name"), table(VOICES, PROVIDERS, ANSWERS, whole=FIRST), ids=str)
 def test_an_answer_is_seen(bench: Bench, voice: Voice, provider: str, name: str) -> None:
     answer = ANSWERS[name]
     report = bench.ask(voice, bench.play(provider, streamed(answer.wires[provider])), reasoning=name == "thinking")

@@ -14,6 +14,7 @@ from tests.judges.cases import CORPUS, CORPUS_STEP, NO_CORPUS, ROOT
 from tests.judges.responses.asks import VOICES, Report, Voice
 from tests.judges.responses.bench import Bench
 from tests.responses import completion
+from tests.tables import table
 
 CAPTURES = {path.stem: path for path in sorted((ROOT / "tests/captures/openai_responses").glob("*.sse"))}
 READERS = [voice for voice in VOICES if voice.way in ("create", "create plain", "fullStream", "generateText")]
@@ -31,8 +32,7 @@ def corpus() -> list[Path]:
     return [CORPUS / file for file in files[::CORPUS_STEP]]
 
 
-@pytest.mark.parametrize("capture", [name for name in CAPTURES if name != UNPARSED])
-@pytest.mark.parametrize("voice", READERS, ids=str)
+@pytest.mark.parametrize(("voice", "capture"), table(READERS, [name for name in CAPTURES if name != UNPARSED]), ids=str)
 def test_a_capture_is_seen(bench: Bench, voice: Voice, capture: str) -> None:
     wire = CAPTURES[capture].read_bytes()
     compare(bench.ask(voice, bench.play("responses", [head(), chunk(wire), last_chunk()])), completion(wire))
