@@ -19,7 +19,7 @@ _KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT")
 # the packages are imported.
 _TIMEOUT_S = 30.0
 _FIRST_TIMEOUT_S = 120.0
-_END_S = 5.0
+_END_S = 0.2
 
 
 class ByLines(Generic[AskT, ReportT]):
