@@ -10,7 +10,6 @@ they play the rows of which the outcome depends on the dialects (`is_played`), a
 
 import gzip
 import json
-import os
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 from tests import messages, responses, streams
 from tests.faults.client import Response, body, post
 from tests.faults.upstream import EVENT_STREAM, JSON, Op, Script, chunk, fin, head, last_chunk, send, status
+from tests.tables import FULL
 
 TEXT = "Hello, world"
 OVERLOADED = "the engine is overloaded"
@@ -406,7 +406,7 @@ RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 
 def is_played(pair: Pair, *, sampled: bool) -> bool:
     """Whether a row is played for a pair; `sampled`: its outcome depends on the dialects."""
-    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or bool(os.environ.get("PENSTOCK_FULL_TABLES"))
+    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or FULL
 
 
 def same_or_translated(pair: Pair) -> bool:
