@@ -275,6 +275,7 @@ class TickerUpstream:
     """Calls tickers."""
 
     path = "/ticker"
+    repeats_answer = False
 
     def frame_reader(self, sink: Sink) -> TickerReader:
         return TickerReader(sink)

@@ -58,6 +58,21 @@ def test_a_model_that_only_responses_has_serves_every_client(
     assert (attempt.tokens.input, attempt.tokens.output, attempt.measure) == (7, 4, "reported")
 
 
+def test_a_generated_image_may_be_large(gateway: ResponsesGateway) -> None:
+    image = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "iVBORw0K" * 500_000}
+    begun = image | {"status": "in_progress", "result": None}
+    wire = res.answer(res.added(0, begun), res.done(0, image), *res.says_all(TEXT, index=1))
+    model = gateway.upstream.play(streams(*(wire[start : start + 200_000] for start in range(0, len(wire), 200_000))))
+    response = gateway.respond(f"two/{model}", tools=[{"type": "image_generation"}])
+    assert (text(response), gateway.call(response)["ending"]) == (TEXT, "completed")
+    assert whole(response)["output"][0] == image
+    assert next(event["item"] for event in events(response) if event["type"].endswith("item.done")) == image
+
+    chat = gateway.ask(f"two/{gateway.upstream.play(streams(wire), 'pro-image')}", CHAT_CLIENT, stream=True)
+    assert (chat.status, gateway.call(chat)["ending"]) == (200, "completed")
+    assert len(chat.body) < 10_000
+
+
 def test_a_route_may_fall_back_from_one_api_to_the_other(gateway: ResponsesGateway) -> None:
     gateway.upstream.play([Turns(OVERLOADED, streams(CHAT_ANSWER))], "twice")
     response = gateway.respond("responses-then-chat")

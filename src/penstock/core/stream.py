@@ -27,6 +27,9 @@ from penstock.errors import ClosedReaderError
 _JSON = msgspec.json.Decoder()
 # Far above any recorded event (the longest in thousands of streams has 12 KB), and far below what endangers memory.
 MAX_EVENT = 1_000_000
+# An unstreamed answer is one event to the reader, and may contain images or audio. The same holds for an event of a
+# dialect whose streams repeat the answer (`UpstreamDialect.repeats_answer`).
+MAX_BODY = 32_000_000
 # After the typed decoders have refused this many frames in a row, they try only one frame in as many.
 _MAX_MISSES = 16
 # The length of the shortest chunk with all its fields. A sentinel is shorter, so no decoder tries it.
@@ -73,7 +76,7 @@ class EventReader(Protocol):
 class StreamReader:
     """Reads a provider's stream: bytes in, events out. No bytes of a provider make it raise an exception.
 
-    `max_event` limits the bytes of one event, and so the memory of one stream.
+    `max_event` limits the bytes of one event, and so the memory of one stream. The default depends on the dialect.
 
     The slow path is the one that `docs/architecture.md` shows: framing, JSON, the dialect's frame reader, the grammar.
     A dialect may have a fast path for healthy text (`core/passthrough.py`). Both produce the same events. The readers
@@ -101,12 +104,14 @@ class StreamReader:
     _out: Sink
 
     def __init__(
-        self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, opening: OpeningTemplate | None = None
+        self, dialect: str = "openai_chat", *, max_event: int | None = None, opening: OpeningTemplate | None = None
     ) -> None:
         self.dialect = dialect
-        self.max_event = max_event
         known = find_dialect(dialect)
         self._upstream = known.upstream or upstream_dialect(dialect)  # raises the error if there is none
+        if max_event is None:
+            max_event = MAX_BODY if self._upstream.repeats_answer else MAX_EVENT
+        self.max_event = max_event
         format = known.passthrough
         self.passthrough = PassThrough(format, max_event, opening) if format is not None else None
         """The fast path, which the relay may use in place of `feed`; None if the dialect has none."""

@@ -122,6 +122,9 @@ class UpstreamDialect(Protocol):
 
     path: str
     """Where requests are posted, below a provider's `base_url`."""
+    repeats_answer: bool
+    """Whether an event of a stream may contain the whole answer, or a whole item of it, such as an image. Such an event
+    may be as large as an unstreamed answer."""
 
     def frame_reader(self, sink: Sink) -> FrameReader:
         """Make the reader of one answer."""

@@ -79,7 +79,8 @@ def is_json(data: bytes | bytearray) -> bool:
 
 def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
     """Whether the data is nested deeper than `MAX_DEPTH`. `outside` are the bytes outside of its strings, if known."""
-    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+    counted = data if outside is None else outside
+    if counted.count(b"{") + counted.count(b"[") <= MAX_DEPTH:
         return False
     return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
 

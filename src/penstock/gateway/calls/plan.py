@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from penstock.core.dialects.dialect import Destination, UpstreamDialect
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
+from penstock.core.stream import MAX_BODY
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.config import Config, Provider, Route, Target
@@ -30,8 +31,6 @@ CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
 # More models than a gateway serves. Names that are not routes come from clients, so their number must be bounded.
 _MAX_NAMES = 1_000
-# In bytes. An unstreamed answer is one event to the reader, and may contain images or audio.
-_MAX_BODY = 32_000_000
 
 
 class PendingConnection(Connection, Protocol):
@@ -133,8 +132,10 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
 
     def _plan(self, route: Route, target: Target, alternatives: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server
-        whole_body = self._kind == "whole" and not provider.embedded  # the local model always streams
-        max_event = max(route.max_event, _MAX_BODY) if whole_body else route.max_event
+        upstream = upstream_dialect(target.dialect)
+        # The local model always streams.
+        large_events = (self._kind == "whole" and not provider.embedded) or upstream.repeats_answer
+        max_event = max(route.max_event, MAX_BODY) if large_events else route.max_event
         directory = server.record if route.record is None else route.record
         issuer = _issuer(provider)
         return Plan(
@@ -157,7 +158,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             issuer=issuer,
             is_local=provider.embedded,
             dialect=target.dialect,
-            upstream=upstream_dialect(target.dialect),
+            upstream=upstream,
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,

@@ -11,7 +11,7 @@ from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
 from penstock.core.events import Event, Start
 from penstock.core.failure import Failure
-from penstock.core.stream import MAX_EVENT, StreamReader
+from penstock.core.stream import MAX_BODY, StreamReader
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
 from penstock.error_codes import ErrorCode
@@ -112,7 +112,7 @@ def script(
 
 def events_in(data: bytes) -> list[bytes]:
     """Split a body into its events, as Penstock's own reader frames them. A comment belongs to the event before it."""
-    sniffer = Sniffer(MAX_EVENT)
+    sniffer = Sniffer(MAX_BODY)
     items = sniffer.feed(data) + sniffer.close()
     starts = [item.offset for item in items if isinstance(item, Frame)]
     return [data[start:end] for start, end in pairwise([0, *starts[1:], len(data)]) if start < end]

@@ -27,6 +27,7 @@ class AnthropicMessagesUpstream:
     """Calls providers that speak Messages."""
 
     path = "/messages"
+    repeats_answer = False
 
     def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
         """Make the reader of one answer."""

@@ -23,6 +23,7 @@ class OpenAIChatUpstream:
     """Calls providers that offer chat completions."""
 
     path = "/chat/completions"
+    repeats_answer = False
 
     def frame_reader(self, sink: Sink) -> OpenAIChatReader:
         """Make the reader of one answer."""

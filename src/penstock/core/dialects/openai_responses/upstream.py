@@ -22,6 +22,7 @@ class OpenAIResponsesUpstream:
     """Calls providers that offer Responses."""
 
     path = "/responses"
+    repeats_answer = True
 
     def frame_reader(self, sink: Sink) -> OpenAIResponsesReader:
         """Make the reader of one answer."""
