@@ -10,6 +10,8 @@ from tests.responses_api.support import ResponsesGateway, start
 ROUTES = """
 [routes.either]
 targets = ["claude/either-a", "main/either-b"]
+[routes.busy]
+targets = ["openai/busy-a", "main/busy-b"]
 [routes.responses-then-chat]
 targets = [
     { target = "two/twice", dialect = "openai_responses" },

@@ -326,6 +326,22 @@ def test_heartbeats_go_on_with_the_next_target(tmp_path: Path) -> None:
         gateway.quiet()
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    {"server_is_overloaded": 503, "slow_down": 503, "rate_limit_exceeded": 429, "server_error": 502}.items(),
+)
+def test_an_overload_that_a_stream_reports_first_has_its_status(
+    gateway: ResponsesGateway, code: str, expected: int
+) -> None:
+    wire = res.wire(*res.begins(), res.fails("Not now", code))
+    response = gateway.respond(f"openai/{gateway.upstream.play(streams(wire))}")
+    assert (response.status, response.json["error"]["message"]) == (expected, "Not now")
+    if expected == 503:
+        gateway.upstream.play(streams(wire), "busy-a")
+        gateway.upstream.play(streams(CHAT_ANSWER), "busy-b")
+        assert text(gateway.respond("busy")) == TEXT
+
+
 def test_another_target_may_speak_another_dialect(gateway: ResponsesGateway) -> None:
     gateway.upstream.play(answers(provider_error("overloaded_error", "Overloaded"), 529), "either-a")
     gateway.upstream.play(streams(CHAT_ANSWER), "either-b")

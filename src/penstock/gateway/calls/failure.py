@@ -16,8 +16,8 @@
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
-An error inside a 200 that says its status, or has a type that stands for one, is treated as that status. "Next target"
-holds before the commit point only. After it every failure becomes the dialect's error frame.
+An error inside a 200 that says its status, or has a code or type that stands for one, is treated as that status. "Next
+target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,13 +44,14 @@ FAULT_CODES: dict[str, ErrorCode] = {
 }
 # What a client gets for a provider's status where that is not 502.
 _OVERLOADED_OR_LATE = {503: 503, 529: 503, 504: 504}
-# The statuses that types and codes of errors inside a stream stand for.
+# The statuses that codes and types of errors inside a stream stand for.
 _STATUSES = {
     "overloaded_error": 529,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
     "server_is_overloaded": 503,
     "slow_down": 503,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
     "timeout_error": 504,
 }
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
