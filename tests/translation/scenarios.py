@@ -174,7 +174,6 @@ SCENARIOS: dict[str, Scenario] = {
         wires={
             CHAT: in_chat(chat.chunk(chat.choice({"content": "So."}, logprobs={"content": [LOGPROB]}))),
         },
-        losses=both(RESPONSES, losses=[("field-dropped", "logprobs")]),
     ),
     "an empty list of calls beside text": Scenario(
         seen=Seen(text="So."),

@@ -336,7 +336,7 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
         [],
     ),
     "any JSON": ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}, []),
-    "verbosity": ({"text": {"verbosity": "low"}}, {}, [("field-dropped", "text")]),
+    "verbosity": ({"text": {"verbosity": "low"}}, {}, [("field-dropped", "verbosity")]),
     "what Codex sends": (
         {
             "reasoning": {"summary": "auto"},
@@ -367,6 +367,22 @@ def test_fields(fields: Json, expected: Json, losses: Lost) -> None:
 def test_a_provider_s_effort() -> None:
     body, losses = asked(RESPONSES, CHAT, {"reasoning": {"effort": "high"}}, efforts=("low", "high"))
     assert (body["reasoning_effort"], losses) == ("high", [])
+
+
+def test_a_provider_that_accepts_verbosity() -> None:
+    body, losses = asked(RESPONSES, CHAT, {"text": {"verbosity": "low"}}, verbosity=True)
+    assert (body["verbosity"], losses) == ("low", [])
+
+
+@pytest.mark.parametrize(
+    ("detail", "expected", "lost"),
+    [("low", "low", []), ("original", "high", [("field-dropped", "content.detail")])],
+)
+def test_the_detail_of_an_image(detail: str, expected: str, lost: Lost) -> None:
+    image = {"type": "input_image", "image_url": "https://x/y.png", "detail": detail}
+    body, losses = asked(RESPONSES, CHAT, {"input": [{"role": "user", "content": [image]}]})
+    assert body["messages"][0]["content"][0]["image_url"] == {"url": "https://x/y.png", "detail": expected}
+    assert losses == lost
 
 
 # Messages.

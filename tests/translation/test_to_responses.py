@@ -92,14 +92,14 @@ CHAT_TURNS: dict[str, tuple[list[Json], list[Json], Lost]] = {
                 "type": "message",
                 "role": "user",
                 "content": [
-                    {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+                    {"type": "input_image", "image_url": PIXEL, "detail": "low"},
                     {"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"},
                     {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,BB=="},
                     {"type": "input_audio", "input_audio": {"data": "CC==", "format": "wav"}},
                 ],
             }
         ],
-        [("field-dropped", "content.detail"), ("content-dropped", "file by file id")],
+        [("content-dropped", "file by file id")],
     ),
     "a refusal, a name, and a beginning of the answer": (
         [HI | {"name": "ann"}, {"role": "assistant", "content": "So", "refusal": "No."}],
@@ -200,6 +200,11 @@ CHAT_FIELDS: dict[str, tuple[Json, Json, Lost]] = {
             "top_logprobs": 2,
             "include": ["message.output_text.logprobs"],
         },
+        [],
+    ),
+    "verbosity": (
+        {"verbosity": "low", "response_format": {"type": "json_object"}},
+        {"text": {"verbosity": "low", "format": {"type": "json_object"}}},
         [],
     ),
     "a limit that is too low": (

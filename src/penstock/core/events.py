@@ -193,6 +193,9 @@ class Extra(Struct, frozen=True, gc=False):
 
     `place` is where they stand: in the answer as a whole (`chunk`), in a choice, in its delta or in a tool call. An
     extra of the place `event` is a whole event of the provider's stream.
+
+    Log probabilities are the only ones that several dialects have. They are `{"logprobs": {"content": […]}}` in a
+    choice, before the text that they belong to.
     """
 
     place: Place

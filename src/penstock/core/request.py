@@ -119,6 +119,8 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     user: str = ""
     metadata: Mapping[str, str] = {}
     cache_key: str = ""
+    verbosity: str = ""
+    """How much the answer should say: "low", "medium" or "high"."""
     extras: dict[str, object] = {}
 
 

@@ -228,9 +228,9 @@ def test_what_begins_after_the_end_ends() -> None:
 def test_log_probabilities_come_before_their_text() -> None:
     logprob = {"token": "Hi", "logprob": -0.1}
     events = events_of(answer(added(0, message()), says("Hi", logprobs=[logprob]), done(0, message(part("Hi")))))
-    assert Extra("delta", {"logprobs": [logprob]}, 0) in events
-    assert completion(answer(added(0, message()), says("Hi", logprobs=[logprob]))).choices[0].message_extras == {
-        "logprobs": [logprob]
+    assert Extra("choice", {"logprobs": {"content": [logprob]}}, 0) in events
+    assert completion(answer(added(0, message()), says("Hi", logprobs=[logprob]))).choices[0].extras == {
+        "logprobs": {"content": [logprob]}
     }
 
 

@@ -122,7 +122,8 @@ def write_request(
         fields["service_tier"] = tiers[request.tier]
     elif request.tier:
         losses.append(Loss("field-dropped", "service_tier"))
-    losses.extend(Loss("field-dropped", name) for name in request.extras)
+    dropped = ["verbosity"] if request.verbosity else []
+    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
     if request.metadata:
         losses.append(Loss("field-dropped", "metadata"))
     if request.cache_key:

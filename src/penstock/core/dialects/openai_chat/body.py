@@ -57,7 +57,10 @@ def _choice_body(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> dict
     }
     if choice.native_finish_reason is not None:
         body["native_finish_reason"] = choice.native_finish_reason
-    return body | (choice.extras if own else {})
+    if own:
+        return body | choice.extras
+    logprobs = choice.extras.get("logprobs")
+    return body | ({"logprobs": logprobs} if isinstance(logprobs, dict) else {})
 
 
 def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:

@@ -66,6 +66,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         user=text_of(rest.pop("user", None)),
         metadata={key: value for key, value in object_of(metadata).items() if isinstance(value, str)},
         cache_key=text_of(rest.pop("prompt_cache_key", None)),
+        verbosity=text_of(rest.pop("verbosity", None)),
         extras={key: value for key, value in rest.items() if value is not None},
     )
 

@@ -23,12 +23,19 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.bodies import check_tool_choice
 from penstock.core.dialects.openai_chat.request import NAME, Json
+from penstock.core.dialects.openai_options import (
+    EFFORTS,
+    MAX_ID,
+    MAX_USER,
+    Effort,
+    audio_format,
+    describe_schema,
+    write_effort,
+)
 from penstock.core.json_getters import text_of
 from penstock.core.losses import Loss
-from penstock.core.media import AUDIO_TYPES
 from penstock.core.request import (
     Message,
-    ReasoningSettings,
     Request,
     ResponseFormat,
     Sampling,
@@ -40,12 +47,8 @@ from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ToolMap, arguments_of, as_function
 
 _STOP_LIMIT = 4
-_MAX_ID = 64
-# OpenAI refuses a longer `user`.
-_MAX_USER = 64
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
-_BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
+# What Responses knows and chat completions do not, and the nearest detail of an image.
+_DETAILS = {"original": "high"}
 
 
 class ChatSettings(Struct, frozen=True, kw_only=True):
@@ -53,12 +56,14 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
 
     reasoning_field: str = ""
     """Where the provider expects the reasoning of earlier turns, such as `reasoning_content`; empty for nowhere."""
-    efforts: tuple[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"], ...] = ()
+    efforts: tuple[Effort, ...] = ()
     """The values of `reasoning_effort` that the provider accepts. Models that do not reason refuse the field."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     """The field for the limit on the output."""
     mid_system: bool = True
     """Whether `system` messages may be in the middle of the conversation."""
+    verbosity: bool = False
+    """Whether the provider accepts `verbosity`."""
 
 
 _DEFAULTS = ChatSettings()
@@ -90,7 +95,8 @@ def write_request(
         "stop": list(request.stop[:_STOP_LIMIT]) or None,
         **sampling,
         "response_format": _write_format(request.format),
-        "reasoning_effort": _write_effort(request.reasoning, settings.efforts if not own else _EFFORTS, losses),
+        "reasoning_effort": write_effort(request.reasoning, settings.efforts if not own else EFFORTS, losses),
+        "verbosity": request.verbosity if request.verbosity and (own or settings.verbosity) else None,
         "service_tier": request.tier or None,
         "user": request.user or None,
         "metadata": dict(request.metadata) or None,
@@ -100,7 +106,8 @@ def write_request(
     if own:
         return fields | request.extras
     _drop_unusual(fields, request, losses)
-    losses.extend(Loss("field-dropped", name) for name in request.extras)
+    dropped = ["verbosity"] if request.verbosity and not settings.verbosity else []
+    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
     last = request.turns[-1] if request.turns else None
     if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
         losses.append(Loss("prefill-not-continued"))
@@ -114,7 +121,7 @@ def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
     tier = text_of(fields.pop("service_tier", None))
     if tier not in ("", "auto"):
         losses.append(Loss("field-dropped", "service_tier"))
-    if len(request.user) > _MAX_USER:
+    if len(request.user) > MAX_USER:
         del fields["user"]
         losses.append(Loss("field-dropped", "user"))
 
@@ -188,7 +195,7 @@ class _ChatContentWriter:
 
     def _id(self, id: str) -> str:
         """The id of a call. OpenAI refuses longer ones than it makes itself."""
-        return id if self._own or len(id) <= _MAX_ID else portable(id, _MAX_ID)
+        return id if self._own or len(id) <= MAX_ID else portable(id, MAX_ID)
 
     def _result(self, result: ToolResult, moved: list[Part]) -> Json:
         """A message with the text of a result. Its media go into `moved`: a tool message cannot have any."""
@@ -247,15 +254,19 @@ class _ChatContentWriter:
     def _media(self, part: MediaPart) -> Json | None:
         url = part.url or f"data:{part.mime};base64,{part.data}"
         if part.kind == "image" and not part.file_id:
-            detail = {"detail": part.extras["detail"]} if "detail" in part.extras else {}
-            return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else detail)}
+            return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else self._detail(part))}
         if part.kind == "audio" and part.data:
-            form = next((name for name, mime in AUDIO_TYPES.items() if mime == part.mime), part.mime.partition("/")[2])
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": audio_format(part.mime)}}
         if part.kind == "file" and part.data:
             return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
         self._losses.append(Loss("content-dropped", f"{part.kind} by {'file id' if part.file_id else 'URL'}"))
         return None
+
+    def _detail(self, part: MediaPart) -> Json:
+        detail = part.extras.get("detail")
+        if detail in _DETAILS:
+            self._losses.append(Loss("field-dropped", "content.detail"))
+        return {"detail": _DETAILS.get(str(detail), detail)} if detail is not None else {}
 
     def tool(self, tool: Tool) -> Json | None:
         self._note_cache(tool.cache)
@@ -318,28 +329,4 @@ def _write_format(form: ResponseFormat | None) -> object:
         return None
     if form.kind == "json":
         return {"type": "json_object"}
-    described: Json = {"name": form.name or "answer", "schema": form.schema or {}}
-    if form.strict is not None:
-        described["strict"] = form.strict
-    if form.description:
-        described["description"] = form.description
-    return {"type": "json_schema", "json_schema": described}
-
-
-def _write_effort(settings: ReasoningSettings | None, accepted: Sequence[str], losses: list[Loss]) -> str | None:
-    """The nearest effort that the provider accepts."""
-    if settings is None:
-        return None
-    budget = next((effort for most, effort in _BUDGETS if (settings.budget or 0) <= most), "high")
-    wanted = "none" if settings.enabled is False else settings.effort or (budget if settings.budget else None)
-    if wanted is None:
-        return None  # the model decides
-    if not accepted:
-        losses.append(Loss("field-dropped", "reasoning_effort"))
-        return None
-    if wanted in accepted and (settings.effort == wanted or settings.enabled is False):
-        return wanted
-    rank = _EFFORTS.index(wanted) if wanted in _EFFORTS else _EFFORTS.index("medium")
-    nearest = min(accepted, key=lambda effort: abs(_EFFORTS.index(effort) - rank))
-    losses.append(Loss("effort-approximated", f"{settings.budget or wanted} as {nearest}"))
-    return nearest
+    return {"type": "json_schema", "json_schema": describe_schema(form)}

@@ -213,14 +213,14 @@ class OpenAIChatWriter:
 
     def _write_extra(self, extra: Extra) -> None:
         match extra:
+            case Extra("choice", {"logprobs": dict(logprobs)}, int(choice)) if not self._own:
+                self._add_to_choice(choice, {"logprobs": logprobs})
             case _ if not self._own:
                 pass  # only providers of this dialect add to its chunks
             case Extra("chunk", fields):
                 self._add_extras(fields)
             case Extra("choice", fields, int(choice)):
-                self._open(_CHOICE_EXTRA, choice)
-                assert self._choice is not None  # _open has made it
-                self._choice.update(fields)
+                self._add_to_choice(choice, fields)
             case Extra("delta", fields, int(choice)):
                 self._open(_DELTA_EXTRA, choice).update(fields)
             case Extra("tool", fields, int(choice), int(call)):
@@ -230,6 +230,11 @@ class OpenAIChatWriter:
                 pass  # an event of another dialect
             case Extra(fields=fields):  # without a choice or a call it can only belong to the chunk
                 self._add_extras(fields)
+
+    def _add_to_choice(self, choice: int, fields: dict[str, object]) -> None:
+        self._open(_CHOICE_EXTRA, choice)
+        assert self._choice is not None  # _open has made it
+        self._choice.update(fields)
 
     def _add_extras(self, fields: dict[str, object]) -> None:
         """Add extras to the next chunk."""

@@ -6,8 +6,7 @@ An answer is a list of output items. Reader and writer agree on how these are ev
   Other fields of the response object are `Extra("chunk", fields)`: those of the first event, and later what changes.
 - A content part of a `message` item is a block: `BlockStart(0, block, "text" | "refusal", item id, "message", fields)`.
   Parts of one item have the same item id. `fields` are the item's other members, such as `phase`.
-  Annotations are `Annotation` with the native object. `logprobs` are `Extra("delta", {"logprobs": […]}, 0)` before
-  their text.
+  Annotations are `Annotation` with the native object. `logprobs` are an `Extra` of the choice before their text.
 - A `reasoning` item is `BlockStart(0, block, "reasoning", item id, "reasoning", fields)`. Part n of its summary is
   `ReasoningDelta(part=n)`; `reasoning_text` is `ReasoningDelta(part=None)`. `encrypted_content` is a `Seal`
   (`SEAL_SCHEME`, not redacted) before the end of the block.

@@ -33,7 +33,7 @@ from penstock.core.dialects.openai_responses.output import (
 )
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.events import Finish
-from penstock.core.json_getters import text_of
+from penstock.core.json_getters import list_of, object_of, text_of
 from penstock.core.losses import Loss
 
 
@@ -47,8 +47,6 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     envelope.add(completion.extras)
     finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details)
     how = final_status(finish, losses, own=facts.same_dialect)
-    if choice.extras.get("logprobs") and not facts.same_dialect:
-        losses.append(Loss("field-dropped", "logprobs"))
     status = str(how.pop("status"))
     output = _Output(facts, losses).items(choice, finish)
     usage = usage_body(completion.usage, own=facts.same_dialect)
@@ -72,10 +70,12 @@ class _Output:
         """The items of a choice. The last one has not more than the answer: it may be incomplete."""
         for part in choice.parts:
             self._add(part)
-        logprobs = choice.message_extras.get("logprobs") if self._own else None
+        logprobs = list_of(object_of(choice.extras.get("logprobs")).get("content"))
         texts = [part for item in self._items if item["type"] == "message" for part in _texts(item["content"])]
-        if logprobs and len(texts) == 1:
+        if len(texts) == 1:
             texts[0]["logprobs"] = logprobs
+        elif logprobs:
+            self._losses.append(Loss("field-dropped", "logprobs"))  # they do not say to which text they belong
         for item in self._items:
             if item.get("status") == "in_progress":
                 item["status"] = item_status(finish) if item is self._items[-1] else "completed"

@@ -409,11 +409,11 @@ class OutputItems:
         self._speak(item, TextKey("text", number))
         self._cite(item, number, annotation)
 
-    def keep_logprobs(self, event: Json) -> None:
-        """Keep the log probabilities of the delta that follows."""
-        logprobs = event.get("logprobs")
+    def keep_logprobs(self, fields: Json) -> None:
+        """Keep the log probabilities of the text that follows, which are beside it in these fields."""
+        logprobs = fields.get("logprobs")
         if isinstance(logprobs, list) and logprobs:
-            self._sink.events.append(Extra("delta", {"logprobs": logprobs}, 0))
+            self._sink.events.append(Extra("choice", {"logprobs": {"content": logprobs}}, 0))
 
     def _find(self, event: Json, type: str) -> _OutputItem | None:
         """The item that an event of a text belongs to; None where it cannot belong to any."""
@@ -480,6 +480,8 @@ class OutputItems:
         key = TextKey(field, number)
         text = part.get(member)
         if isinstance(text, str):
+            if key not in item.texts:
+                self.keep_logprobs(part)
             self._settle(item, key, text)
         if key not in item.texts:
             self._speak(item, key)

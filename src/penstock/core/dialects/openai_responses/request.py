@@ -59,7 +59,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         conversation.add(item)
     parallel, metadata = rest.pop("parallel_tool_calls", None), object_of(rest.pop("metadata", None))
     text = dict(object_of(rest.pop("text", None)))
-    form = text.pop("format", None)
+    form, verbosity = text.pop("format", None), text_of(text.pop("verbosity", None))
     user, safety = text_of(rest.pop("user", None)), text_of(rest.pop("safety_identifier", None))
     sampling, reasoning = _read_sampling(rest), _read_reasoning(rest)
     rest.pop("stream_options", None)
@@ -81,6 +81,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         user=user or safety,
         metadata={name: value for name, value in metadata.items() if isinstance(value, str)},
         cache_key=text_of(extras.pop("prompt_cache_key", None)),
+        verbosity=verbosity,
         extras={name: value for name, value in extras.items() if not _is_without_loss(name, value)},
     )
 

@@ -30,14 +30,13 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, audio_format, describe_schema, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
 from penstock.core.losses import Loss
-from penstock.core.media import AUDIO_TYPES
 from penstock.core.request import (
     Message,
     ReasoningSettings,
     Request,
-    ResponseFormat,
     Sampling,
     Tool,
     ToolChoice,
@@ -48,16 +47,9 @@ from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ClientTool
 
-_MAX_ID = 64
 _MAX_NAME = 64
-# OpenAI refuses a longer `user`.
-_MAX_USER = 64
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
-_BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 _TIERS = ("auto", "default", "flex", "priority", "scale")
 _SUMMARIES = ("auto", "concise", "detailed")
-_AUDIO_FORMATS = {mime: form for form, mime in AUDIO_TYPES.items()}
 _ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -69,7 +61,7 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     """The role of messages with instructions."""
     mid_system: bool = True
     """Whether such messages may be in the middle of the conversation."""
-    efforts: tuple[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"], ...] = ("low", "medium", "high")
+    efforts: tuple[Effort, ...] = ("low", "medium", "high")
     """The values of `reasoning.effort` that the provider accepts; empty if its models do not reason."""
     summaries: bool = True
     """Whether the provider sends summaries of its reasoning, if the request asks for them."""
@@ -97,14 +89,14 @@ def write_request(request: Request, settings: ResponsesSettings, issuer: str, lo
     writer = _ItemWriter(settings, issuer, losses)
     fields: Json = {"model": request.model, "input": writer.input(request), "store": False}
     tools = writer.tools(available_tools(request))
-    user = request.user if len(request.user) <= _MAX_USER else ""
+    user = request.user if len(request.user) <= MAX_USER else ""
     optional: Json = {
         "stream": request.stream or None,
         "tools": tools or None,
         "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
         "parallel_tool_calls": request.parallel_calls if tools else None,
         "max_output_tokens": _write_limit(request.max_output, settings, losses),
-        "text": _write_format(request.format),
+        "text": _write_text(request),
         "reasoning": _write_reasoning(request.reasoning, settings, losses),
         "service_tier": request.tier if request.tier in _TIERS else None,
         "user": user or None,
@@ -196,7 +188,7 @@ class _ItemWriter:
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text} if text else None
             case MediaPart():
-                self._note(part.cache, part.extras)
+                self._note(part.cache, {name: value for name, value in part.extras.items() if name != "detail"})
                 if role == "assistant":
                     self._losses.append(Loss("content-dropped", part.kind))
                     return None
@@ -215,10 +207,9 @@ class _ItemWriter:
             self._losses.append(Loss("content-dropped", f"{part.kind} by file id" if part.file_id else part.kind))
             return None
         if part.kind == "image":
-            return {"type": "input_image", "image_url": url, "detail": "auto"}
+            return {"type": "input_image", "image_url": url, "detail": part.extras.get("detail", "auto")}
         if part.kind == "audio":
-            form = _AUDIO_FORMATS.get(part.mime, part.mime.partition("/")[2])
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": audio_format(part.mime)}}
         if part.url:
             return {"type": "input_file", "file_url": url}
         return {"type": "input_file", "filename": part.name or "file", "file_data": url}
@@ -229,7 +220,7 @@ class _ItemWriter:
             self._losses.append(Loss("content-dropped", call.name))
             return []
         id = call.id or call.name
-        body: Json = {"type": "function_call", "call_id": portable(id, _MAX_ID), "name": portable(call.name, _MAX_NAME)}
+        body: Json = {"type": "function_call", "call_id": portable(id, MAX_ID), "name": portable(call.name, _MAX_NAME)}
         if call.namespace:
             body["namespace"] = call.namespace
         if call.kind == "custom":
@@ -255,7 +246,7 @@ class _ItemWriter:
         texts = [str(body["text"]) for body in content if body["type"] == "input_text"]
         flat = len(texts) == len(content) and (len(texts) < 2 or not self._settings.result_parts)
         kind = "custom_tool_call_output" if id in self._custom else "function_call_output"
-        output: Json = {"type": kind, "call_id": portable(id, _MAX_ID), "output": "\n".join(texts) if flat else content}
+        output: Json = {"type": kind, "call_id": portable(id, MAX_ID), "output": "\n".join(texts) if flat else content}
         return [output, *self._message("user", moved)]
 
     def _reasoning(self, part: ReasoningPart) -> list[Json]:
@@ -342,14 +333,14 @@ def _write_limit(most: int | None, settings: ResponsesSettings, losses: list[Los
     return settings.least_output
 
 
-def _write_format(form: ResponseFormat | None) -> Json | None:
-    if form is None:
-        return None
-    if form.kind == "json":
-        return {"format": {"type": "json_object"}}
-    described: Json = {"type": "json_schema", "name": form.name or "answer", "schema": form.schema or {}}
-    optional: Json = {"strict": form.strict, "description": form.description or None}
-    return {"format": described | {name: value for name, value in optional.items() if value is not None}}
+def _write_text(request: Request) -> Json | None:
+    """How the text of the answer should be."""
+    written: Json = {"verbosity": request.verbosity} if request.verbosity else {}
+    form = request.format
+    if form is not None:
+        json = {"type": "json_object"}
+        written["format"] = json if form.kind == "json" else {"type": "json_schema", **describe_schema(form)}
+    return written or None
 
 
 def _write_reasoning(
@@ -359,29 +350,13 @@ def _write_reasoning(
     if reasoning is None:
         return None
     written: Json = {}
-    effort = _write_effort(reasoning, settings.efforts, losses)
+    effort = write_effort(reasoning, settings.efforts, losses)
     if effort is not None:
         written["effort"] = effort
     shown = reasoning.enabled is True or reasoning.summary is not None
     if settings.summaries and settings.efforts and shown and reasoning.summary != "none" and effort != "none":
         written["summary"] = reasoning.summary if reasoning.summary in _SUMMARIES else "auto"
     return written or None
-
-
-def _write_effort(reasoning: ReasoningSettings, accepted: Sequence[str], losses: list[Loss]) -> str | None:
-    budget = next((effort for most, effort in _BUDGETS if (reasoning.budget or 0) <= most), "high")
-    wanted = "none" if reasoning.enabled is False else reasoning.effort or (budget if reasoning.budget else None)
-    if wanted is None:
-        return None  # the model decides
-    if not accepted:
-        losses.append(Loss("field-dropped", "reasoning_effort"))
-        return None
-    if wanted in accepted and (reasoning.effort == wanted or reasoning.enabled is False):
-        return wanted
-    rank = _EFFORTS.index(wanted) if wanted in _EFFORTS else _EFFORTS.index("medium")
-    nearest = min(accepted, key=lambda effort: abs(_EFFORTS.index(effort) - rank))
-    losses.append(Loss("effort-approximated", f"{reasoning.budget or wanted} as {nearest}"))
-    return nearest
 
 
 def _write_sampling(sampling: Sampling, settings: ResponsesSettings, losses: list[Loss]) -> Json:

@@ -66,7 +66,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
@@ -89,7 +89,6 @@ class OpenAIResponsesWriter:
     _released = False  # whether the first content is written
     _buffer_size = 0
     _failed = False
-    _lost_logprobs = False  # whether another API's log probabilities were left out
     _finish: Finish | None = None
     _usage: Usage | None = None
     _pending: tuple[ToolCallStart, Json] | None = None  # a call whose extras may follow
@@ -478,12 +477,8 @@ class OpenAIResponsesWriter:
             self._pending[1].update(extra.fields)
         elif extra.place == "chunk":
             self._envelope.add(extra.fields)
-        elif extra.place == "delta" and self._own:
-            logprobs = extra.fields.get("logprobs")
-            self._logprobs = logprobs if isinstance(logprobs, list) else []
-        elif extra.place == "choice" and not self._own and extra.fields.get("logprobs") and not self._lost_logprobs:
-            self._lost_logprobs = True
-            self.losses.append(Loss("field-dropped", "logprobs"))
+        elif extra.place == "choice":
+            self._logprobs += list_of(object_of(extra.fields.get("logprobs")).get("content"))
 
     def _start_call(self) -> None:
         if self._pending is None:

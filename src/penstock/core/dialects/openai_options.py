@@ -1,0 +1,49 @@
+"""What requests of OpenAI's two APIs, chat completions and Responses, have in common."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+from penstock.core.losses import Loss
+from penstock.core.media import AUDIO_TYPES
+from penstock.core.request import ReasoningSettings, ResponseFormat
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+"""How much a model may be asked to reason, in ascending order."""
+MAX_ID = 64
+"""OpenAI refuses a longer id of a call."""
+MAX_USER = 64
+"""OpenAI refuses a longer `user`."""
+# Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
+_BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
+
+
+def write_effort(reasoning: ReasoningSettings | None, accepted: Sequence[Effort], losses: list[Loss]) -> str | None:
+    """The nearest effort that the provider accepts; None if the model decides."""
+    if reasoning is None:
+        return None
+    budget = next((effort for most, effort in _BUDGETS if (reasoning.budget or 0) <= most), "high")
+    wanted = "none" if reasoning.enabled is False else reasoning.effort or (budget if reasoning.budget else None)
+    if wanted is None:
+        return None
+    if not accepted:
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return None
+    if wanted in accepted and (reasoning.effort == wanted or reasoning.enabled is False):
+        return wanted
+    rank = next((rank for rank, effort in enumerate(EFFORTS) if effort == wanted), EFFORTS.index("medium"))
+    nearest = min(accepted, key=lambda effort: abs(EFFORTS.index(effort) - rank))
+    losses.append(Loss("effort-approximated", f"{reasoning.budget or wanted} as {nearest}"))
+    return nearest
+
+
+def describe_schema(form: ResponseFormat) -> dict[str, object]:
+    """The schema that an answer must have, and what is said of it."""
+    described: dict[str, object] = {"name": form.name or "answer", "schema": form.schema or {}}
+    optional = {"strict": form.strict, "description": form.description or None}
+    return described | {name: value for name, value in optional.items() if value is not None}
+
+
+def audio_format(mime: str) -> str:
+    """The name of an audio format by its media type."""
+    return next((name for name, known in AUDIO_TYPES.items() if known == mime), mime.partition("/")[2])
