@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock import Accumulator, Completion, Event, Extra, Repair, StreamReader
+from penstock.core.stream import MAX_EVENT
 from tests.streams import read
 
 DIALECT = "openai_responses"
@@ -187,7 +188,7 @@ def answer(*events: Json | str, begin: list[Json] | None = None, finish: Json | 
     return wire(*(begins() if begin is None else begin), *events, finish or completes(*items_of(events)))
 
 
-def events_of(*data: bytes, max_event: int | None = None) -> list[Event]:
+def events_of(*data: bytes, max_event: int = MAX_EVENT) -> list[Event]:
     """The events of a stream whose bytes arrive in these pieces."""
     return read(*data, reader=StreamReader(DIALECT, max_event=max_event))
 

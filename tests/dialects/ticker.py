@@ -17,6 +17,7 @@ An unstreamed answer is one object with `ref`, `by`, `blocks`, `why` and `bill`.
 settings and one choice.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -275,7 +276,7 @@ class TickerUpstream:
     """Calls tickers."""
 
     path = "/ticker"
-    repeats_answer = False
+    large_events: re.Pattern[bytes] | None = None
 
     def frame_reader(self, sink: Sink) -> TickerReader:
         return TickerReader(sink)

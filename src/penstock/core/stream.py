@@ -27,8 +27,8 @@ from penstock.errors import ClosedReaderError
 _JSON = msgspec.json.Decoder()
 # Far above any recorded event (the longest in thousands of streams has 12 KB), and far below what endangers memory.
 MAX_EVENT = 1_000_000
-# An unstreamed answer is one event to the reader, and may contain images or audio. The same holds for an event of a
-# dialect whose streams repeat the answer (`UpstreamDialect.repeats_answer`).
+# An unstreamed answer is one event to the reader, and may contain images or audio. So may an event that repeats the
+# answer (`UpstreamDialect.large_events`).
 MAX_BODY = 32_000_000
 # After the typed decoders have refused this many frames in a row, they try only one frame in as many.
 _MAX_MISSES = 16
@@ -76,7 +76,8 @@ class EventReader(Protocol):
 class StreamReader:
     """Reads a provider's stream: bytes in, events out. No bytes of a provider make it raise an exception.
 
-    `max_event` limits the bytes of one event, and so the memory of one stream. The default depends on the dialect.
+    `max_event` limits the bytes of one event, and so the memory of one stream. Events that
+    repeat the whole answer may have `MAX_BODY` bytes.
 
     The slow path is the one that `docs/architecture.md` shows: framing, JSON, the dialect's frame reader, the grammar.
     A dialect may have a fast path for healthy text (`core/passthrough.py`). Both produce the same events. The readers
@@ -104,13 +105,11 @@ class StreamReader:
     _out: Sink
 
     def __init__(
-        self, dialect: str = "openai_chat", *, max_event: int | None = None, opening: OpeningTemplate | None = None
+        self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, opening: OpeningTemplate | None = None
     ) -> None:
         self.dialect = dialect
         known = find_dialect(dialect)
         self._upstream = known.upstream or upstream_dialect(dialect)  # raises the error if there is none
-        if max_event is None:
-            max_event = MAX_BODY if self._upstream.repeats_answer else MAX_EVENT
         self.max_event = max_event
         format = known.passthrough
         self.passthrough = PassThrough(format, max_event, opening) if format is not None else None
@@ -251,7 +250,7 @@ class StreamReader:
     def _prepare(self) -> None:
         """Make the stages of the slow path, and set them to the state after an opening that the fast path read."""
         self._ready = True
-        self._framer = Sniffer(self.max_event)
+        self._framer = Sniffer(max(self.max_event, MAX_BODY) if self._upstream.large_events else self.max_event)
         self._seen = Sink()
         self._dialect = self._upstream.frame_reader(self._seen)
         self._sentinel = self._dialect.sentinel.encode()
@@ -310,7 +309,10 @@ class StreamReader:
                 outline = outline_of(item.data) if len(item.data) > SMALL else None
                 taken: FastResult | Literal["complex"] = "complex"
                 value: object = None
-                if outline is not None and outline.is_costly():
+                if len(item.data) > self.max_event and self._is_too_large(item.data):
+                    self._dialect.flush()
+                    seen.fault("event-too-large", f"an event exceeds {self.max_event} bytes")
+                elif outline is not None and outline.is_costly():
                     self._refuse_complex()
                 else:
                     taken = self._read_fast(item)
@@ -409,6 +411,11 @@ class StreamReader:
 
     def _is_intricate(self, values: list[object]) -> bool:
         return is_intricate(values, pieces=not self._dialect.limits_pieces)
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """Whether an event beyond the limit is not one that may repeat the answer."""
+        large = self._upstream.large_events
+        return large is None or large.search(data) is None
 
     def _refuse_complex(self) -> None:
         self._dialect.flush()

@@ -9,6 +9,7 @@ two. What only some dialects have is an optional member of `Dialect`, never a me
     bytes ─ read_error ─▶ ProviderError … Failure ─ write_error ─▶ bytes   errors
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
@@ -122,9 +123,9 @@ class UpstreamDialect(Protocol):
 
     path: str
     """Where requests are posted, below a provider's `base_url`."""
-    repeats_answer: bool
-    """Whether an event of a stream may contain the whole answer, or a whole item of it, such as an image. Such an event
-    may be as large as an unstreamed answer."""
+    large_events: re.Pattern[bytes] | None
+    """What the data of an event contains that may repeat the whole answer, or a whole item of it such as an image. Such
+    an event may be as large as an unstreamed answer. None if there are no such events."""
 
     def frame_reader(self, sink: Sink) -> FrameReader:
         """Make the reader of one answer."""

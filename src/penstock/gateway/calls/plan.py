@@ -132,10 +132,8 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
 
     def _plan(self, route: Route, target: Target, alternatives: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server
-        upstream = upstream_dialect(target.dialect)
-        # The local model always streams.
-        large_events = (self._kind == "whole" and not provider.embedded) or upstream.repeats_answer
-        max_event = max(route.max_event, MAX_BODY) if large_events else route.max_event
+        whole_body = self._kind == "whole" and not provider.embedded  # the local model always streams
+        max_event = max(route.max_event, MAX_BODY) if whole_body else route.max_event
         directory = server.record if route.record is None else route.record
         issuer = _issuer(provider)
         return Plan(
@@ -158,7 +156,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             issuer=issuer,
             is_local=provider.embedded,
             dialect=target.dialect,
-            upstream=upstream,
+            upstream=upstream_dialect(target.dialect),
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,

@@ -1,5 +1,7 @@
 """The Anthropic Messages dialect, as an API to call."""
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -27,7 +29,7 @@ class AnthropicMessagesUpstream:
     """Calls providers that speak Messages."""
 
     path = "/messages"
-    repeats_answer = False
+    large_events: re.Pattern[bytes] | None = None
 
     def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
         """Make the reader of one answer."""

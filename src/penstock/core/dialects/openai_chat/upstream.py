@@ -1,5 +1,7 @@
 """The OpenAI chat dialect, as an API to call."""
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -23,7 +25,7 @@ class OpenAIChatUpstream:
     """Calls providers that offer chat completions."""
 
     path = "/chat/completions"
-    repeats_answer = False
+    large_events: re.Pattern[bytes] | None = None
 
     def frame_reader(self, sink: Sink) -> OpenAIChatReader:
         """Make the reader of one answer."""

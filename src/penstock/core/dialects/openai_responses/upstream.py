@@ -1,5 +1,7 @@
 """The OpenAI Responses dialect, as an API to call."""
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -22,7 +24,10 @@ class OpenAIResponsesUpstream:
     """Calls providers that offer Responses."""
 
     path = "/responses"
-    repeats_answer = True
+    # All but deltas. No text contains this: the quotes in it would be escaped.
+    large_events: re.Pattern[bytes] | None = re.compile(
+        rb'"type"\s*:\s*"response\.(?:[a-z_]+|[a-z_.]+\.(?:done|partial_image))"'
+    )
 
     def frame_reader(self, sink: Sink) -> OpenAIResponsesReader:
         """Make the reader of one answer."""
