@@ -10,7 +10,7 @@ from tests import streams as chat
 from tests.anthropic import support as messages
 from tests.faults.client import CLIENT_KEY, Response, post
 from tests.faults.scripts import ERROR_BODY, HELLO
-from tests.faults.upstream import JSON, chunk, fin, head, status
+from tests.faults.upstream import JSON, chunk, fin, hang, head, status
 from tests.kept.support import (
     OTHER_KEY,
     PATH,
@@ -290,6 +290,16 @@ def test_a_truncated_answer_is_kept_as_failed(gateway: KeepingGateway) -> None:
     assert "failed" in refused.json["error"]["message"]
 
 
+def test_nothing_is_kept_for_a_client_that_leaves(gateway: KeepingGateway) -> None:
+    before = len(gateway.stored())
+    with gateway.begin_response(f"main/{gateway.upstream.play([head(), chunk(HELLO), hang()])}") as client:
+        client.read_until(b"event: response.output_text.delta")
+    line = gateway.last_call()
+    assert (line["ending"], line["code"]) == ("cancelled", "client_gone")
+    gateway.respond(f"main/{gateway.upstream.play(says(TEXT))}")  # what was queued before it is stored, too
+    assert len(gateway.stored()) == before + 1
+
+
 def test_an_incomplete_answer_is_kept_and_continued(gateway: KeepingGateway) -> None:
     once = chat.sse(chat.begins(), chat.says("Once upon"), chat.finishes("length"), chat.DONE)
     model = gateway.upstream.play([head(), chunk(once), fin()])
@@ -334,7 +344,9 @@ def test_the_input_is_listed_in_pages(gateway: KeepingGateway) -> None:
     assert gateway.ask_for(f"{second}/input_items?order=asc&after={ids[6]}").json["data"] == []
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=msg_of_another"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", f"limit=000000001{'0' * 5_000}", "limit=x", "order=up", "after=msg_of_another"]
+)
 def test_a_wrong_page_is_refused(gateway: KeepingGateway, query: str) -> None:
     got = final(gateway.respond(f"main/{gateway.upstream.play(says(TEXT))}"))["id"]
     refused = gateway.ask_for(f"{got}/input_items?{query}")

@@ -55,6 +55,17 @@ def test_the_conversation_comes_before_the_input_and_all_else_stays() -> None:
     ]
 
 
+def test_items_with_types_of_odd_shapes_go_back_as_they_are() -> None:
+    odd = {"id": "a", "type": ["message"]}
+    assert json.loads(expanded('{"previous_response_id":"r","input":[]}', kept([], odd)))["input"] == [odd]
+
+
+@pytest.mark.parametrize("limit", ["0000000050000", "000000001" + "0" * 5_000, "\u0661", "-1", "1_0", " 1"])
+def test_a_limit_is_a_small_number(limit: str) -> None:
+    with pytest.raises(RequestError):
+        STORED.write_input([kept([MESSAGE])], {"limit": limit})
+
+
 def test_reasoning_and_items_of_other_types_go_back_as_they_are() -> None:
     fields = json.loads(expanded('{"previous_response_id":"r","input":[]}', kept([], BARE, SEALED, SEARCH)))
     assert fields["input"] == [BARE, SEALED, SEARCH]

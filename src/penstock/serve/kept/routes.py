@@ -21,6 +21,7 @@ from penstock.http.exchange import Exchange
 from penstock.serve.kept.continuations import OFF, UNAVAILABLE
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
+from penstock.serve.surfaces.client import BROKEN, report
 from penstock.serve.surfaces.surface import in_thread
 
 _MAX_QUOTED = 100
@@ -131,6 +132,9 @@ class KeptRoutes:
             body = write()
         except RequestError as error:
             self._refuse(wanted, error.failure)
+        except Exception as error:  # noqa: BLE001 - the client must get a response
+            self._refuse(wanted, BROKEN)
+            report(error)
         else:
             headers = {"content-type": JSON} | id_headers(wanted.request_id, self.dialect)
             wanted.exchange.respond(200, headers, body)

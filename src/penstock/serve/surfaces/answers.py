@@ -62,8 +62,8 @@ class AnswerSession(CallSession):
         self._keep(body, lambda: self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body))
 
     def _keep(self, data: bytes, send: Callable[[], None]) -> None:
-        """Keep the answer if that is wanted, then send its end."""
-        keeping, self._delayed = self.call.keeping, send
+        """Keep the answer if that is wanted, then send its end. Nothing is kept for a client that has disconnected."""
+        keeping, self._delayed = None if self._exchange.over else self.call.keeping, send
         try:
             waits = keeping is not None and keeping.keep(data, self._release)
         except Exception as error:  # noqa: BLE001 - the client gets its answer

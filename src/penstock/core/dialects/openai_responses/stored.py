@@ -166,7 +166,7 @@ def _as_input(output: Iterable[Raw]) -> Iterable[bytes]:
     """Items of the output as items of an input."""
     for raw in output:
         item = _object(raw)
-        kind = item.get("type")
+        kind = str(item.get("type"))
         yield JsonMembers(bytes(raw)).edited({"id": None}) if kind in _WITHOUT_ID and "id" in item else bytes(raw)
 
 
@@ -196,7 +196,7 @@ def _refers_to_state(value: object) -> bool:
 def _limit(text: str | None) -> int:
     if text is None:
         return _DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= _MAX_LIMIT:
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not 1 <= int(text) <= _MAX_LIMIT:
         raise refused(f"`limit` must be a number from 1 to {_MAX_LIMIT}", param="limit")
     return int(text)
 
