@@ -28,6 +28,7 @@ from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_en
 from penstock.serve.admin.listener import Admin
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
+from penstock.serve.file_watch import FileWatch
 from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
@@ -196,12 +197,17 @@ async def _serve(
         gc.freeze()  # objects that exist now stay until the end: exclude them from garbage collection
         gc.set_threshold(_GC_THRESHOLD, 10, 10)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        # With several workers, the supervisor reloads for all of them.
+        watch = FileWatch(lambda: os.kill(os.getpid() if supervisor is None else os.getppid(), signal.SIGHUP))
+        watch.use(config.secret_files)
         while await signals.get() == signal.SIGHUP:
             reloaded = await _reload(
                 app, lambda: load(app.has_stored_keys, Address(listeners.address[0], bound)), config, log
             )
+            watch.use(app.config.secret_files)
             if reloaded and admin is not None:
                 admin.use(app.config)
+        watch.close()
         if app.open_calls:
             calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
             window = f"up to {app.config.server.drain_s:g} s"

@@ -110,6 +110,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         ledger=ledger,
         responses=responses,
         admin=admin,
+        secret_files=reader.files,
         telemetry=telemetry,
         prices=MappingProxyType(prices),
         source=document.file,

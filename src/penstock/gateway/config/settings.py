@@ -368,7 +368,8 @@ class Route(Struct, frozen=True, kw_only=True):
 class Config(Struct, frozen=True, kw_only=True):
     """The configuration. `source` is its file, or `environment`; `warnings` are its probable mistakes.
 
-    `missing` are packages that a gateway needs for it and that are not installed.
+    `missing` are packages that a gateway needs for it and that are not installed. `secret_files` are the files that
+    `${file:…}` names: if one changes, the configuration is loaded again.
     """
 
     server: Server = Server()
@@ -387,6 +388,7 @@ class Config(Struct, frozen=True, kw_only=True):
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
+    secret_files: tuple[str, ...] = ()
 
     @property
     def local_only(self) -> bool:

@@ -15,13 +15,14 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
 from penstock.core.suggest import nearest, suggest
-from penstock.gateway.config.expand import Expansion, expand
+from penstock.gateway.config.expand import Expansion, References
 from penstock.gateway.config.problems import SYNONYMS, Problems
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
@@ -77,8 +78,13 @@ class TableReader:
     def __init__(self, root: inspect.StructType, problems: Problems, env: Mapping[str, str]) -> None:
         self._root = root
         self._problems = problems
-        self._env = env
+        self._references = References(env, FilePath(problems.document.file).parent)
         self.missing: dict[Path, str] = {}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that values were read from."""
+        return tuple(sorted(self._references.files))
 
     def read(self, data: Mapping[str, object]) -> dict[str, Any]:
         """Read the whole document."""
@@ -148,12 +154,12 @@ class TableReader:
         text = expansion.text.strip()
         if not text:
             # `${NAME:-}` leaves the key out where the variable is not set; an item of a list cannot be left out.
-            if not expansion.variables or isinstance(path[-1], int):
+            if not expansion.references or isinstance(path[-1], int):
                 self._problems.error(path, "is empty")
         elif not _PRINTABLE.fullmatch(text):
             self._problems.error(path, "has a character that cannot be sent in a header")
         else:
-            return Secret(text, ", ".join(expansion.variables) or self._problems.document.file)
+            return Secret(text, ", ".join(expansion.references) or self._problems.document.file)
         return INVALID
 
     def _anything(self, value: object, path: Path) -> object:
@@ -180,7 +186,7 @@ class TableReader:
             if expansion is None:
                 return INVALID
             read = expansion.text
-            if expansion.variables and not isinstance(kind, inspect.StrType | inspect.LiteralType):
+            if expansion.references and not isinstance(kind, inspect.StrType | inspect.LiteralType):
                 read = _number(read)
         match kind:
             case inspect.LiteralType():
@@ -207,11 +213,13 @@ class TableReader:
         return float(read) if wanted is float and isinstance(read, int) else read
 
     def _expand(self, text: str, path: Path) -> Expansion | None:
-        expansion = expand(text, self._env)
+        expansion = self._references.expand(text)
         if expansion.malformed:
             self._problems.error(path, _MALFORMED)
         elif expansion.missing:
             self.missing[path] = expansion.missing[0]
+        elif expansion.problem:
+            self._problems.error(path, expansion.problem)
         else:
             return expansion
         return None
