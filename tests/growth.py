@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from penstock import Accumulator, StreamReader
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from tests import messages
+from tests import messages, responses
 from tests.streams import DONE, Json, begins, bill, calls, choice, chunk, delta, finishes, piece, says, sse
 
 
@@ -55,10 +55,35 @@ GROWING_MESSAGES: dict[str, Callable[[int], bytes]] = {
 }
 
 
+GROWING_RESPONSES: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: responses.answer(*responses.says_all(*["x"] * (3 * n))),
+    "text with escapes": lambda n: responses.answer(*responses.says_all(*["x", "\n"] * (2 * n))),
+    "numbers with gaps": lambda n: b"".join(
+        responses.named(event | {"sequence_number": 2 * number})
+        for number, event in enumerate([*responses.begins(), *responses.says_all(*["x"] * (2 * n))])
+    ),
+    "summaries that take turns": lambda n: responses.answer(
+        *(
+            responses.of_item("reasoning_summary_text.delta", 0, "rs_1", summary_index=place % 2, delta="x")
+            for place in range(2 * n)
+        )
+    ),
+    "many items": lambda n: responses.answer(
+        *(event for index in range(n // 2) for event in responses.says_all("x", index=index, id=f"msg_{index}"))
+    ),
+    "an item whose ids rotate": lambda n: responses.answer(
+        *(responses.says("x", id=f"msg_{place}") for place in range(2 * n))
+    ),
+}
+
+
 def growth() -> dict[str, float]:
     """For each kind of stream, how many times as long four times the bytes take: 4, or 16 if it were quadratic."""
     chat = {name: _growth(make, DEFAULT_DIALECT) for name, make in GROWING.items()}
-    return chat | {f"messages: {name}": _growth(make, messages.DIALECT) for name, make in GROWING_MESSAGES.items()}
+    others = (("messages", messages.DIALECT, GROWING_MESSAGES), ("responses", responses.DIALECT, GROWING_RESPONSES))
+    return chat | {
+        f"{api}: {name}": _growth(make, dialect) for api, dialect, growing in others for name, make in growing.items()
+    }
 
 
 def _growth(make: Callable[[int], bytes], dialect: str) -> float:

@@ -33,7 +33,7 @@ STREAMS = 50
 ROUNDS = 20
 MOST = 1.15
 """How much more an event of another API may cost than one of chat completions, where both sides speak it."""
-COLUMNS = "{:34}{:>12}{:>9}   {}"
+COLUMNS = "{:36}{:>10}{:>9}   {}"
 CONFIGURATION = """\
 [providers.{name}]
 base_url = "http://127.0.0.1:{port}/v1"

@@ -4,13 +4,15 @@ Another API is one more row of `APIS`.
 """
 
 import json
+from collections.abc import Callable
 from typing import NamedTuple
 
 _TEXT = "the tide "
+_MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 class Api(NamedTuple):
-    """One API, as bytes: the parts of a stream, of which `deltas` are sent as often as is asked for."""
+    """One API, as bytes: the parts of a stream, of which deltas are sent as often as is asked for."""
 
     name: str
     """The name of its provider in the configuration."""
@@ -18,9 +20,10 @@ class Api(NamedTuple):
     path: str
     fields: dict[str, object]
     opening: bytes
-    deltas: tuple[bytes, ...]
-    """Sent in turns."""
-    closing: bytes
+    delta: Callable[[int], bytes]
+    """The delta with this number, from zero on."""
+    closing: Callable[[int], bytes]
+    """The end of an answer with this many deltas."""
     mark: bytes
     """What every delta has, and nothing else: clients count it."""
     end: bytes
@@ -28,8 +31,7 @@ class Api(NamedTuple):
 
     def request(self, model: str) -> bytes:
         """A whole request for a stream."""
-        messages = [{"role": "user", "content": "hi"}]
-        body = json.dumps({"model": model, "stream": True, "messages": messages, **self.fields}).encode()
+        body = json.dumps({"model": model, "stream": True, **self.fields}).encode()
         lines = [f"POST {self.path} HTTP/1.1", "host: localhost", "content-type: application/json"]
         return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
@@ -61,15 +63,80 @@ _MESSAGE: dict[str, object] = {
     "usage": {"input_tokens": 9, "output_tokens": 1},
 }
 _DELTA = _named("content_block_delta", index=0, delta={"type": "text_delta", "text": _TEXT})
+# Anthropic adds spaces before the last bracket, of which there are sometimes more and sometimes less.
+_DELTAS = [_DELTA[:-3] + b" " * (7 * number % 15) + b"}\n\n" for number in range(15)]
+
+
+# OpenAI Responses, with the members of each event in OpenAI's order.
+_ITEM: dict[str, object] = {"id": "msg_bench", "type": "message", "status": "in_progress", "content": []}
+_PLACE: dict[str, object] = {"content_index": 0, "item_id": "msg_bench", "output_index": 0}
+_RESPONSE: dict[str, object] = {
+    "id": "resp_bench",
+    "object": "response",
+    "created_at": 1_700_000_000,
+    "status": "in_progress",
+    "model": "bench",
+    "output": [],
+    "usage": None,
+}
+
+
+def _numbered(first: int, *events: dict[str, object]) -> bytes:
+    numbered = (event | {"sequence_number": number} for number, event in enumerate(events, first))
+    return b"".join(_event(event, named=True) for event in numbered)
+
+
+def _responses_part(text: str) -> dict[str, object]:
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+
+_RESPONSES_OPENING: tuple[dict[str, object], ...] = (
+    {"type": "response.created", "response": _RESPONSE},
+    {"type": "response.in_progress", "response": _RESPONSE},
+    {"type": "response.output_item.added", "output_index": 0, "item": _ITEM | {"role": "assistant"}},
+    {"type": "response.content_part.added", **_PLACE, "part": _responses_part("")},
+)
+
+
+def _responses_delta(number: int) -> bytes:
+    """OpenAI pads a delta with letters, and sends its number last."""
+    fields: dict[str, object] = {"type": "response.output_text.delta", "content_index": 0, "delta": _TEXT}
+    fields |= {"item_id": "msg_bench", "logprobs": [], "obfuscation": "QwErTyUiOpAsDfG"[number % 15 :]}
+    return _numbered(len(_RESPONSES_OPENING) + number, fields | {"output_index": 0})
+
+
+def _responses_closing(deltas: int) -> bytes:
+    text = _TEXT * deltas
+    part = _responses_part(text)
+    item = _ITEM | {"status": "completed", "content": [part], "role": "assistant"}
+    usage = {
+        "input_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 100,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 109,
+    }
+    return _numbered(
+        len(_RESPONSES_OPENING) + deltas,
+        {"type": "response.output_text.done", **_PLACE, "logprobs": [], "text": text},
+        {"type": "response.content_part.done", **_PLACE, "part": part},
+        {"type": "response.output_item.done", "item": item, "output_index": 0},
+        {
+            "type": "response.completed",
+            "response": _RESPONSE | {"status": "completed", "output": [item], "usage": usage},
+        },
+    )
+
+
 APIS = (
     Api(
         name="chat",
         dialect="openai_chat",
         path="/v1/chat/completions",
-        fields={},
+        fields={"messages": _MESSAGES},
         opening=_chunk({"role": "assistant", "content": ""}),
-        deltas=(_chunk({"content": _TEXT}),),
-        closing=_chunk({}, "stop", usage=_USAGE) + b"data: [DONE]\n\n",
+        delta=lambda _: _chunk({"content": _TEXT}),
+        closing=lambda _: _chunk({}, "stop", usage=_USAGE) + b"data: [DONE]\n\n",
         mark=_TEXT.encode(),
         end=b"data: [DONE]\n\n",
     ),
@@ -77,17 +144,29 @@ APIS = (
         name="messages",
         dialect="anthropic_messages",
         path="/v1/messages",
-        fields={"max_tokens": 1_000},
+        fields={"max_tokens": 1_000, "messages": _MESSAGES},
         opening=_named("message_start", message=_MESSAGE)
         + _named("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-        # Anthropic adds spaces before the last bracket, of which there are sometimes more and sometimes less.
-        deltas=tuple(_DELTA[:-3] + b" " * (7 * number % 15) + b"}\n\n" for number in range(15)),
-        closing=_named("content_block_stop", index=0)
-        + _named(
-            "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 100}
-        )
-        + _named("message_stop"),
+        delta=lambda number: _DELTAS[number % 15],
+        closing=lambda _: (
+            _named("content_block_stop", index=0)
+            + _named(
+                "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 100}
+            )
+            + _named("message_stop")
+        ),
         mark=_TEXT.encode(),
         end=b'data: {"type":"message_stop"}\n\n',
+    ),
+    Api(
+        name="responses",
+        dialect="openai_responses",
+        path="/v1/responses",
+        fields={"input": _MESSAGES},
+        opening=_numbered(0, *_RESPONSES_OPENING),
+        delta=_responses_delta,
+        closing=_responses_closing,
+        mark=b"event: response.output_text.delta\n",
+        end=b"}\n\n",
     ),
 )

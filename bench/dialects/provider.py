@@ -7,7 +7,6 @@ import asyncio
 import re
 import sys
 from contextlib import suppress
-from itertools import cycle
 
 import uvloop
 
@@ -27,8 +26,11 @@ class Provider:
     """Answers every request with a paced stream."""
 
     def __init__(self, deltas: int, gap_s: float) -> None:
-        self._deltas = deltas
         self._gap_s = gap_s
+        self._answers = {
+            api.name: ([chunk(api.delta(number)) for number in range(deltas)], chunk(api.closing(deltas)))
+            for api in APIS
+        }
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
@@ -42,12 +44,12 @@ class Provider:
 
     async def _answer(self, api: Api, writer: asyncio.StreamWriter) -> None:
         writer.write(_HEAD + chunk(api.opening))
-        chunks = cycle(map(chunk, api.deltas))
-        for _ in range(self._deltas):
+        deltas, closing = self._answers[api.name]
+        for delta in deltas:
             await asyncio.sleep(self._gap_s)
-            writer.write(next(chunks))
+            writer.write(delta)
         await asyncio.sleep(self._gap_s)
-        writer.write(chunk(api.closing) + b"0\r\n\r\n")
+        writer.write(closing + b"0\r\n\r\n")
         await writer.drain()
 
 
