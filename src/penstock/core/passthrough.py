@@ -260,9 +260,8 @@ class PassThrough:
         if template is None or not data.startswith(self._prefix) or len(data) > self.max_event:
             return []
         if self._regular is not None:
-            if text := self._take_regular(data, self._regular):
-                return [template.make_event(text)]
-        elif self._next_count is None:  # the common case: one event, the same padding
+            return self._read_regular(data, template, self._regular)
+        if self._next_count is None:  # the common case: one event, the same padding
             quote = data.find(b'"', self._text_start)
             if data[quote:] == self._suffix and (text := plain_text(data[self._text_start : quote])):
                 self.frames += 1
@@ -274,6 +273,26 @@ class PassThrough:
         if not events and count is not None:
             self._expect(template, count)
         return events
+
+    def _read_regular(self, data: bytes, template: DeltaTemplate, regular: "_RegularTemplate") -> list[Event]:
+        """As `read`, for a regular template. No event that matches it has an empty line before its end."""
+        count, before = self._next_count, (self.frames, self._size, self._last)
+        events: list[Event] = []
+        start = 0
+        while (end := data.find(b"\n\n", start) + 2) > 1 and data.startswith(self._prefix, start):
+            text = self._take_regular(data[start:end], regular)
+            if not text:
+                break
+            events.append(template.make_event(text))
+            if end == len(data):
+                return events
+            start = end
+        self.frames, self._size, self._last = before
+        if events:
+            self._expect(template, count)
+            if self._texts is not None:
+                del self._texts[-len(events) :]
+        return []
 
     def _read_all(self, data: bytes, template: DeltaTemplate) -> list[Event]:
         """As `read`, for any number of events with any padding."""
