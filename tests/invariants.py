@@ -41,7 +41,7 @@ class CountingReader(StreamReader):
         """The slow path learns of frames by reading them, or all at once of those that the fast path has read."""
         fast, before, slow = self.passthrough, self._known(), self.slow_frames
         assert fast is not None
-        read_fast = fast.frames + (fast.opening is not None)
+        read_fast = fast.frames + (fast.opening.frames if fast.opening is not None else 0)
         events = read()
         new = self._known() - before
         self.slow_frames = slow + (new - read_fast if new else 0)
@@ -51,7 +51,8 @@ class CountingReader(StreamReader):
         """How many frames the slow path knows of."""
         fast, trailer = self.passthrough, self.trailer
         assert fast is not None
-        return self.frames - fast.frames - (fast.opening is not None) - (trailer.frames if trailer else 0)
+        opening = fast.opening.frames if fast.opening is not None else 0
+        return self.frames - fast.frames - opening - (trailer.frames if trailer else 0)
 
 
 def sent_text(completion: Completion) -> list[tuple[object, ...]]:
@@ -73,13 +74,23 @@ def broken_promises(data: bytes, random: Random, dialect: str = DEFAULT_DIALECT)
     return examine(data, random, dialect=dialect)[0]
 
 
-def opening_of(*streams: bytes, together: int = 1) -> OpeningTemplate:
+def opening_of(*streams: bytes, together: int = 1, dialect: str = DEFAULT_DIALECT) -> OpeningTemplate:
     """The opening that is learned from these streams, read one after another, the first events of each together."""
     opening = OpeningTemplate()
     for stream in streams:
-        events = by_event(stream)
-        read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening=opening))
+        read(*first_together(by_event(stream), together), reader=StreamReader(dialect, opening=opening))
     return opening
+
+
+def first_together(events: list[bytes], count: int) -> list[bytes]:
+    """The first events as one read, then one read for each."""
+    return [b"".join(events[:count]), *events[count:]]
+
+
+def last_together(events: list[bytes], count: int) -> list[bytes]:
+    """One read for each event, and the last ones as one read."""
+    at = max(len(events) - count, 0)
+    return [*events[:at], b"".join(events[at:])]
 
 
 def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
@@ -95,7 +106,7 @@ def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
     opening = fast.feed_opening(*pieces[:2]) if len(pieces) > 1 else None
     if opening is not None:
         assert fast.template is not None
-        events = [*opening.events, fast.template.make_event("x" * opening.chars)]
+        events = [*opening.events, *([fast.template.make_event("x" * opening.chars)] if opening.chars else [])]
         pieces = pieces[2:]
 
     def keep(text: str) -> int:
@@ -148,10 +159,11 @@ def examine(
     if read(data, reader=SlowReader(dialect)) != events:
         broken.append("the fast path gives other events")
     for opening in _openings(data, before, random, dialect):
-        pieces = random.choice((by_event, lambda data: split(data, random)))(data)
+        together = last_together(first_together(by_event(data), random.randint(1, 3)), random.randint(1, 4))
+        pieces = random.choice((by_event(data), together, split(data, random)))
         if events_of(*pieces, opening=opening) != events:
             broken.append("with a known opening, it gives other events")
-        in_chunks = read_in_chunks(by_event(data), StreamReader(dialect, opening=opening))
+        in_chunks = read_in_chunks(random.choice((by_event(data), together)), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
     broken += _variants_differ(data, random, dialect)
@@ -257,7 +269,10 @@ def _openings(data: bytes, before: bytes, random: Random, dialect: str) -> list[
     format = find_dialect(dialect).passthrough
     if format is None or format.opening is None:
         return [None]
-    return [opening_of(data, together=random.randint(1, 3)), opening_of(before or data)]
+    return [
+        opening_of(data, together=random.randint(1, 3), dialect=dialect),
+        opening_of(before or data, together=random.randint(1, 3) if before else 1, dialect=dialect),
+    ]
 
 
 def _differences(first: Completion, again: Completion, dialect: str, *, include_usage: bool) -> list[str]:

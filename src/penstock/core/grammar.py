@@ -86,11 +86,21 @@ class Grammar:
     @property
     def expects_end(self) -> bool:
         """For a stream that expects text: whether a finish and a usage report would be the first, and unchanged."""
-        return self.usage is None and not self._tool_finishes and len(self._choices) == 1
+        return self.usage is None and self.expects_finish
+
+    @property
+    def expects_finish(self) -> bool:
+        """The same, without the usage report."""
+        return not self._tool_finishes and len(self._choices) == 1
 
     def has_block(self, choice: int, block: object) -> bool:
         """Whether a block of this number that is not a tool call is open in a choice: text belongs to it."""
         return isinstance(block, int) and self._open_blocks.get(choice, {}).get(block) is False
+
+    def only_block(self, choice: int) -> int | None:
+        """The number of the only open block of a choice, if there is one."""
+        blocks = self._open_blocks.get(choice, {})
+        return next(iter(blocks)) if len(blocks) == 1 else None
 
     def begin(self, start: Start, choice: int) -> bool:
         """Take the events of the first frame: a start, extras, and the start of this choice.

@@ -39,7 +39,8 @@ template does.
 **How the slow path catches up.** The slow path has not seen the events that the fast path read. It needs to know their
 number, their bytes and lines (for the positions of later repairs), and that the choice has text. `take_progress`
 returns these figures, before the slow path reads on. Padding that is kept as a field of the stream is written to the
-dictionary that the frame reader uses.
+dictionary that the frame reader uses. An opening of several events is read again from its bytes, and its events are
+discarded: the slow path is then in the state in which it would be.
 
 **Dialects that repeat the text** (`RepeatedText`). Some dialects send a text once more as a whole behind its deltas,
 and number all events. There, three more things must hold.
@@ -55,17 +56,22 @@ and number all events. There, three more things must hold.
    writer writes something. That is either an event of the slow path, after which they are compared again, or a
    heartbeat, which ends the agreement. Without agreement, deltas still take the fast path, and are written anew.
 
-**Openings.** The first events of two answers of one target differ only in an id, a time, perhaps a fingerprint, and
-padding. The text deltas of the two answers differ in the same values. `OpeningTemplate` is learned from one answer, by
-the same proof for both events. The values of its slots match narrow patterns (no quote, no backslash; digits only for a
-time). Each target has its own, so that the bytes of one provider are never compared with those of another.
+**Openings.** The first events of two answers of one target differ only in an id, a time or counts, perhaps a
+fingerprint, and padding. The text deltas of the two answers differ in the same values, or (`in_deltas` is False) not at
+all. `OpeningTemplate` is learned from one answer whose first events were followed by text deltas only, by the same
+proof for all these events. The values of its slots match narrow patterns (no quote, no backslash; digits only for a
+time or a count). Spaces before the last bracket of an event are outside of all strings. Each target has its own, so
+that the bytes of one provider are never compared with those of another.
 
 **Trailers.** By rules 3 and 4 of `core/grammar.py`, the grammar emits a finish and a usage report when the bytes end.
 So reading them late changes nothing. A `StreamTrailer` accepts exactly this: one finish without content, for the only
 choice, with a reason that needs no repair; perhaps one usage report, which needs neither repair nor merging; then the
 sentinel. For that input the grammar yields `Finish`, `UsageReport`, `End`, and `StreamTrailer.events` returns the same.
 If anything else arrives, the slow path reads the buffered bytes together with it, as if all had arrived at once. A
-trailer may begin only where text is expected: one choice, no tool calls, no fault, no usage so far.
+trailer may begin only where text is expected: one choice, no tool calls, no fault, no usage so far. In a dialect that
+numbers blocks, it begins with the end of the only open block, and must have the finish in the same read: clients see
+the end of a block at once. Where usage is reported before, the trailer merges it by the functions of the slow path, or
+knows that the merged counts are the last ones that are not zero (`anthropic_messages/trailer.py`).
 
 `tests/invariants.py` checks all of this for every stream that the property tests and the fuzzer produce, the corpus
 tests for every recorded stream, and `tests/dialects/` for a second dialect.
@@ -114,6 +120,8 @@ class PassThrough:
     """The frame reader of the slow path, or None before the slow path has read anything of this stream."""
     grammar: Grammar | None = None
     """The grammar of the slow path, or None as above."""
+    reader: object = None
+    """The frame reader of the slow path in dialects without a `FastFrameReader`, or None as above."""
     fields: dict[str, object]
     """The fields of the stream, with the padding."""
     agreed: bool | None = True
@@ -463,14 +471,17 @@ class PassThrough:
     # The opening and the trailer.
 
     def feed_opening(self, first: bytes, text: bytes = b"") -> Opening | None:
-        """Read the first event, and the text delta after it if that has arrived too; None if they do not match."""
+        """Read the opening, and the text delta after it if that has arrived too; None if they do not match.
+
+        `text` may also be the last part of the opening. Then the result has no characters.
+        """
         if self._openings is None or len(first) + len(text) > self.max_event:
             return None
-        opening = self._openings.match(first)
-        if opening is None or opening.size != len(first):
+        opening = self._openings.match(first + text)
+        if opening is None or (len(opening.raw) != len(first) and (opening.frames == 1 or opening.raw != first + text)):
             return None
         self._use_opening(opening)
-        if text:
+        if len(opening.raw) == len(first) and text:
             opening.chars = self.feed(text)
             if not opening.chars:
                 self.drop()
@@ -488,7 +499,7 @@ class PassThrough:
         if opening is None:
             return []
         self._use_opening(opening)
-        events, rest = opening.events, data[opening.size :]
+        events, rest = opening.events, data[len(opening.raw) :]
         if rest:
             text = self.read(rest)
             if not text:
@@ -525,6 +536,8 @@ class PassThrough:
         if self.opening is not None:
             return format.make(self.opening.events, self.fields)
         reader, grammar = self.frame_reader, self.grammar
+        if format.after is not None and grammar is not None:
+            return format.after(self.reader, grammar)
         return reader.trailer() if reader is not None and grammar is not None and grammar.expects_end else None
 
 

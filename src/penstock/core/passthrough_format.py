@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.core.events import Event, ReasoningDelta, TextDelta
+from penstock.core.grammar import Grammar
 from penstock.core.usage import Tokens
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -37,32 +38,42 @@ class TemplateSlot(NamedTuple):
 class OpeningField(NamedTuple):
     """A member of the first event whose value varies between answers. `kind` restricts its values.
 
-    `if_repeated`: the value rarely changes, so it is a literal of the opening, unless text deltas repeat it.
+    A `count` may be missing. `if_repeated`: the value rarely changes, so it is a literal of the opening, unless text
+    deltas repeat it.
     """
 
     name: str
     path: Path
-    kind: Literal["token", "seconds", "padding"]
+    kind: Literal["token", "seconds", "padding", "count"]
     if_repeated: bool = False
 
 
 class OpeningFormat(Struct, frozen=True, kw_only=True):
-    """How an answer opens: one event in which these fields vary, followed directly by text deltas."""
+    """How an answer opens: one event in which these fields vary, perhaps others that do not, then text deltas.
+
+    In dialects whose `PassThroughFormat` has `frames` it is one event.
+    """
 
     fields: tuple[OpeningField, ...]
-    make: Callable[[list[Event], dict[str, bytes]], tuple[list[Event], dict[str, object]]]
+    make: Callable[[list[Event], dict[str, bytes]], tuple[list[Event], dict[str, object]] | None]
     """Takes the events of the learned opening, and the values (ASCII) of the fields in another opening. Returns the
-    events of that opening, and the fields of its stream, with the padding. The fields change during the stream."""
-    choice: Callable[[list[Event]], int]
-    """The choice that the events open."""
+    events of that opening, and the fields of its stream, with the padding; None if it has other events. The fields
+    change during the stream."""
+    choice: Callable[[list[Event]], int | None]
+    """The choice that the events open; None if they are not those of a usual opening."""
+    in_deltas: bool = True
+    """Whether text deltas repeat the fields of the opening, except for padding."""
 
 
 class TrailerFormat(Struct, frozen=True, kw_only=True):
-    """How an answer ends. `mark` occurs in the first event of every trailer, and hardly ever in text."""
+    """How an answer ends. `mark` occurs in the first read of every trailer, and hardly ever in text."""
 
     mark: re.Pattern[bytes]
     make: "Callable[[list[Event], dict[str, object]], StreamTrailer]"
     """Takes the events of the opening and the fields of the stream. Returns an empty `StreamTrailer`."""
+    after: "Callable[[object, Grammar], StreamTrailer | None] | None" = None
+    """Takes the frame reader and the grammar of a stream of which the slow path has read text. Returns an empty
+    trailer, or None if the stream cannot have the usual one. Dialects without `frames` need it."""
 
 
 class PassThroughFormat(Struct, frozen=True, kw_only=True):
@@ -207,7 +218,7 @@ class DeltaTemplate(NamedTuple):
 class Opening(Struct, eq=False):
     """The opening of an answer, recognised by its bytes.
 
-    `size` is its length in bytes. `fields` are the fields of the stream, which change during the stream. `template` is
+    `fields` are the fields of the stream, which change during the stream. `template` is
     that of the text deltas which should follow; they begin with `prefix`, in which the values of this answer are filled
     in, instead of the template's own prefix. `chars` counts the characters of text that arrived with the opening.
     """
@@ -215,7 +226,10 @@ class Opening(Struct, eq=False):
     events: list[Event]
     fields: dict[str, object]
     choice: int
-    size: int
+    raw: bytes
+    """Its bytes."""
+    frames: int
+    """The number of its events on the wire."""
     template: DeltaTemplate
     prefix: bytes
     chars: int = 0

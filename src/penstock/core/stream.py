@@ -90,10 +90,12 @@ class StreamReader:
     _idle = False  # whether the framer was between two events after the last read
     _framed = 0  # frames of the slow path
     _plain = 0  # those of them that were one healthy text delta and nothing else
+    _first_plain = 0  # which frame was the first of them, in dialects without typed decoders
     _misses = 0  # frames in a row that the typed decoders refused
     _value: object = None  # the JSON of the last of them
     _usual = False  # whether the first frame was the usual opening
     _first = b""  # the bytes of that opening, if the slow path has read it
+    _first_frames = 1  # the number of its frames
     _opened: list[Event]  # its events
     # The stages of the slow path, which are made when it is taken first.
     _ready = False
@@ -139,7 +141,7 @@ class StreamReader:
         fast = self.passthrough
         if fast is None:
             return self._framed
-        opening = 1 if fast.opening is not None else 0  # which the slow path has not counted
+        opening = fast.opening.frames if fast.opening is not None else 0  # which the slow path has not counted
         return self._framed + opening + fast.frames + (fast.trailer.frames if fast.trailer is not None else 0)
 
     @property
@@ -199,6 +201,8 @@ class StreamReader:
         if repeated:
             fast.agreed = None  # the writer has yet to write these events
         if not healthy:
+            if not idle and self._fast is None:
+                self._note_opening(fast, data, items, events)
             fast.drop()
         elif (
             isinstance(delta := events[-1], TextEvent)
@@ -247,6 +251,20 @@ class StreamReader:
         self._first = frames[0]
         return True
 
+    def _note_opening(self, fast: PassThrough, data: bytes, items: list[Framed], events: list[Event]) -> None:
+        """Note the opening in the first read, without the text after it, for a dialect that has no typed decoders."""
+        count = len(items) - self._plain
+        opened = events[: len(events) - self._plain]
+        if fast.format.opening is None or self._framed != len(items) or not opened:
+            return
+        if self._plain and self._first_plain != count + 1:
+            return  # something follows the text
+        frames = [_frame_bytes(item) for item in items if isinstance(item, Frame)]
+        if b"".join(frames) == data and Repair not in map(type, events):
+            self._first = b"".join(frames[:count])
+            self._first_frames = count
+            self._opened = opened
+
     def _prepare(self) -> None:
         """Make the stages of the slow path, and set them to the state after an opening that the fast path read."""
         self._ready = True
@@ -262,14 +280,20 @@ class StreamReader:
             return
         if fast.format.frames is not None:
             self._fast = fast.frame_reader = fast.format.frames(self._dialect)
+        else:
+            fast.reader = self._dialect
         fast.grammar = self._grammar
         opening, fast.opening = fast.opening, None
         if opening is not None and self._fast is not None:
-            self._framer.skip(1, opening.size, 2)
+            self._framer.skip(1, len(opening.raw), 2)
             self._framed = 1
             self._idle = True
             self._fast.resume(opening)
             self._opens(opening.events)
+        elif opening is not None:
+            self._read(self._framer.feed(opening.raw))
+            self._idle = True
+            self._out.take()  # the fast path has returned these events
 
     def _catch_up(self, fast: PassThrough) -> None:
         """Set the slow path to the state after the events that the fast path read."""
@@ -291,12 +315,11 @@ class StreamReader:
         """Learn the template of the last event of a healthy read."""
         if not isinstance(item, Frame):
             return
-        name = b"event: %b\n" % item.event.encode() if item.event else b""
-        event = b"%bdata:%b\n" % (name, item.data)
+        event = _frame_bytes(item)
         if not data.endswith(event):
             return
         fast.learn(event, delta, self._fast.fields if self._fast is not None else {})
-        if self._first and self._framed == self._plain + 1:
+        if self._first and self._framed == self._plain + self._first_frames:
             fast.learn_opening(self._first, self._opened)
 
     def _read(self, items: list[Framed]) -> None:
@@ -388,7 +411,11 @@ class StreamReader:
             return False  # the event includes text that was held back before
         self._value = value
         path = format.block_path
-        return path is None or self._grammar.has_block(event.choice, value_at(value, path))
+        if path is not None and not self._grammar.has_block(event.choice, value_at(value, path)):
+            return False
+        if not self._first_plain:
+            self._first_plain = self._framed
+        return True
 
     def _read_frame(self, frame: Frame, outline: Outline | None) -> object:
         """Take the slow path; returns the frame's JSON, or None if it is defective."""
@@ -540,6 +567,12 @@ class StreamWriter:
             self._noted = (*self._noted, events)
         else:
             self._made.note(events)
+
+
+def _frame_bytes(frame: Frame) -> bytes:
+    """The bytes of a frame, if its lines are in the usual form."""
+    name = b"event: %b\n" % frame.event.encode() if frame.event else b""
+    return b"%bdata:%b\n" % (name, frame.data)
 
 
 def _has_odd_line_ends(data: bytes) -> bool:

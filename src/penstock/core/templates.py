@@ -6,7 +6,7 @@ the answers of one target. The complete argument why a template may replace the 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from penstock.core.events import Event
 from penstock.core.passthrough_format import (
     DeltaTemplate,
     Opening,
+    OpeningField,
     OpeningFormat,
     PassThroughFormat,
     Path,
@@ -25,10 +26,16 @@ from penstock.core.passthrough_format import (
 )
 
 _JSON = msgspec.json.Decoder()
-# One SSE event with one `data:` line, and perhaps an `event:` line.
+# One SSE event with one `data:` line, and perhaps an `event:` line. And its last bracket, with the spaces before it.
 _ONE_LINE = re.compile(rb"(?:event:[^\r\n]*\n)?data:([^\r\n]*)\n\n")
+_LAST_BRACKET = re.compile(rb" *\}\n\n")
 # The values that a field of an opening may have. None of them can end a JSON string or a JSON number.
-_PATTERNS = {"token": rb"[\w.:-]{1,128}", "seconds": rb"[1-9][0-9]{8,10}", "padding": rb"[0-9A-Za-z]+"}
+_PATTERNS = {
+    "token": rb"[\w.:-]{1,128}",
+    "seconds": rb"[1-9][0-9]{8,10}",
+    "padding": rb"[0-9A-Za-z]+",
+    "count": rb"0|[1-9][0-9]{0,8}",
+}
 # A longer opening is not learned: there is one per target, and each byte costs a microsecond and ten bytes of memory to
 # compile into a pattern.
 _MAX_OPENING = 4_096
@@ -54,9 +61,11 @@ class OpeningTemplate:
         match = known.pattern.match(data) if known is not None else None
         if known is None or match is None:
             return None
-        events, fields = known.format.make(known.events, match.groupdict())
-        prefix = known.prefix % match.group(*known.prefix_fields)
-        return Opening(events, fields, known.choice, match.end(), known.template, prefix)
+        made = known.format.make(known.events, match.groupdict())
+        if made is None:
+            return None
+        prefix = known.prefix % match.group(*known.prefix_fields) if known.prefix_fields else known.prefix
+        return Opening(*made, known.choice, match[0], known.frames, known.template, prefix)
 
     def confirm(self) -> None:
         """Count a match: the text that followed the opening matched the template too."""
@@ -81,13 +90,14 @@ class OpeningTemplate:
 class _KnownOpening(NamedTuple):
     """A proved opening: the pattern of its bytes, and the template of the text deltas that follow it.
 
-    `prefix` is the template's prefix as a format string, with a placeholder for each of the `prefix_fields`: text
+    `prefix` is the template's prefix, if there are `prefix_fields` as a format string with a placeholder for each: text
     deltas repeat these values of the opening.
     """
 
     pattern: re.Pattern[bytes]
     format: OpeningFormat
     events: list[Event]
+    frames: int
     choice: int
     prefix: bytes
     prefix_fields: list[str]
@@ -202,20 +212,30 @@ def _is_proved(event: bytes, values: list[_SlotValue]) -> bool:
 
 
 def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:
-    """Whether the JSON of the probe is that of the event with these changes, each of which really is one."""
-    lines = _ONE_LINE.fullmatch(event), _ONE_LINE.fullmatch(probe)
-    if lines[0] is None or lines[1] is None:
-        return False
-    try:
-        decoded, changed = _JSON.decode(lines[0][1]), _JSON.decode(lines[1][1])
-    except ValueError:
+    """Whether the JSON of the probe is that of the event with these changes, each of which really is one.
+
+    If there are several events, the changes are those of the first one.
+    """
+    decoded, changed = _decoded_events(event), _decoded_events(probe)
+    if not decoded:
         return False
     for path, new in changes.items():
-        holder: Any = value_at(decoded, path[:-1])
+        holder: Any = value_at(decoded[0], path[:-1])
         if value_at(holder, path[-1:]) in (_MISSING, new):
             return False
         holder[path[-1]] = new
-    return bool(decoded == changed)
+    return decoded == changed
+
+
+def _decoded_events(data: bytes) -> list[object]:
+    """The JSON of each event; none if a part of the data is not an event with one line of JSON."""
+    lines = list(_ONE_LINE.finditer(data))
+    if b"".join(line[0] for line in lines) != data:
+        return []
+    try:
+        return [_JSON.decode(line[1]) for line in lines]
+    except ValueError:
+        return []
 
 
 def value_at(value: Any, path: Path) -> Any:
@@ -230,46 +250,70 @@ def value_at(value: Any, path: Path) -> Any:
 def _learn_opening(
     format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
 ) -> _KnownOpening | None:
-    """Prove an opening: a first event, and the template of the text that follows it. None if it cannot be proved.
+    """Prove an opening: its first events, and the template of the text that follows it. None if it cannot be proved.
 
-    Each value that varies must occur exactly once in the first event, and those that text deltas repeat exactly once in
-    the prefix of the template. Then substitution proves both, as for a text delta.
+    Each value that text deltas repeat must occur exactly once in the prefix of the template. Then substitution proves
+    the opening and the prefix, as for a text delta.
     """
-    line = _ONE_LINE.fullmatch(first)
+    decoded = _decoded_events(first)
     (prefix,) = template.prefix
-    tokens = _tokens(format, _JSON.decode(line[1]), prefix) if line is not None else None
-    if tokens is None or format.choice(events) != template.make_event("").choice:
+    tokens = _tokens(format, decoded[0], prefix) if decoded else None
+    choice = format.choice(events)
+    if tokens is None or choice is None or choice != template.make_event("").choice or not first.isascii():
         return None
-    padded = {slot.name for slot, _ in template.suffix_slots}
+    padded = {slot.name for slot, _ in template.suffix_slots if slot.kind == "padding"}
     fields = {field.name: field for field in format.fields}
     if padded != {name for name in tokens if fields[name].kind == "padding"}:
         return None
-    prefix_fields = sorted(tokens.keys() - padded, key=lambda name: prefix.find(tokens[name]))
-    unique = all(first.count(token) == 1 for token in tokens.values())
-    if not prefix_fields or not unique or any(prefix.count(tokens[name]) != 1 for name in prefix_fields):
-        return None
     substitutes = {name: _substitute(token) for name, token in tokens.items()}
-    prefix_format = _replaced(
-        prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in prefix_fields}
-    )
-    rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
-    changes = {fields[name].path: _decoded(substitute) for name, substitute in substitutes.items()}
-    prefix_changes = {fields[name].path: _decoded(substitutes[name]) for name in prefix_fields}
-    proved = differs_only(first, _replaced(first, tokens, substitutes), changes) and differs_only(
-        prefix + rest,
-        prefix_format % tuple(substitutes[name].strip(b'"') for name in prefix_fields) + rest,
-        prefix_changes,
-    )
-    if not proved or not first.isascii():
+    found = {name: _slot_value(first, fields[name].path, token, b"", None) for name, token in tokens.items()}
+    names = sorted(tokens, key=lambda name: found[name].start)
+    values = [found[name] for name in names]
+    if not values or values[0].start == 0 or any(left.end > right.start for left, right in pairwise(values)):
         return None
-    groups = {
-        name: _placeholder(token) % (b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]))
-        for name, token in tokens.items()
-    }
-    pattern = _replaced(re.escape(first), {name: re.escape(token) for name, token in tokens.items()}, groups)
-    return _KnownOpening(
-        re.compile(pattern), format, events, format.choice(events), prefix_format, prefix_fields, template
-    )
+    literals = _literals(first, values)
+    probe = b"".join(alternating(literals, [substitutes[name].strip(b'"') for name in names]))
+    if not differs_only(first, probe, {fields[name].path: _decoded(substitutes[name]) for name in names}):
+        return None
+    prefix_fields: list[str] = []
+    if format.in_deltas:
+        prefix_fields = sorted(tokens.keys() - padded, key=lambda name: prefix.find(tokens[name]))
+        repeated = _repeated_prefix(template, fields, tokens, substitutes, prefix_fields)
+        if repeated is None:
+            return None
+        prefix = repeated
+    groups = [b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]) for name in names]
+    spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
+    pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
+    return _KnownOpening(re.compile(pattern), format, events, len(decoded), choice, prefix, prefix_fields, template)
+
+
+def _repeated_prefix(
+    template: DeltaTemplate,
+    fields: Mapping[str, OpeningField],
+    tokens: dict[str, bytes],
+    substitutes: dict[str, bytes],
+    names: list[str],
+) -> bytes | None:
+    """The prefix of text deltas, which repeat these fields, as a format string; None if it cannot be proved."""
+    (prefix,) = template.prefix
+    if not names or any(prefix.count(tokens[name]) != 1 for name in names):
+        return None
+    format = _replaced(prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in names})
+    rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
+    probe = format % tuple(substitutes[name].strip(b'"') for name in names) + rest
+    changes = {fields[name].path: _decoded(substitutes[name]) for name in names}
+    return format if differs_only(prefix + rest, probe, changes) else None
+
+
+def _escaped(literal: bytes, *, spaces: bool) -> bytes:
+    """A literal as a pattern. With `spaces` there may be any number of them before the last bracket of an event.
+
+    No string of the JSON is open there, so they have no meaning.
+    """
+    if not spaces:
+        return re.escape(literal)
+    return rb" *\}\n\n".join(map(re.escape, _LAST_BRACKET.split(literal)))
 
 
 def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, bytes] | None:
@@ -277,11 +321,11 @@ def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, 
     tokens: dict[str, bytes] = {}
     for field in format.fields:
         value = value_at(opening, field.path)
-        if field.kind == "seconds" and type(value) is int:
+        if field.kind in ("seconds", "count") and type(value) is int:
             token = b"%d" % value
-        elif field.kind != "seconds" and isinstance(value, str):
+        elif field.kind in ("token", "padding") and isinstance(value, str):
             token = b'"%b"' % value.encode()
-        elif field.if_repeated or field.kind == "padding":
+        elif field.if_repeated or field.kind == "padding" or (field.kind == "count" and value in (_MISSING, None)):
             continue
         else:
             return None

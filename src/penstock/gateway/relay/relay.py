@@ -289,12 +289,14 @@ class Relay:
     def _take_opening(self, fast: PassThrough) -> bool:
         """Take the usual opening, and the first text after it if it has come: each in an HTTP chunk of its own."""
         chunks = self._aligned_chunks(fast)
-        if not 1 <= len(chunks) <= 2 or self._control.transcript is not None:
+        if not chunks or self._control.transcript is not None:
             return False
-        first, text = chunks if len(chunks) == 2 else (chunks[0], b"")
+        first, text = (chunks[0], b"") if len(chunks) == 1 else (b"".join(chunks[:-1]), chunks[-1])
         opening = fast.feed_opening(first, text)
         if opening is None:
             return False
+        if not opening.chars:
+            first, text = opening.raw, b""
         self._watchdog.first_event()
         self._call.watch(opening.events)
         self._writer.note(opening.events)

@@ -30,7 +30,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, merge, read_usage
+from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS, merge, read_usage
 from penstock.core.error_shapes import is_heartbeat, read_error
 from penstock.core.events import (
     Annotation,
@@ -82,7 +82,6 @@ _DELTA_KINDS: Mapping[str, _Kind] = {
 # The types of unknown events that may be written again as the name of an event.
 _EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _DELTA_FIELDS = frozenset(("type", "delta", "usage"))
-_OUTPUT = frozenset(("output_tokens", "output_tokens_details"))
 # Events of a stream, which have their type as a name.
 _NAMED = frozenset(
     (
@@ -187,6 +186,25 @@ class AnthropicMessagesReader:
             case _:
                 self._read_unknown(value, kind, event)
 
+    @property
+    def model(self) -> str:
+        """The model that answers; empty if the provider has not named it."""
+        return self._model
+
+    @property
+    def usage(self) -> dict[str, object]:
+        """The usage so far, as it was sent."""
+        return self._usage
+
+    @property
+    def text_block(self) -> int | None:
+        """The index of the only open block, if it is one of text or thinking and nothing of it is buffered."""
+        if len(self._open) != 1 or self._unfinished is not None or self._surrogates or self._finished:
+            return None
+        ((index, block),) = self._open.items()
+        usual = block.kind in ("text", "reasoning") and not block.head and block.number == index
+        return index if usual else None
+
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of an event that is not JSON."""
         text = data.decode(errors="replace").strip()
@@ -233,7 +251,7 @@ class AnthropicMessagesReader:
         if isinstance(usage, dict) and not whole:
             if any(usage.get(name) for name in INPUT_COUNTS):
                 self._sink.events.append(Extra("event", {"type": "message_start", "usage": usage}))
-            usage = {name: count for name, count in usage.items() if name not in _OUTPUT}
+            usage = {name: count for name, count in usage.items() if name not in OUTPUT_MEMBERS}
         self._sink.events.append(ChoiceStart(0, text_of(message.get("role"))))
         self._read_usage(usage)
         content = message.get("content")

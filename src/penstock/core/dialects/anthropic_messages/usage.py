@@ -17,6 +17,8 @@ from penstock.core.sink import Sink
 from penstock.core.usage import ModelUsage, Usage
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+OUTPUT_MEMBERS = frozenset(("output_tokens", "output_tokens_details"))
+"""The members about output. Those of `message_start` are preliminary."""
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 # More iterations and members than any provider sends. They limit the memory of one stream.
 _MAX_ITERATIONS = 100

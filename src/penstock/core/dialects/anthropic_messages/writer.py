@@ -122,9 +122,17 @@ class AnthropicMessagesWriter:
 
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
-        for event in events:
-            if isinstance(event, ChoiceStart):
-                self._started = True
+        for event in self._blocks.order(events):
+            match event:
+                case Start(id, model):
+                    self._message |= {"id": id, "model": model}
+                case ChoiceStart():
+                    self._started = True
+                case BlockStart():
+                    self._index += 1
+                    self._indexes[event.block] = self._index
+                case _:
+                    pass
 
     def heartbeat(self) -> bytes:
         """The API's own heartbeat."""
