@@ -74,11 +74,11 @@ def mutated(data: bytes, other: bytes, random: Random) -> bytes:
     return data
 
 
-def split(data: bytes, random: Random) -> list[bytes]:
-    """The bytes in pieces. One case in ten is split into single bytes; in the others, stretches of single bytes, of
-    short and of long pieces follow one another, some of them empty: that takes a tenth of the time.
+def split(data: bytes, random: Random, bytewise: float = 0.1) -> list[bytes]:
+    """The bytes in pieces. The share `bytewise` of the cases is split into single bytes; in the others, stretches of
+    single bytes, of short and of long pieces follow one another, some of them empty: that takes a tenth of the time.
     """
-    if random.random() < 0.1:
+    if random.random() < bytewise:
         return [data[place : place + 1] for place in range(len(data))]
     pieces: list[bytes] = []
     start = 0
