@@ -16,6 +16,7 @@ from penstock import Choice, Completion, Ending
 from tests.mutation import split
 from tests.oracle import Expected, ExpectedCall, ExpectedChoice, expect
 from tests.streams import bytewise, fold, read
+from tests.tables import FULL
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = (ROOT / os.environ.get("PENSTOCK_CORPUS", "../shared/corpus")).resolve()
@@ -81,8 +82,15 @@ def pieces_of(number: int, data: bytes) -> list[bytes]:
 
     With PENSTOCK_FULL_TABLES=1, all are in single bytes, which takes minutes.
     """
-    whole = number % 10 == 0 or os.environ.get("PENSTOCK_FULL_TABLES", "0") not in ("", "0")
-    return bytewise(data) if whole else split(data, Random(number))
+    return bytewise(data) if number % 10 == 0 or FULL else split(data, Random(number))
+
+
+def cuts_of(number: int, events: int) -> set[int]:
+    """After how many of its events the stream of this number is cut: one in ten at each, the others at some and at the
+    last ones; all at each with PENSTOCK_FULL_TABLES=1.
+    """
+    every = range(1, events)
+    return {*every} if number % 10 == 0 or FULL else {*every[:: max(1, events // 8)], *every[-6:]}
 
 
 def judge(capture: Capture) -> Verdict:

@@ -19,7 +19,7 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from tests.core.anthropic.oracle import SentText, expect, payloads
-from tests.corpus import CORPUS, captures, pieces_of
+from tests.corpus import CORPUS, captures, cuts_of, pieces_of
 from tests.invariants import CountingReader, SlowReader, read_in_chunks
 from tests.messages import DIALECT, completion, events_of, fold
 from tests.streams import by_event, read
@@ -150,9 +150,9 @@ def extras(answer: Completion) -> dict[str, object]:
 
 
 def test_a_stream_that_is_cut_is_completed_only_if_it_has_a_stop_reason() -> None:
-    for file, data in STREAMS.items():
+    for number, (file, data) in enumerate(STREAMS.items()):
         events = by_event(data)
-        for count in range(1, len(events)):
+        for count in cuts_of(number, len(events)):
             cut = b"".join(events[:count])
             wanted = expect(cut).ending if b"message_start" in cut else "failed"
             assert completion(cut).ending == wanted, (file, count)
