@@ -410,7 +410,8 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "upstream_event_too_large": ErrorRow(
             _UPSTREAM,
             "provider",
-            "One event of the provider's stream exceeds `max_event` in [`[limits]`](configuration.md#limits).",
+            "One event of the provider's stream exceeds `max_event` in [`[limits]`](configuration.md#limits), or the "
+            "whole answer has more than 32 million characters.",
             "Raise `max_event`, or ask for a smaller answer.",
         ),
     },

@@ -13,6 +13,9 @@ from penstock.core.failure import Failure
 from penstock.gateway.relay.transcript import TRIM_EVERY, Transcript, count_chars
 
 NO_LIMIT = 1 << 60
+MAX_CHARS = 32_000_000
+"""The most characters of an answer. No model writes so many, and streams of some dialects repeat all of them at their
+end, so the gateway has to hold them."""
 
 
 class RunningAnswer(Protocol):
@@ -49,7 +52,7 @@ class AttemptControl:
 
     def __init__(self, attempt: TextCounter) -> None:
         self._attempt = attempt
-        self.check_at = NO_LIMIT
+        self.check_at = MAX_CHARS
         """The number of characters at which the relay must call `check`."""
 
     @property
@@ -88,7 +91,7 @@ class AttemptControl:
         if output_chars >= self._limit and self.on_limit is not None:
             self._limit = NO_LIMIT
             soon(self.on_limit)
-        self.check_at = self._limit
+        self.check_at = min(self._limit, MAX_CHARS)
         if self.transcript is not None:
             self.transcript.trim()
             self.check_at = min(self.check_at, output_chars + TRIM_EVERY)

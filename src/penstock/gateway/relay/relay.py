@@ -86,6 +86,7 @@ from penstock.gateway.calls.failure import (
     from_transport,
     redacted,
 )
+from penstock.gateway.relay.control import MAX_CHARS
 from penstock.gateway.relay.decompression import Decompressor, can_decompress, is_compressed
 from penstock.gateway.relay.event_gaps import BOUNDS
 from penstock.gateway.relay.ports import AttemptTimeouts, Client, Connection, DisconnectedClient
@@ -102,6 +103,8 @@ _TOO_LARGE: ErrorCode = "upstream_event_too_large"
 # Before the first content come a role and some extras. With more bytes than this the answer is committed without
 # content.
 _MAX_UNCOMMITTED = 65_536
+# The bytes of a stream. Those of text have a limit of their own (`MAX_CHARS`), which is reached long before.
+_MAX_STREAM = 256_000_000
 # The reasons for a pause, as bits of `Watchdog.paused`.
 _SLOW_CLIENT, _LIMIT_CHECK = 1, 2
 
@@ -125,7 +128,7 @@ class Relay:
     _connection: Connection | None = None
     _recording: RecordingReceiver | None = None
     _pending = 0  # frames of the trailer so far; they are progress, though their events come at the end only
-    _body_size = 0  # of an unstreamed answer, in bytes
+    _body_size = 0  # of the answer, in bytes, without those that took the fast path
     _answer: Accumulator | None = None
     # On the fast path: reads the payload of a chunk, and writes a framed chunk to the client.
     _feed: Callable[[bytes], int]
@@ -161,6 +164,7 @@ class Relay:
         self._writer = writer
         self._timeouts = timeouts
         self._passthrough = _passthrough(reader, writer)
+        self._max_size = _MAX_STREAM if client.stream else timeouts.max_body
         if not client.stream:
             self._answer = Accumulator()
         self._on_outcome = on_outcome
@@ -203,7 +207,7 @@ class Relay:
         if self._bypass_reader:
             self._on_bypassed(data)
             return
-        if self._answer is not None and not self._fits(data):
+        if not self._fits(data):
             return
         fast = self._passthrough
         if fast is not None and not self._watchdog.seen_event and self._take_opening(fast):
@@ -226,13 +230,15 @@ class Relay:
             self._skip_parser(fast)
 
     def _fits(self, data: bytes) -> bool:
-        """Whether an unstreamed answer with this piece is within the size limit. If not, the attempt fails."""
+        """Whether the answer with this piece is within the size limit. If not, the attempt fails."""
         self._body_size += len(data)
-        if self._body_size > self._timeouts.max_body:
-            message = f"the unstreamed answer has more than {self._timeouts.max_body} bytes"
-            self._fail(from_transport(_TOO_LARGE, message))
+        if self._body_size > self._max_size:
+            self._fail_size(f"{self._max_size} bytes")
             return False
         return True
+
+    def _fail_size(self, limit: str) -> None:
+        self._fail(from_transport(_TOO_LARGE, f"the answer has more than {limit}"))
 
     def on_end(self) -> None:
         """Handle the end of the body. The reader checks whether the answer in it is complete.
@@ -559,6 +565,8 @@ class Relay:
         attempt.output_chars += size
         if attempt.output_chars >= control.check_at:
             control.check(self._loop.call_soon)
+            if attempt.output_chars >= MAX_CHARS:
+                self._loop.call_soon(self._fail_size, f"{MAX_CHARS} characters")
             self._count_text = control.count_text
             if self._connection is not None:
                 self._connection.on_chunk = None
@@ -724,7 +732,7 @@ class Relay:
         piece = b""
         try:
             piece = next(self._decompression, b"") if self._phase != "over" else b""
-            if piece and (self._answer is None or self._fits(piece)):
+            if piece and self._fits(piece):
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
