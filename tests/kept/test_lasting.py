@@ -94,7 +94,7 @@ def test_a_database_that_does_not_answer_delays_the_end_only(tmp_path: Path, ups
             before = time.monotonic()
             got = gateway.respond(f"main/{model}")
             assert 4 < time.monotonic() - before < 8
-            assert (got.status, final(got)["status"]) == (200, "completed")
+            assert (got.status, final(got)["status"], final(got)["store"]) == (200, "completed", False)
             gateway.says("kept content cannot be written, so that responses are not kept")
             degraded = gateway.respond(f"main/{model}")
             assert degraded.headers["x-penstock-degraded"] == "responses"
@@ -180,8 +180,10 @@ def test_a_response_that_is_too_large_is_not_kept(tmp_path: Path, upstream: Upst
         long_answer = upstream.play(says("a" * 30_000))
         got = gateway.respond(f"main/{long_answer}")
         assert (got.status, final(got)["output"][0]["content"][0]["text"]) == (200, "a" * 30_000)
+        assert final(got)["store"] is False
         assert code(gateway.ask_for(final(got)["id"])) == (404, "response_not_found")
         gateway.says("max_response in [responses] is smaller")
+        assert final(gateway.respond(f"main/{long_answer}", stream=True))["store"] is False
         short = upstream.play(says("Yes."))
         got = gateway.respond(f"main/{short}", "a" * 30_000)
         assert final(got)["store"] is False, "known before the answer begins"

@@ -103,7 +103,11 @@ class App:
         self._request_ids = request_ids()
         self._recorder: Recorder | None = None
         self._calls: dict[CallSession, None] = {}
-        self._keeper = AnswerKeeper(config, environment, log.warning) if config.ledger.enabled else None
+        folder = home.subfolder("workers") if config.server.workers > 1 else None
+        self.metrics = Metrics(self._gauges, folder)
+        self._keeper: AnswerKeeper | None = None
+        if config.ledger.enabled:
+            self._keeper = AnswerKeeper(config, environment, log.warning, self.metrics.response_not_kept)
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {}
         self._continuations: list[Continuations] = []
         self._kept_routes: dict[str, KeptRoutes] = {}
@@ -120,8 +124,6 @@ class App:
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
         self._authenticator = self._books.authenticator if self._books is not None else Authenticator()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
-        folder = home.subfolder("workers") if config.server.workers > 1 else None
-        self.metrics = Metrics(self._gauges, folder)
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()

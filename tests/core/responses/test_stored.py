@@ -144,6 +144,16 @@ def test_the_last_event_has_the_response(status: str) -> None:
         assert json.loads(STORED.write_answer(found)) == whole
 
 
+def test_a_response_that_could_not_be_kept_says_so() -> None:
+    done, whole = event("response.output_item.done", item=MESSAGE), response(store=True, metadata={"store": "true"})
+    unkept = whole | {"store": False}
+    assert STORED.write_unkept(done + event("response.completed", response=whole)) == done + event(
+        "response.completed", response=unkept
+    )
+    assert json.loads(STORED.write_unkept(json.dumps(whole).encode())) == unkept
+    assert STORED.write_unkept(done) == done
+
+
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_a_failed_response_is_kept_whole_and_has_no_output_to_continue(status: str) -> None:
     whole = response(status, error={"code": "server_error", "message": "it broke"})

@@ -283,6 +283,9 @@ class StoredAnswers(Protocol):
     def read_answer(self, id: str, input: bytes, data: bytes) -> KeptAnswer | None:
         """The answer in the last bytes of a stream, or in a body; None if they have none."""
 
+    def write_unkept(self, data: bytes) -> bytes:
+        """The last bytes of a stream, or a body, with an answer that says that it is not kept."""
+
     def write_answer(self, kept: KeptAnswer) -> bytes:
         """The answer as the client got it."""
 

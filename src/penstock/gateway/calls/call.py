@@ -42,10 +42,11 @@ class AnswerKeeping(Protocol):
     def overrides(self, issuer: str) -> Mapping[str, object]:
         """The members of the answer that the gateway sets, if this provider account answers."""
 
-    def keep(self, data: bytes, then: Callable[[], None]) -> bool:
-        """Keep the answer in the last bytes for the client, then call `then`.
+    def keep(self, data: bytes, then: Callable[[bytes], None]) -> bool:
+        """Keep the answer in the last bytes for the client, then call `then` with these bytes. If the answer could not
+        be kept, they say so.
 
-        Returns False if nothing is kept, and `then` is not called.
+        Returns False if nothing is to be kept, and `then` is not called.
         """
 
 

@@ -2,15 +2,16 @@
 
 An answer is durable in the database before the client sees its end. So a client that has its id can continue it at
 once, on any worker or machine of the gateway, and after a crash. If the database does not confirm in time, the client
-gets its end all the same; the answer is then not kept, and the log says so. Calls that start while the database cannot
-be written are not kept either: their answers have the header `x-penstock-degraded` and an id that names no answer.
+gets its end all the same; the answer is then not kept, and the log and the answer say so. Calls that start while the
+database cannot be written are not kept either: their answers have the header `x-penstock-degraded` and an id that names
+no answer.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
 from penstock.core.request import ClientRequest
@@ -35,16 +36,26 @@ _MAX_READS = 1_000
 # The answers of one conversation. Providers' contexts end long before.
 _MAX_ANSWERS = 1_000
 
+NotKept: TypeAlias = Literal["size", "database"]
+"""Why an answer is not kept: it is too large, or the database does not work."""
 T = TypeVar("T")
 
 
 class AnswerKeeper:
     """The kept answers of one process. Used by the event loop's thread."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
-        """Raises `BookError` if the store can never work."""
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        warn: Callable[[str], None],
+        count: Callable[[NotKept], None],
+    ) -> None:
+        """`count` is called for each answer that should be kept and is not. Raises `BookError` if the store can never
+        work."""
         self._loop = asyncio.get_running_loop()
         self._warn = warn
+        self._count = count
         self._secret = b""
         self._reader: QueryThread[ContentStore] | None = None
         self._open = partial(open_content, config.ledger, environment)
@@ -82,20 +93,26 @@ class AnswerKeeper:
         if self.enabled and stored.may_keep(request):
             if self._writer.trouble or not self._secret:
                 call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
+                self._count("database")
             else:
                 input = stored.new_input(continuation.members if continuation is not None else request.members)
-                ids = self.ids(stored) if len(input) <= self._settings.max_response else None
+                if len(input) <= self._settings.max_response:
+                    ids = self.ids(stored)
+                else:
+                    self._count("size")
         if ids is None and not previous:
             return None
         return Keeping(self, stored, call, ids, previous, input)
 
-    def put(self, kept: KeptAnswer, owner: str, previous: str, then: Callable[[], None]) -> bool:
-        """Keep an answer, then call `then`. Returns False if it is not kept, and `then` is not called."""
+    def put(self, kept: KeptAnswer, owner: str, previous: str, then: Callable[[bool], None]) -> None:
+        """Keep an answer, then call `then` with whether it is kept."""
         parts = {_INPUT: kept.input, _OUTPUT: kept.output, _ANSWER: kept.answer}
         size = sum(len(part) for part in parts.values() if part is not None)
         if size > self._settings.max_response:
             self._warn(f"a response of {size} bytes is not kept: max_response in [responses] is smaller")
-            return False
+            self._count("size")
+            then(False)
+            return
         now_ms = time.time_ns() // 1_000_000
         record = KeptRecord(
             id=kept.id,
@@ -107,9 +124,10 @@ class AnswerKeeper:
             parts={name: part.decode() for name, part in parts.items() if part is not None},
         )
         self._writer.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
-        return True
 
     def _on_kept(self, reason: str) -> None:
+        if reason:
+            self._count("database")
         if reason and not self._writer.trouble:  # else the writer has said so
             self._warn(f"a response is not kept: {reason}")
 
@@ -145,10 +163,10 @@ class _DelayedEnd:
     """The end of an answer, delayed until the database confirms that the answer is kept, by `_DELAY_S` at most."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None], then: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None], then: Callable[[bool], None]
     ) -> None:
         self._report = report
-        self._then: Callable[[], None] | None = then
+        self._then: Callable[[bool], None] | None = then
         self._deadline = loop.call_later(_DELAY_S, self.release, f"the database does not answer within {_DELAY_S:g} s")
 
     def release(self, reason: str) -> None:
@@ -157,7 +175,7 @@ class _DelayedEnd:
         if then is not None:
             self._deadline.cancel()
             self._report(reason)
-            then()
+            then(not reason)
 
 
 class Keeping:
@@ -191,13 +209,21 @@ class Keeping:
             self._id = self._ids.make(self._call.id, issuer, self._owner)
         return self._stored.overrides(self._id, self._previous)
 
-    def keep(self, data: bytes, then: Callable[[], None]) -> bool:
-        """Keep the answer in the last bytes for the client, then call `then`.
+    def keep(self, data: bytes, then: Callable[[bytes], None]) -> bool:
+        """Keep the answer in the last bytes for the client, then call `then` with these bytes. If the answer could not
+        be kept, they say so.
 
-        Returns False if nothing is kept, and `then` is not called.
+        Returns False if nothing is to be kept, and `then` is not called.
         """
         kept = self._stored.read_answer(self._id, self._input, data) if self._id else None
-        return kept is not None and self._keeper.put(kept, self._owner, self._previous, then)
+        if kept is None:
+            return False
+
+        def on_kept(kept: bool) -> None:
+            then(data if kept else self._stored.write_unkept(data))
+
+        self._keeper.put(kept, self._owner, self._previous, on_kept)
+        return True
 
 
 def kept_answer(record: KeptRecord) -> KeptAnswer:

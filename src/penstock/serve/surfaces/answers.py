@@ -40,7 +40,8 @@ class AnswerSession(CallSession):
     If the answer is kept, its end is delayed until it is stored: a client that has seen the end may continue it.
     """
 
-    _delayed: Callable[[], None] | None = None  # sends the end
+    _delayed: Callable[[bytes], None] | None = None  # sends the end
+    _last = b""  # the end
 
     def begin(self) -> None:
         """Send the head of a streamed response, if it has not been sent."""
@@ -54,29 +55,32 @@ class AnswerSession(CallSession):
         if self.call.keeping is None:
             super().end(data)
         else:
-            self._keep(data, lambda: self._exchange.end(data))
+            self._keep(data, self._exchange.end)
 
     def answer(self, body: bytes) -> None:
         """Send a complete, unstreamed response."""
         self.call.status = 200
-        self._keep(body, lambda: self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body))
+        self._keep(body, self._respond)
 
-    def _keep(self, data: bytes, send: Callable[[], None]) -> None:
+    def _respond(self, body: bytes) -> None:
+        self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)
+
+    def _keep(self, data: bytes, send: Callable[[bytes], None]) -> None:
         """Keep the answer if that is wanted, then send its end. Nothing is kept for a client that has disconnected."""
-        keeping, self._delayed = None if self._exchange.over else self.call.keeping, send
+        keeping, self._delayed, self._last = None if self._exchange.over else self.call.keeping, send, data
         try:
             waits = keeping is not None and keeping.keep(data, self._release)
         except Exception as error:  # noqa: BLE001 - the client gets its answer
             report(error)
             waits = False
         if not waits:
-            self._release()
+            self._release(data)
 
-    def _release(self) -> None:
-        send, self._delayed = self._delayed, None
+    def _release(self, data: bytes) -> None:
+        send, self._delayed, self._last = self._delayed, None, b""
         if send is not None:
             self._settle()  # first: a call whose end the client has seen must be in the ledger
-            send()
+            send(data)
 
     def refuse(self, failure: Failure) -> None:
         """Send a failure, unless the end of the answer is only delayed: then that is sent."""
@@ -85,6 +89,6 @@ class AnswerSession(CallSession):
 
     def _on_gone(self) -> None:
         if self._delayed is not None:  # the answer is complete
-            self._release()
+            self._release(self._last)
         else:
             super()._on_gone()

@@ -103,6 +103,9 @@ LOSSES = _counter(
     "provider",
     "code",
 )
+NOT_KEPT = _counter(
+    "responses_not_kept", "Responses that should be kept and are not, by reason: their size, or the database.", "reason"
+)
 DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")
 
 FAMILIES: tuple[MetricSpec, ...] = (
@@ -126,6 +129,7 @@ FAMILIES: tuple[MetricSpec, ...] = (
     REPAIRS,
     NOTICES,
     LOSSES,
+    NOT_KEPT,
     DROPPED,
 )
 BY_NAME = {family.name: family for family in FAMILIES}

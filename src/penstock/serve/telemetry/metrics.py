@@ -130,6 +130,8 @@ class Metrics:
                 self.counters.create(family)
         for reason in sorted(_ALL_REASONS):
             self.counters.create(metric_specs.STREAM_END, (reason,))
+        for reason in ("size", "database"):
+            self.counters.create(metric_specs.NOT_KEPT, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call, with the next batch."""
@@ -284,6 +286,10 @@ class Metrics:
     def limits_store_changed(self, store: str, up: bool) -> None:
         """Count a change of the store's availability."""
         self.counters.add(metric_specs.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
+
+    def response_not_kept(self, reason: str) -> None:
+        """Count a response that should be kept and is not."""
+        self.counters.add(metric_specs.NOT_KEPT, (reason,))
 
     def dropped(self, spans: int) -> None:
         """Count spans that were not exported."""

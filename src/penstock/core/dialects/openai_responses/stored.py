@@ -118,6 +118,13 @@ class StoredResponses:
             return KeptAnswer(id, input, None, whole)
         return KeptAnswer(id, input, bytes(output), members.edited({"output": None}))
 
+    def write_unkept(self, data: bytes) -> bytes:
+        """The bytes with `store: false` in the response."""
+        if data.startswith(b"{"):
+            return JsonMembers(data).edited({"store": Raw(b"false")})
+        response = _last_response(data)
+        return data if response is None else data.replace(response, self.write_unkept(response))
+
     def write_answer(self, kept: KeptAnswer) -> bytes:
         """The response."""
         return kept.answer if kept.output is None else JsonMembers(kept.answer).edited({"output": Raw(kept.output)})
