@@ -477,11 +477,16 @@ class PassThrough:
         """
         if self._openings is None or len(first) + len(text) > self.max_event:
             return None
-        opening = self._openings.match(first + text)
-        if opening is None or (len(opening.raw) != len(first) and (opening.frames == 1 or opening.raw != first + text)):
+        data = first + text
+        opening = self._openings.match(data)
+        if opening is None:
+            return None
+        if opening.raw == data:
+            text = b""
+        elif len(opening.raw) != len(first):
             return None
         self._use_opening(opening)
-        if len(opening.raw) == len(first) and text:
+        if text:
             opening.chars = self.feed(text)
             if not opening.chars:
                 self.drop()

@@ -194,15 +194,15 @@ class Call(Struct, eq=False):
         """Record repairs, usage, response id and model, and finish reasons of these events."""
         attempt = self.attempts[-1]
         for event in events:
-            if type(event) is Start:
+            if type(event) not in NOTED:
+                continue
+            if isinstance(event, Start):
                 attempt.response_id, attempt.response_model = event.id, event.model
-            elif type(event) is Extra:
+            elif isinstance(event, Extra):
                 if event.place != "chunk":
                     attempt.audio_chars += _audio_chars(event)
-                elif (tier := event.fields.get("service_tier")) is not None:
-                    attempt.report_tier(tier)
-            elif type(event) not in NOTED:
-                continue
+                elif "service_tier" in event.fields:
+                    attempt.report_tier(event.fields["service_tier"])
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):

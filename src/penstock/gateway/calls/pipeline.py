@@ -593,20 +593,20 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _writer(self) -> StreamWriter:
         """The writer of the answer for the client."""
-        keeping = self._call.keeping
+        call, plan, request = self._call, self._plan, self._request
         facts = AnswerFacts(
-            call_id=self._call.id,
-            model=self._plan.model,
+            call_id=call.id,
+            model=plan.model,
             created=int(time.time()),
-            include_usage=self._request.include_usage,
-            input_estimate=self._call.input_estimate,
-            same_dialect=self._plan.dialect == self._request.dialect,
-            issuer=self._plan.issuer,
-            echo=self._request.echo,
-            heartbeats=self._call.heartbeats,
-            overrides=keeping.overrides(self._plan.issuer) if keeping is not None else {},
+            include_usage=request.include_usage,
+            input_estimate=call.input_estimate,
+            same_dialect=plan.dialect == request.dialect,
+            issuer=plan.issuer,
+            echo=request.echo,
+            heartbeats=call.heartbeats,
+            overrides=call.keeping.overrides(plan.issuer) if call.keeping is not None else {},
         )
-        return StreamWriter.for_call(self._request.dialect, facts)
+        return StreamWriter.for_call(request.dialect, facts)
 
     def _relay(self, reader: EventReader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
         call, plan, client = self._call, self._plan, self._client

@@ -337,8 +337,7 @@ class Relay:
         """Let the pass-through write text into the transcript, if there is one, and into a writer that follows it."""
         transcript = self._control.transcript
         fast.on_text = len if transcript is None else transcript.writer(template.make_event(""))
-        follow = self._writer.text_follower(fast)
-        if follow is not None:
+        if fast.format.repeated is not None and (follow := self._writer.text_follower(fast)) is not None:
             fast.on_text = follow if transcript is None else partial(_call_both, follow, fast.on_text)
 
     def _on_first_chunk(self, payload: bytes, _raw: bytes) -> bool:

@@ -133,11 +133,14 @@ def _note_trait(kind: str, name: str, table: str) -> str:
 
 
 def note_losses(places: str) -> str:
-    """A statement that has calls at these places found by their losses, as far as this version knows them."""
+    """A statement that has calls at these places found by their losses, as far as this version knows them.
+
+    SQLite reads the left table of a CROSS JOIN first. So each call is read once, and not once for each code.
+    """
     codes = " UNION ALL ".join(f"SELECT '{code}' AS code" for code in LOSSES)
     return f"""
     INSERT INTO call_traits (kind, name, at_ms, call) SELECT 'loss', x.code, c.at_ms, c.place
-    FROM calls c JOIN ({codes}) x ON {has_loss("x.code")} WHERE {places}
+    FROM calls c CROSS JOIN ({codes}) x WHERE {places} AND {has_loss("x.code")}
     """
 
 

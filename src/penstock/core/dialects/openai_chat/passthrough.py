@@ -1,7 +1,7 @@
 """The fast path of chat completions: what `core/passthrough.py` needs to know about this dialect."""
 
 import re
-from typing import cast
+from typing import Any, cast
 
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.trailer import ChatTrailer
@@ -28,16 +28,16 @@ def _padding_event(fields: dict[str, object]) -> Event:
     return Extra("chunk", fields)
 
 
-def _open(known: list[Event], values: dict[str, bytes]) -> tuple[list[Event], dict[str, object]]:
-    """The events of an opening, made from those of the learned one (`known`), and the extras of its stream."""
+def _open(known: list[Any], values: dict[str, bytes]) -> tuple[list[Event], dict[str, object]]:
+    """The events of an opening, made from those of the learned one, and the extras of its stream.
+
+    `known` is a `Start`, perhaps an `Extra`, and a `ChoiceStart`.
+    """
     start, choice = known[0], known[-1]
-    assert isinstance(start, Start)
     opened = Start(values["id"].decode(), start.model, int(values["created"]))
     if len(known) == 2:
         return [opened, choice], {}
-    extra = known[1]
-    assert isinstance(extra, Extra)
-    fields = extra.fields.copy()
+    fields: dict[str, object] = known[1].fields.copy()
     if _FINGERPRINT in values:
         fields[_FINGERPRINT] = values[_FINGERPRINT].decode()
     if _PADDING in values:
