@@ -28,7 +28,8 @@ SPARE_KEY = "canary-of-the-spare-77c2"
 CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
 
 _LISTENS = re.compile(r"penstock listens on https?://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
-_START_S = 10.0
+# A busy machine may take many times as long as an idle one.
+_START_S = 30.0
 # Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 _SETTLE_S = 8.0
 _STOP_S = 10.0
@@ -214,13 +215,18 @@ class Gateway:
     # What it writes.
 
     def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
+        process = self._process
+        assert process is not None
+        assert process.stderr is not None
         with suppress(ValueError):
-            for line in self._process.stderr:
+            for line in process.stderr:
                 with self._condition:
                     self.output.append(line)
                     self._condition.notify_all()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+        with self._condition:
+            self._condition.notify_all()  # for those who wait for it to listen
 
     def until(self, true: Callable[[], object], timeout_s: float = _SETTLE_S) -> None:
         """Wait until something can be seen in the output."""

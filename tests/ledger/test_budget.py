@@ -19,9 +19,9 @@ from penstock.stores.accounts.sqlite import FILE, SqliteAccounts
 from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response
 from tests.faults.conftest import Starter
-from tests.faults.gateway import Gateway
+from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, TEXT, WORLD, plain, stream, whole
-from tests.faults.upstream import JSON, Connection, Gate, Script, chunk, for_ever, head, last_chunk, status
+from tests.faults.upstream import JSON, Connection, Gate, Script, Upstream, chunk, for_ever, head, last_chunk, status
 from tests.ledger.support import COST, FEW, INPUT, OUTPUT, RESERVED, RESERVED_INPUT, all_at_once, ask, make_key, request
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
@@ -32,11 +32,14 @@ WORKERS = (1, 4)
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
 
-@pytest.fixture(params=WORKERS, ids=lambda count: f"{count} workers")
-def gateway(start: Starter, request: pytest.FixtureRequest) -> Iterator[Gateway]:
-    gateway = start("--workers", str(request.param))
-    yield gateway
-    gateway.book.check_sums()
+@pytest.fixture(scope="module", params=WORKERS, ids=lambda count: f"{count} workers")
+def gateway(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+    """A gateway that all tests share: each has a key and a model of its own."""
+    with Upstream() as upstream:
+        folder, configuration = tmp_path_factory.mktemp("budget"), settings(upstream.url)
+        with Gateway(folder, upstream, configuration, arguments=("--workers", str(request.param))) as gateway:
+            yield gateway
+        gateway.book.check_sums()  # once all is booked
 
 
 def answer(gate: Gate) -> Script:
@@ -45,11 +48,11 @@ def answer(gate: Gate) -> Script:
     return [head(), chunk(HELLO), gate, chunk(rest), last_chunk()]
 
 
-def race(gateway: Gateway, content: bytes, gate: Gate, admitted: int) -> list[Response]:
+def race(gateway: Gateway, content: bytes, gate: Gate, model: str, admitted: int) -> list[Response]:
     """The answers to many concurrent calls. The admitted ones run until all others have been refused."""
 
     def let_go() -> None:
-        gateway.until(lambda: len(gateway.calls) >= CROWD - admitted, 10.0)
+        gateway.until(lambda: sum(line["model"] == f"main/{model}" for line in gateway.calls) >= CROWD - admitted, 10.0)
         gate.open()
 
     return all_at_once(gateway, [content] * CROWD, let_go)
@@ -88,7 +91,7 @@ def test_c37_a_hundred_calls_race_for_a_budget_of_ten(gateway: Gateway, streamed
     model = gateway.upstream.play(answer(gate))
     key, secret = make_key(gateway, budget=FEW * RESERVED)
     content = request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT)
-    responses = race(gateway, content, gate, FEW)
+    responses = race(gateway, content, gate, model, FEW)
     assert len([response for response in responses if response.status == 200]) == FEW
     assert_refused([response for response in responses if response.status != 200])
     entries = booked(gateway, key.id, CROWD)
@@ -103,7 +106,7 @@ def test_nothing_is_reserved_when_all_is_over(gateway: Gateway, streamed: bool) 
     gate = Gate()
     model = gateway.upstream.play(answer(gate))
     key, secret = make_key(gateway, budget=(FEW + 1) * COST + RESERVED - COST)
-    race(gateway, request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT), gate, FEW)
+    race(gateway, request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT), gate, model, FEW)
     booked(gateway, key.id, CROWD)
     let_go_of(gateway, key.id)
     assert ask(gateway, secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT).status == 200
@@ -122,7 +125,7 @@ def test_c37_a_hundred_calls_of_unknown_length_race(gateway: Gateway, streamed: 
     model = gateway.upstream.play(answer(gate))
     budget = FEW * RESERVED_AT_FIRST
     key, secret = make_key(gateway, budget=budget)
-    responses = race(gateway, request(secret, f"main/{model}", stream=streamed), gate, FEW)
+    responses = race(gateway, request(secret, f"main/{model}", stream=streamed), gate, model, FEW)
     assert [response.status for response in responses].count(200) == FEW
     assert_refused([response for response in responses if response.status != 200])
     assert sum(entry.priced for entry in booked(gateway, key.id, CROWD)) == FEW * COST <= budget

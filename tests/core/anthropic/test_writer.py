@@ -261,7 +261,7 @@ def test_an_unstreamed_answer_of_another_dialect() -> None:
 
 @pytest.mark.slow
 @given(answers())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_answer_is_the_same_for_a_client_of_messages(events: list[Event]) -> None:
     """Everything that a message can express of the first choice, without calls: their arguments are any text here."""
     assume(any(isinstance(event, ChoiceStart) and event.choice == 0 for event in events))
