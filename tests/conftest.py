@@ -1,6 +1,8 @@
 """Configuration of all tests: the tier of each (docs/testing.md), and the guard that fast tests start no process."""
 
 import atexit
+import functools
+import gc
 import multiprocessing.process
 import os
 import shutil
@@ -22,11 +24,13 @@ atexit.register(shutil.rmtree, os.environ["PENSTOCK_STATE"], ignore_errors=True)
 
 # The duration of an example depends on the load of the machine.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("penstock"), max_examples=50)
 settings.load_profile("penstock")
 
 TIERS = ("fast", "slow", "browser")
 # Folders whose tests are all of one tier.
-FOLDERS = {"bench": "slow", "faults": "slow", "judges": "slow", "ledger": "slow", "local": "slow", "web": "browser"}
+_SLOW_FOLDERS = ("anthropic", "bench", "faults", "judges", "kept", "ledger", "local", "responses_api")
+FOLDERS = dict.fromkeys(_SLOW_FOLDERS, "slow") | {"web": "browser"}
 # Fixtures that start processes, whatever the folder: the tests that use them are slow.
 PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
 _TESTS = Path(__file__).parent
@@ -45,8 +49,21 @@ def tier_of(item: pytest.Item) -> str:
     return "slow" if PROCESSES.intersection(getattr(item, "fixturenames", ())) else "fast"
 
 
+@functools.cache
 def _folder(path: Path) -> str:
     return path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `-m fast`, properties are tried with half as many examples as in the whole run."""
+    if config.option.markexpr == "fast":
+        settings.load_profile("fast")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collection has made, millions of objects, out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,5 +1,7 @@
 """However the end of an answer arrives, the same is recorded about it."""
 
+from contextlib import closing
+
 import pytest
 from msgspec import structs
 
@@ -113,9 +115,8 @@ class Listener(Client):
         self.received += data.split(b"\r\n")[1]
 
 
-def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
+def cut(loop: Clock, lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
     """A body that HTTP framing ends at this byte, and what its client gets."""
-    loop = Clock()
     listener = Listener()
 
     async def run() -> Call:
@@ -130,17 +131,15 @@ def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
         made.relay.on_end()
         return made.call
 
-    try:
-        return loop.run_until_complete(run()), listener.received
-    finally:
-        loop.close()
+    return loop.run_until_complete(run()), listener.received
 
 
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("lines", [LINES, SLOW, TWO], ids=["usual", "slow path", "two choices"])
 def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], chunked: bool) -> None:
     """Wherever a body ends: a client that stops at the finish reason must not take a cut answer for a complete one."""
-    for at in range(sum(map(len, lines)) + 1):
-        call, received = cut(lines, at, chunked=chunked)
+    with closing(Clock()) as loop:
+        ends = [cut(loop, lines, at, chunked=chunked) for at in range(sum(map(len, lines)) + 1)]
+    for at, (call, received) in enumerate(ends):
         finished = b'"finish_reason":"' in received.replace(b" ", b"")
         assert finished == (call.ending == "completed"), f"the body ends at byte {at}"

@@ -65,7 +65,7 @@ def fail(breakers: TargetHealth, failing: Target, failure: Failure = FAILS, time
 def test_made_up_names_that_fail_take_no_more_memory_than_the_table_has() -> None:
     table = BreakerTable()
     breakers = health(Clock(), table)
-    for number in range(20 * MAX_TARGETS):
+    for number in range(4 * MAX_TARGETS):
         breakers.failed(target(f"made-up-{number}"), FAILS)
     assert MAX_TARGETS / 2 < len(table) <= MAX_TARGETS
     assert len(table.words) * 8 == SIZE
@@ -76,7 +76,7 @@ def test_a_flood_of_made_up_names_does_not_end_the_cool_down_of_others() -> None
         clock = Clock()
         breakers = health(clock)
         fail(breakers, target())
-        for number in range(20 * MAX_TARGETS):
+        for number in range(4 * MAX_TARGETS):
             breakers.failed(target(f"made-up-{number}"), failure)
         assert breakers.cooling_s(target()) == 15.0
 

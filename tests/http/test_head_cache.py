@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tests.http.wire import Client, post
+from tests.tables import FULL
 
 AUTHORIZED = b"Authorization: Bearer one%20or%d"
 FIRST = post(b"first", AUTHORIZED)
@@ -114,18 +115,22 @@ def test_a_cached_head_changes_nothing(reads: tuple[bytes, ...]) -> None:
     asyncio.run(check())
 
 
-EDITS: dict[str, Callable[[bytes, int, bytes], bytes]] = {
-    "a byte is another": lambda data, at, byte: data[:at] + byte + data[at + 1 :],
-    "a byte is missing": lambda data, at, _: data[:at] + data[at + 1 :],
-    "a byte is too much": lambda data, at, byte: data[:at] + byte + data[at:],
+BYTES = (b"0", b"9", b"a", b" ", b"\r", b"\n", b":", b"\x00", b"\xff")
+# How a byte is put there, and which bytes are.
+EDITS: dict[str, tuple[Callable[[bytes, int, bytes], bytes], tuple[bytes, ...]]] = {
+    "a byte is another": (lambda data, at, byte: data[:at] + byte + data[at + 1 :], BYTES),
+    "a byte is missing": (lambda data, at, byte: data[:at] + byte + data[at + 1 :], (b"",)),
+    "a byte is too much": (lambda data, at, byte: data[:at] + byte + data[at:], BYTES),
 }
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_head_that_differs_by_a_byte_is_another(edit: Callable[[bytes, int, bytes], bytes]) -> None:
+@pytest.mark.parametrize(("edit", "bytes_put"), EDITS.values(), ids=EDITS)
+def test_a_head_that_differs_by_a_byte_is_another(
+    edit: Callable[[bytes, int, bytes], bytes], bytes_put: tuple[bytes, ...]
+) -> None:
     async def check() -> None:
         for at in range(len(FIRST)):
-            for byte in (b"0", b"9", b"a", b" ", b"\r", b"\n", b":", b"\x00", b"\xff"):
+            for byte in bytes_put:
                 await judge(edit(FIRST, at, byte))
 
     asyncio.run(check())
@@ -134,7 +139,7 @@ def test_a_head_that_differs_by_a_byte_is_another(edit: Callable[[bytes, int, by
 MIXED = [b"".join(reads) for reads in SECOND.values()] + [FIRST, DECLINED, post(b"second", AUTHORIZED)] * 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if FULL else 1))
 def test_requests_are_distinguished_wherever_the_reads_part_them(seed: int) -> None:
     async def check() -> None:
         chance = random.Random(seed)

@@ -133,7 +133,9 @@ def test_a_defective_record_does_not_harm_the_others(disk: Disk) -> None:
     assert stored(disk) == ["good", "r0"]
 
 
-def test_while_the_database_fails_callers_learn_it_at_once(disk: Disk) -> None:
+def test_while_the_database_fails_callers_learn_it_at_once(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.stores.content.writer._RETRY_S", 0.1)
+
     async def test(writing: Writing) -> None:
         disk.failing = "the disk is full"
         assert await writing.put(record("r1")) == "the disk is full"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8
 VIEWS = ("live", "calls", "call", "inspect", "health?since=24h", "spend", "playground")
 # The folder for pictures of every view; none are made if it is not set.
 PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
-_PAINT_MS = 200
-_TRIES = 12
+# How much longer than an empty page the page may take, and for how long a quiet moment is waited for.
+_PAINT_MS = 180
+_TRY_S = 60.0
+_EMPTY = "data:text/html,<title>empty</title><p>empty"
 _SHIFT = 0.02
 
 # Where the focus is; whether that is seen; whether it is further down than before.
@@ -126,7 +129,7 @@ def test_everything_can_be_reached_by_keyboard_and_is_seen_to_be(site: Site, vis
         assert sum("#/" in stop for stop in stops[:8]) == 7, stops[:8]
 
 
-def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
+def test_one_can_walk_through_by_keyboard_alone(site: Site, visit: Visitor) -> None:
     page = visit("live")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -139,7 +142,7 @@ def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Outcome"
     page.keyboard.type("trunc")
-    page.get_by_text("1 call", exact=True).wait_for()
+    page.get_by_text(site.truncated(), exact=True).wait_for()
     assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Outcome", "the focus was lost"
     _tab_to(page, CUT)
     page.keyboard.press("Enter")
@@ -149,9 +152,9 @@ def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
     page.get_by_role("button", name="Copied").wait_for()
 
 
-def test_changes_are_announced(visit: Visitor) -> None:
+def test_changes_are_announced(site: Site, visit: Visitor) -> None:
     page = visit("calls?outcome=truncated")
-    until(page, "document.getElementById('announcer').textContent === '1 call listed'")
+    until(page, f"document.getElementById('announcer').textContent === '{site.truncated()} listed'")
     page = visit(f"calls?model={REPAIRED}x")
     until(page, "document.getElementById('announcer').textContent === 'No calls'")
 
@@ -176,12 +179,15 @@ def test_colours_can_be_chosen_and_are_kept(visit: Visitor) -> None:
 
 def test_it_is_painted_at_once_and_nothing_jumps(visit: Visitor) -> None:
     page = visit("calls")
-    paints: list[float] = []
-    while len(paints) < _TRIES and not (paints and min(paints) < _PAINT_MS):  # the machine may have much else to do
-        page.reload()
+    address, empty_ms, page_ms = page.url, float("inf"), float("inf")
+    deadline = time.monotonic() + _TRY_S  # the machine may have much else to do
+    while not page_ms < empty_ms + _PAINT_MS < float("inf"):
+        assert time.monotonic() < deadline, (page_ms, empty_ms)
+        page.goto(_EMPTY)
+        empty_ms = min(empty_ms, page.evaluate(_PAINTED))  # what the browser and the machine take for any page
+        page.goto(address)
         page.locator("tbody tr").first.wait_for()
-        paints.append(page.evaluate(_PAINTED))
-    assert min(paints) < _PAINT_MS, paints
+        page_ms = min(page_ms, page.evaluate(_PAINTED))
     for view in ("calls", "health", "spend", "playground", "live", "inspect"):
         page = visit(view)
         until(page, "!document.querySelector('main > [aria-busy=true]')")
