@@ -6,6 +6,7 @@ PENSTOCK_TESTS=FILE  pytest -p tests.mutants.plugin    runs the tests that the f
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 import penstock
 
@@ -31,6 +33,12 @@ class Recorder:
         self._called: set[CodeType] = set()
         sys.settrace(self._trace)
         threading.settrace(self._trace)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """A property that fails here, perhaps because tracing is slow, is not shrunk: that takes minutes."""
+        settings.register_profile("recorded", settings.default, phases=(Phase.explicit, Phase.generate))
+        settings.load_profile("recorded")
 
     def _trace(self, frame: FrameType, _event: str, _arg: object) -> None:
         self._called.add(frame.f_code)
@@ -56,6 +64,13 @@ class Recorder:
         sys.settrace(None)
         passed = {test: reported for test, reported in self.tests.items() if "failed" not in reported}
         Path(_CALLS).write_text(json.dumps(passed))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """End the process, though a test that failed has left a thread that waits."""
+        shutil.rmtree(os.environ["PENSTOCK_STATE"], ignore_errors=True)  # tests/conftest.py has made it
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def pytest_configure(config: pytest.Config) -> None:
