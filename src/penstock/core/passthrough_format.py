@@ -218,9 +218,10 @@ class DeltaTemplate(NamedTuple):
 class Opening(Struct, eq=False):
     """The opening of an answer, recognised by its bytes.
 
-    `fields` are the fields of the stream, which change during the stream. `template` is
-    that of the text deltas which should follow; they begin with `prefix`, in which the values of this answer are filled
-    in, instead of the template's own prefix. `chars` counts the characters of text that arrived with the opening.
+    The first of its `events` is a `Start`; the others have no id, no usage and no audio. `fields` are the fields of the
+    stream, which change during the stream. `template` is that of the text deltas which should follow; they begin with
+    `prefix`, in which the values of this answer are filled in, instead of the template's own prefix. `chars` counts the
+    characters of text that arrived with the opening.
     """
 
     events: list[Event]
@@ -230,6 +231,8 @@ class Opening(Struct, eq=False):
     """Its bytes."""
     frames: int
     """The number of its events on the wire."""
+    tier: object
+    """The service tier that it names, or None."""
     template: DeltaTemplate
     prefix: bytes
     chars: int = 0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.core.events import Event
+from penstock.core.events import Event, Extra
 from penstock.core.passthrough_format import (
     DeltaTemplate,
     Opening,
@@ -65,7 +65,7 @@ class OpeningTemplate:
         if made is None:
             return None
         prefix = known.prefix % match.group(*known.prefix_fields) if known.prefix_fields else known.prefix
-        return Opening(*made, known.choice, match[0], known.frames, known.template, prefix)
+        return Opening(*made, known.choice, match[0], known.frames, known.tier, known.template, prefix)
 
     def confirm(self) -> None:
         """Count a match: the text that followed the opening matched the template too."""
@@ -98,6 +98,7 @@ class _KnownOpening(NamedTuple):
     format: OpeningFormat
     events: list[Event]
     frames: int
+    tier: object
     choice: int
     prefix: bytes
     prefix_fields: list[str]
@@ -285,7 +286,11 @@ def _learn_opening(
     groups = [b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]) for name in names]
     spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
     pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
-    return _KnownOpening(re.compile(pattern), format, events, len(decoded), choice, prefix, prefix_fields, template)
+    extras = (event.fields for event in events if isinstance(event, Extra) and event.place == "chunk")
+    tier = next((fields["service_tier"] for fields in extras if "service_tier" in fields), None)
+    return _KnownOpening(
+        re.compile(pattern), format, events, len(decoded), tier, choice, prefix, prefix_fields, template
+    )
 
 
 def _repeated_prefix(

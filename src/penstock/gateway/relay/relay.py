@@ -65,6 +65,7 @@ from penstock.core.events import (
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Start,
     TextDelta,
     ToolCallStart,
     UsageReport,
@@ -212,6 +213,10 @@ class Relay:
         fast = self._passthrough
         if fast is not None and not self._watchdog.seen_event and self._take_opening(fast):
             return
+        if last and fast is not None and fast.trailer is not None and (ended := fast.feed_trailer(data)) is not None:
+            if not ended.done:
+                self._check_pending()
+            return  # `on_end` follows at once
         events = self._reader.feed(data)
         if fast is None or not fast.forwardable:
             self._on_events(events, last=last)
@@ -304,7 +309,11 @@ class Relay:
         if not opening.chars:
             first, text = opening.raw, b""
         self._watchdog.first_event()
-        self._call.watch(opening.events)
+        attempt, start = self._attempt, opening.events[0]
+        assert isinstance(start, Start)
+        attempt.response_id, attempt.response_model = start.id, start.model
+        if opening.tier is not None:
+            attempt.report_tier(opening.tier)
         self._writer.note(opening.events)
         self._uncommitted = first
         if text:

@@ -74,7 +74,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         parsed: Callable[[], ParsedRequest] | None = None,
     ) -> None:
         """Start a call with that key. `parsed` returns the request, or raises, if a thread has parsed it already."""
-        body = exchange.body
+        body, headers = exchange.body, exchange.request.headers
         if len(body) > LARGE_BODY and parsed is None:
             parse = partial(self.read, body, exchange.request)
             in_thread(exchange, parse, partial(self.handle, exchange, gateway, request_id, key))
@@ -101,7 +101,7 @@ class Surface(ABC, Generic[ParsedRequest]):
             at_ms=time.time_ns() // 1_000_000,
             key=key,
             tags=self.tags,
-            strict=_is_strict(exchange.request.headers.get(STRICT_HEADER)),
+            strict=STRICT_HEADER in headers and _is_strict(headers[STRICT_HEADER]),
         )
         if self.request_id_header:
             call.headers = {self.request_id_header: request_id}
@@ -109,7 +109,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         self._calls[client] = None
         try:
             if gateway.config.telemetry.otlp:
-                call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
+                call.trace, call.span = trace_of(headers.get(HEADER, "")), new_span()
             self.prepare(call, request)
             client.attempts = attempts = self._answer(gateway, call, request, client)
             if attempts is not None:
@@ -133,6 +133,6 @@ def in_thread(exchange: Exchange, work: Callable[[], T], then: Callable[[Callabl
     asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
 
-def _is_strict(value: str | None) -> bool:
+def _is_strict(value: str) -> bool:
     """Whether a request asks for strict mode. Any value except `0` and `false` does: a typo must not disable it."""
-    return value is not None and value.strip().lower() not in _NOT_STRICT
+    return value.strip().lower() not in _NOT_STRICT
