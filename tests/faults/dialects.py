@@ -4,8 +4,8 @@ A fault of the transport is the same in every dialect; only the bytes around it 
 (`broken.py`, `tolerated.py`) are functions of a `Provider`, and the tests read answers in common terms. Another dialect
 is one more row in each of the two tables, and its rows of faults that only it has.
 
-The tests play every row where client and provider both speak chat completions, or both Messages. For the other pairs
-they play the rows of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all.
+The tests play every row where client and provider both speak chat completions. For the other pairs they play the rows
+of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all.
 """
 
 import gzip
@@ -406,7 +406,7 @@ RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 
 def is_played(pair: Pair, *, sampled: bool) -> bool:
     """Whether a row is played for a pair; `sampled`: its outcome depends on the dialects."""
-    return sampled or pair in (CHAT_ONLY, MESSAGES_ONLY) or FULL
+    return sampled or pair == CHAT_ONLY or FULL
 
 
 def same_or_translated(pair: Pair) -> bool:
