@@ -92,7 +92,7 @@ class StreamReader:
     _plain = 0  # those of them that were one healthy text delta and nothing else
     _first_plain = 0  # which frame was the first of them, in dialects without typed decoders
     _misses = 0  # frames in a row that the typed decoders refused
-    _value: object = None  # the JSON of the last of them
+    _value: object = None  # the JSON of the last frame, if that was such a one; for dialects without typed decoders
     _usual = False  # whether the first frame was the usual opening
     _first = b""  # the bytes of that opening, if the slow path has read it
     _first_frames = 1  # the number of its frames
@@ -189,6 +189,7 @@ class StreamReader:
     def _feed_slowly(self, fast: PassThrough, data: bytes) -> list[Event]:
         """Take the slow path, and decide whether the next events may take the fast one."""
         idle, plain = self._idle, self._plain
+        self._value = None
         items = self._framer.feed(data)
         self._idle = self._framer.idle
         self._read(items)
@@ -196,10 +197,10 @@ class StreamReader:
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-        repeated = fast.format.repeated is not None
-        fast.forwardable = healthy and not repeated and not _has_odd_line_ends(data)
-        if repeated:
+        fast.forwardable = healthy and fast.format.repeated is None and not _has_odd_line_ends(data)
+        if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
+            healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
         if not healthy:
             if not idle and self._fast is None:
                 self._note_opening(fast, data, items, events)
@@ -325,6 +326,7 @@ class StreamReader:
     def _read(self, items: list[Framed]) -> None:
         seen, out = self._seen, self._out
         for item in items:
+            self._value = None
             seen.offset = out.offset = item.offset
             seen.line = out.line = item.line
             if isinstance(item, Frame):
@@ -409,12 +411,12 @@ class StreamReader:
             return False
         if value_at(value, format.text_path(event)) != event.text:
             return False  # the event includes text that was held back before
-        self._value = value
         path = format.block_path
         if path is not None and not self._grammar.has_block(event.choice, value_at(value, path)):
             return False
         if not self._first_plain:
             self._first_plain = self._framed
+        self._value = value
         return True
 
     def _read_frame(self, frame: Frame, outline: Outline | None) -> object:

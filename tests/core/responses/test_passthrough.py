@@ -218,6 +218,16 @@ def test_only_what_matches_is_taken(events: list[Json], chars: list[int]) -> Non
     assert fed(*events) == chars
 
 
+def test_a_template_is_learned_of_the_last_event_of_a_read() -> None:
+    """On a busy machine an answer opens, and its text begins, in one read."""
+    data = by_event(HEALTHY["text"])
+    pieces = [b"".join(data[:7]), *data[7:]]
+    slow = without_padding(relayed(pieces, SlowReader(DIALECT))[0])
+    for relay in (relayed, relayed_in_chunks):
+        out, untouched = relay(pieces, StreamReader(DIALECT))
+        assert (without_padding(out), untouched) == (slow, WORD_COUNT - 3)
+
+
 def test_ids_that_rotate_are_not_learned_of_every_event() -> None:
     reader = StreamReader(DIALECT)
     texts = [says("x", id=f"msg_{place}") for place in range(80)]
