@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
     "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
     "check": ("penstock.cli.check", "Check the configuration without starting the gateway."),
+    "doctor": ("penstock.cli.doctor", "Check what the gateway needs here, and say what to do."),
     "inspect": ("penstock.cli.inspect", "Explain a recorded stream: answer, usage, ending, defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
     "replay": ("penstock.cli.replay", "Serve recorded responses in place of their providers."),
