@@ -85,19 +85,19 @@ class Provider:
     def cut_behind_the_finish(self) -> dict[str, tuple[Script, str]]:
         """Streams that end in the event behind the finish, and the text of each."""
         cut = self.hello + self.behind_the_finish
-        said = TEXT if self.end_is_whole else "Hello"  # the finish may repeat the text, and have the rest of it
+        text = TEXT if self.end_is_whole else "Hello"  # the finish may repeat the text, and have the rest of it
         gzipped = EVENT_STREAM | {"content-encoding": "gzip"}
         return {
-            "U16 ends in an event behind the finish": (stream(self.hello, self.behind_the_finish), said),
-            "U16 ends there, until the connection closes": ([head(framing=""), send(cut), fin()], said),
+            "U16 ends in an event behind the finish": (stream(self.hello, self.behind_the_finish), text),
+            "U16 ends there, until the connection closes": ([head(framing=""), send(cut), fin()], text),
             "U16 ends there, in HTTP/1.0": (
                 [send(b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + cut), fin()],
-                said,
+                text,
             ),
-            "U16 ends there, of known length": ([status(200, EVENT_STREAM, cut)], said),
+            "U16 ends there, of known length": ([status(200, EVENT_STREAM, cut)], text),
             "U16 ends there, of a length that is too short": (
                 [head(framing=f"content-length: {len(cut)}"), send(self.hello + self.rest), fin()],
-                said,
+                text,
             ),
             "U16 ends there, steady before": (
                 stream(self.hello, *[self.says(".") for _ in range(9)], self.behind_the_finish),
@@ -105,10 +105,10 @@ class Provider:
             ),
             "U16 ends there, with a comment before": (
                 stream(self.hello, b": a comment\n\n" + self.behind_the_finish),
-                said,
+                text,
             ),
-            "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], said),
-            "U43 gzip that ends there": ([status(200, gzipped, gzip.compress(cut))], said),
+            "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], text),
+            "U43 gzip that ends there": ([status(200, gzipped, gzip.compress(cut))], text),
         }
 
     def whole(self) -> list[Op]:

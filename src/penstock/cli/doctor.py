@@ -27,7 +27,7 @@ from penstock.providers.secret import Secret
 
 Level = Literal["ok", "warning", "error"]
 _CONNECT_S = 5.0
-# Budgets have periods by UTC, and keys expire: a minute matters to nobody, five are a wrong clock.
+# Budgets have periods by UTC, and keys expire: a minute does not matter, five are a wrong clock.
 _MAX_SKEW_S = 60.0
 # A client's connection and its provider's are two files; the rest is for databases, logs and the page.
 _SPARE_FILES = 200

@@ -80,9 +80,9 @@ def test_a_key_comes_from_a_command_that_runs_once(tmp_path: Path) -> None:
 def test_what_a_failed_command_printed_is_not_shown(tmp_path: Path) -> None:
     script = tmp_path / "fail.py"
     script.write_text("import sys; print('CANARY'); print('CANARY', file=sys.stderr); sys.exit(3)")
-    said = problem(tmp_path, "${command:" + f"{sys.executable} -I {script}" + "}")
-    assert "failed with exit status 3" in said
-    assert "CANARY" not in said
+    message = problem(tmp_path, "${command:" + f"{sys.executable} -I {script}" + "}")
+    assert "failed with exit status 3" in message
+    assert "CANARY" not in message
 
 
 @pytest.mark.slow
