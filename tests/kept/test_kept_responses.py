@@ -146,6 +146,27 @@ def test_a_request_continues_a_response_on_a_chat_provider(gateway: KeepingGatew
     assert gateway.ask_for(third["id"]).json == third
 
 
+def test_a_request_refers_to_items_of_kept_responses(gateway: KeepingGateway) -> None:
+    model = gateway.upstream.play(says(TEXT))
+    first = final(gateway.respond(f"main/{model}", "Who are you?"))
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    input = [{"role": "user", "content": "Who are you?"}, reference, {"role": "user", "content": "And now?"}]
+    second = gateway.respond(f"main/{model}", input)
+    assert second.status == 200
+    assert gateway.asked(model)["messages"] == [
+        {"role": "user", "content": "Who are you?"},
+        {"role": "assistant", "content": TEXT},
+        {"role": "user", "content": "And now?"},
+    ]
+    assert code(gateway.respond(f"main/{model}", input, OTHER_KEY)) == (400, "shared_state_not_allowed")
+    last = [reference | {"id": final(second)["output"][0]["id"]}, {"role": "user", "content": "Go on."}]
+    assert gateway.respond(f"main/{model}", last, previous_response_id=first["id"]).status == 200
+    assert [role for role, _ in input_of(gateway, model)] == ["user", "assistant", "user"]
+    assert gateway.asked(model)["messages"][1]["content"].count(TEXT) == 2
+    assert gateway.ask_for(first["id"], "DELETE").status == 200
+    assert code(gateway.respond(f"main/{model}", input)) == (400, "shared_state_not_allowed")
+
+
 def test_a_conversation_may_branch_and_go_to_another_provider(gateway: KeepingGateway) -> None:
     model = gateway.upstream.play(says("One."))
     first = final(gateway.respond(f"main/{model}", "Count."))["id"]

@@ -144,6 +144,27 @@ def test_the_last_event_has_the_response(status: str) -> None:
         assert json.loads(STORED.write_answer(found)) == whole
 
 
+def test_references_become_the_items_of_kept_responses() -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = [{"type": "reasoning", "id": "rs_1", "summary": []}, call, {"type": "message", "id": "msg_1"}]
+    kept = KeptAnswer("resp_1", b"[]", json.dumps(output).encode())
+    assert STORED.item_ids(kept) == ("rs_1", "fc_1", "msg_1")
+    references = [{"type": "item_reference", "id": id} for id in ("rs_1", "fc_1", "fc_1", "gone")]
+    body = json.dumps({"model": "m", "input": [{"role": "user", "content": "Hi"}, *references], "n": 1}).encode()
+    assert STORED.references(body) == ("rs_1", "fc_1", "gone")
+    bare = {name: value for name, value in call.items() if name != "id"}
+    assert json.loads(STORED.resolve(body, [kept])) == {
+        "model": "m",
+        "input": [{"role": "user", "content": "Hi"}, output[0], bare, bare, references[-1]],
+        "n": 1,
+    }
+
+
+@pytest.mark.parametrize("input", ['"item_reference"', "[]", "[1]", '[{"type": "item_reference"}]'])
+def test_most_requests_refer_to_nothing(input: str) -> None:
+    assert STORED.references(f'{{"model": "m", "input": {input}}}'.encode()) == ()
+
+
 def test_a_response_that_could_not_be_kept_says_so() -> None:
     done, whole = event("response.output_item.done", item=MESSAGE), response(store=True, metadata={"store": "true"})
     unkept = whole | {"store": False}

@@ -261,6 +261,18 @@ class StoredAnswers(Protocol):
     id_member: str
     """The name of the member of a request that has the id of the answer that it continues."""
 
+    reference_type: str
+    """The type of an item in a request that stands for an item of an earlier answer."""
+
+    def references(self, body: bytes) -> tuple[str, ...]:
+        """The ids of the items of earlier answers that a request refers to."""
+
+    def item_ids(self, kept: KeptAnswer) -> tuple[str, ...]:
+        """The ids of the items of an answer, by which requests may refer to them."""
+
+    def resolve(self, body: bytes, answers: Iterable[KeptAnswer]) -> bytes:
+        """The body with items of these answers in place of the references to them. Other references stay."""
+
     def continuation(self, body: bytes) -> Continuation | None:
         """Which answer a request continues; None if it continues none."""
 

@@ -25,6 +25,8 @@ class KeptRecord(Struct, frozen=True, kw_only=True):
     parent: str = ""
     """The id of the record that it continues; empty if it starts a thread."""
     parts: Mapping[str, str]
+    names: tuple[str, ...] = ()
+    """Further names by which its owner finds it. If several records have one, the last one is found."""
 
 
 class History(Struct, frozen=True):
@@ -65,6 +67,9 @@ class ContentStore(Protocol):
 
     def history(self, kind: str, owner: str, id: str, limits: HistoryLimits) -> History:
         """A record of this owner with those before it, with only the parts that `limits` names."""
+
+    def named(self, kind: str, owner: str, names: Sequence[str], limits: HistoryLimits) -> tuple[KeptRecord, ...]:
+        """The records of this owner that have these names; none if there are more records or bytes than allowed."""
 
     def delete(self, kind: str, owner: str, id: str) -> bool:
         """Delete a record of this owner; returns whether it existed."""

@@ -12,7 +12,7 @@ from penstock.core.dialects.dialect import RequestError, StoredAnswers
 from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest, Continuation
 from penstock.error_codes import ErrorCode
-from penstock.gateway.content.store import History
+from penstock.gateway.content.store import History, KeptRecord
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
@@ -33,9 +33,10 @@ Parsed: TypeAlias = Callable[[], ClientRequest]
 
 
 class _Pending(NamedTuple):
-    """A request that is being resolved: how its body is read, and what is called with the result."""
+    """A request that is being resolved: its body, how that is read, and what is called with the result."""
 
     exchange: Exchange
+    body: bytes
     key: Key | None
     read: Callable[[bytes], ClientRequest]
     then: Callable[[Parsed], None]
@@ -65,8 +66,11 @@ class Continuations:
         return request
 
     def may_apply(self, body: bytes) -> bool:
-        """Whether a request may continue an answer. Few do."""
-        return self.stored.id_member.encode() in body
+        """Whether a request may continue an answer, or refer to items of one. Few do."""
+        return self.stored.id_member.encode() in body or self._may_refer(body)
+
+    def _may_refer(self, body: bytes) -> bool:
+        return self._keeper is not None and self.stored.reference_type.encode() in body
 
     def resolve(
         self,
@@ -75,13 +79,48 @@ class Continuations:
         read: Callable[[bytes], ClientRequest],
         then: Callable[[Parsed], None],
     ) -> None:
-        """Call `then`, now or later, with the request: expanded if it continues an answer of this key."""
-        pending = _Pending(exchange, key, read, then)
-        continuation = partial(self.stored.continuation, exchange.body)
-        if len(exchange.body) <= LARGE_BODY:
+        """Call `then`, now or later, with the request: expanded if it continues an answer of this key, and with the
+        items of such answers that it refers to."""
+        pending = _Pending(exchange, exchange.body, key, read, then)
+        if self._may_refer(exchange.body):
+            in_thread(exchange, partial(self.stored.references, exchange.body), partial(self._find_items, pending))
+        else:
+            self._continue(pending)
+
+    def _continue(self, pending: _Pending) -> None:
+        """Expand the request if it continues an answer."""
+        continuation = partial(self.stored.continuation, pending.body)
+        if len(pending.body) <= LARGE_BODY:
             self._look_up(pending, continuation)
         else:
-            in_thread(exchange, continuation, partial(self._look_up, pending))
+            in_thread(pending.exchange, continuation, partial(self._look_up, pending))
+
+    def _find_items(self, pending: _Pending, read: Callable[[], tuple[str, ...]]) -> None:
+        """Look for the answers with the items that a request refers to."""
+        try:
+            ids = read()
+        except RequestError as error:
+            pending.then(partial(_raise, error.failure))
+            return
+        keeper = self._keeper
+        if not ids or keeper is None:
+            self._continue(pending)
+            return
+        owner = keeper.ids(self.stored).owner(pending.key)
+        if not keeper.named(owner, ids, partial(self._insert_items, pending)):
+            pending.then(partial(_raise, UNAVAILABLE))
+
+    def _insert_items(self, pending: _Pending, found: tuple[KeptRecord, ...] | Exception) -> None:
+        if pending.exchange.over:
+            return  # the client has disconnected
+        if isinstance(found, Exception):
+            pending.then(partial(_raise, UNAVAILABLE))
+        else:
+            resolved = partial(self.stored.resolve, pending.body, [kept_answer(record) for record in found])
+            in_thread(pending.exchange, resolved, partial(self._on_inserted, pending))
+
+    def _on_inserted(self, pending: _Pending, resolved: Callable[[], bytes]) -> None:
+        self._continue(pending._replace(body=resolved()))
 
     def _look_up(self, pending: _Pending, read: Callable[[], Continuation | None]) -> None:
         try:
@@ -90,7 +129,7 @@ class Continuations:
             pending.then(partial(_raise, error.failure))
             return
         if continuation is None:
-            in_thread(pending.exchange, partial(pending.read, pending.exchange.body), pending.then)
+            in_thread(pending.exchange, partial(pending.read, pending.body), pending.then)
             return
         keeper, previous = self._keeper, continuation.previous
         if keeper is None:

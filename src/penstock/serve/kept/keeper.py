@@ -9,7 +9,7 @@ no answer.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
@@ -104,8 +104,10 @@ class AnswerKeeper:
             return None
         return Keeping(self, stored, call, ids, previous, input)
 
-    def put(self, kept: KeptAnswer, owner: str, previous: str, then: Callable[[bool], None]) -> None:
-        """Keep an answer, then call `then` with whether it is kept."""
+    def put(
+        self, kept: KeptAnswer, names: tuple[str, ...], owner: str, previous: str, then: Callable[[bool], None]
+    ) -> None:
+        """Keep an answer, which is also found by these names, then call `then` with whether it is kept."""
         parts = {_INPUT: kept.input, _OUTPUT: kept.output, _ANSWER: kept.answer}
         size = sum(len(part) for part in parts.values() if part is not None)
         if size > self._settings.max_response:
@@ -122,6 +124,7 @@ class AnswerKeeper:
             until_ms=now_ms + round(self._settings.keep_days * _DAY_MS),
             parent=previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
+            names=names,
         )
         self._writer.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
 
@@ -144,6 +147,13 @@ class AnswerKeeper:
         """Read a kept answer and those before it, then call `then`. Returns False if too many reads wait."""
         limits = HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body)
         return self._submit(lambda store: store.history(_KIND, owner, id, limits), then)
+
+    def named(
+        self, owner: str, names: Sequence[str], then: Callable[[tuple[KeptRecord, ...] | Exception], None]
+    ) -> bool:
+        """Read the kept answers with these names, then call `then`. Returns False if too many reads wait."""
+        limits = HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body)
+        return self._submit(lambda store: store.named(_KIND, owner, names[:_MAX_ANSWERS], limits), then)
 
     def _submit(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
         return self._reader is not None and self._reader.submit(work, then)
@@ -222,7 +232,7 @@ class Keeping:
         def on_kept(kept: bool) -> None:
             then(data if kept else self._stored.write_unkept(data))
 
-        self._keeper.put(kept, self._owner, self._previous, on_kept)
+        self._keeper.put(kept, self._stored.item_ids(kept), self._owner, self._previous, on_kept)
         return True
 
 

@@ -3,6 +3,7 @@
 threads   when the records of a thread may be deleted
 records   one row per record: its owner, its parent, its size
 parts     the texts of records. They are apart, because a change of a row copies the whole row.
+names     further names of records, by their owner
 secrets   random keys that all users of the database share
 meta      numbers: the version of the `schema`; the bytes of each kind of record
 """
@@ -45,5 +46,20 @@ def _first(_dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _second(_dialect: SqlDialect) -> Sequence[str]:
+    """Add names of records."""
+    return (
+        """
+        CREATE TABLE names (
+            owner TEXT NOT NULL,
+            name TEXT NOT NULL,
+            record TEXT NOT NULL REFERENCES records (id) ON DELETE CASCADE,
+            PRIMARY KEY (owner, name)
+        )
+        """,
+        "CREATE INDEX names_by_record ON names (record)",
+    )
+
+
 # The n-th migration leads to version n.
-CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first,)
+CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second)

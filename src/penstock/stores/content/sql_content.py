@@ -11,9 +11,15 @@ from penstock.stores.book.selection import marks
 
 # What a record takes besides its texts: its rows and their index entries. Many small records are counted, too.
 _OVERHEAD = 512
+# The same for each of its names.
+_NAME_OVERHEAD = 256
 _SECRET_BYTES = 32
 _RECORD = ("id", "kind", "owner", "parent", "thread", "at_ms", "until_ms", "size")
 _NEW_RECORD = f"{insertion('records', _RECORD)} RETURNING id"
+_NEW_NAME = """
+INSERT INTO names (owner, name, record) VALUES (?, ?, ?)
+ON CONFLICT (owner, name) DO UPDATE SET record = excluded.record
+"""
 _NEW_PART = "INSERT INTO parts (record, name, size, body) VALUES (?, ?, ?, ?)"
 # A thread is kept until the latest time of its records.
 _EXTEND = """
@@ -111,6 +117,27 @@ class SqlContent:
 
         return self.database.read(read)
 
+    def named(self, kind: str, owner: str, names: Sequence[str], limits: HistoryLimits) -> tuple[KeptRecord, ...]:
+        """The records of this owner that have these names."""
+        chosen = (
+            "FROM records r JOIN threads t ON t.id = r.thread "
+            f"WHERE r.id IN (SELECT record FROM names WHERE owner = ? AND name IN {marks(names)}) "
+            "AND r.kind = ? AND r.owner = ? AND t.until_ms > ?"
+        )
+        parameters: Sequence[Value] = (owner, *names, kind, owner, _now_ms())
+
+        def read(reader: Queryable) -> tuple[KeptRecord, ...]:
+            ((count, size),) = reader.fetch(f"SELECT COUNT(*), COALESCE(SUM(r.size), 0) {chosen}", parameters)
+            if cast(int, count) > limits.records or cast(int, size) > limits.size:
+                return ()
+            rows = reader.fetch(f"SELECT r.id, r.parent, r.at_ms, r.until_ms {chosen}", parameters)
+            query = f"SELECT name, body FROM parts WHERE record = ? AND name IN {marks(limits.parts)}"
+            return tuple(
+                _record(kind, owner, row, reader.fetch(query, (cast(str, row[0]), *limits.parts))) for row in rows
+            )
+
+        return self.database.read(read)
+
     def delete(self, kind: str, owner: str, id: str) -> bool:
         """Delete a record of this owner."""
         now = _now_ms()
@@ -148,11 +175,12 @@ def _put(transaction: Transaction, records: Sequence[KeptRecord]) -> None:
     """Insert records with their parts. Putting a record twice adds nothing."""
     for record in records:
         parts = [(record.id, name, len(text.encode()), text) for name, text in record.parts.items()]
-        size = _OVERHEAD + sum(part[2] for part in parts)
+        size = _OVERHEAD + sum(part[2] for part in parts) + _NAME_OVERHEAD * len(record.names)
         thread = _thread(transaction, record)
         row = (record.id, record.kind, record.owner, record.parent, thread, record.at_ms, record.until_ms, size)
         if transaction.fetch(_NEW_RECORD, row):
             transaction.execute_each(_NEW_PART, parts)
+            transaction.execute_each(_NEW_NAME, [(record.owner, name, record.id) for name in record.names])
             transaction.fetch(_EXTEND, (thread, record.kind, record.until_ms))
             transaction.fetch(_COUNT, (_size_name(record.kind), size))
 

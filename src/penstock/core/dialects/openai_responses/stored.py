@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
 from penstock.core.dialects.dialect import KeptAnswer
+from penstock.core.json_getters import text_of
 from penstock.core.json_members import JsonMembers
 from penstock.core.request import ClientRequest, Continuation
 
@@ -36,6 +37,8 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco_",
 }
 _TEXT_TYPES = {"assistant": "output_text"}
+# More items than a response has.
+_MAX_NAMED = 1_000
 _DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
 
 
@@ -52,6 +55,37 @@ class StoredResponses:
 
     id_prefix = "resp_"
     id_member = _PREVIOUS
+
+    reference_type = "item_reference"
+
+    def references(self, body: bytes) -> tuple[str, ...]:
+        """The ids of the items that the input refers to, each once."""
+        raw = decode_members(body, ("input",)).values.get("input", Raw(b"[]"))
+        if not bytes(raw).lstrip().startswith(b"["):
+            return ()
+        ids = (self._referred(item) for item in _ITEMS.decode(raw))
+        return tuple(dict.fromkeys(id for id in ids if id))
+
+    def item_ids(self, kept: KeptAnswer) -> tuple[str, ...]:
+        """The ids of the items of its output."""
+        return tuple(_by_id(kept))[:_MAX_NAMED]
+
+    def resolve(self, body: bytes, answers: Iterable[KeptAnswer]) -> bytes:
+        """The body with the items of these responses in its input."""
+        known: dict[str, Raw] = {}
+        for kept in answers:
+            known |= _by_id(kept)
+        members = decode_members(body, ("input",))
+        items: list[bytes] = []
+        for raw in _ITEMS.decode(members.values["input"]):
+            found = known.get(self._referred(raw))
+            items += [bytes(raw)] if found is None else _as_input([found])
+        return members.edited({"input": Raw(b"[%b]" % b",".join(items))})
+
+    def _referred(self, raw: Raw) -> str:
+        """The id of the item that an item refers to; empty if it is no reference."""
+        item = _object(raw)
+        return text_of(item.get("id")) if item.get("type") == self.reference_type else ""
 
     def continuation(self, body: bytes) -> Continuation | None:
         """Which response a request continues."""
@@ -175,6 +209,12 @@ def _as_input(output: Iterable[Raw]) -> Iterable[bytes]:
         item = _object(raw)
         kind = str(item.get("type"))
         yield JsonMembers(bytes(raw)).edited({"id": None}) if kind in _WITHOUT_ID and "id" in item else bytes(raw)
+
+
+def _by_id(kept: KeptAnswer) -> dict[str, Raw]:
+    """The items of an output that have an id."""
+    items = _ITEMS.decode(kept.output or b"[]")
+    return {id: raw for raw in items if (id := text_of(_object(raw).get("id")))}
 
 
 def _object(raw: Raw) -> dict[str, object]:
