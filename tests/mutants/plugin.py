@@ -51,7 +51,8 @@ class Recorder:
         result = yield
         codes = [code for code in list(self._called) if code.co_filename.startswith(_PACKAGE)]
         places = {f"{code.co_filename.removeprefix(_PACKAGE)}:{code.co_firstlineno}" for code in codes}
-        self.tests[item.nodeid] = {"s": round(time.process_time() - began, 4), "calls": sorted(places)}
+        seconds = round(time.process_time() - began, 4)
+        self.tests.setdefault(item.nodeid, {"s": seconds, "calls": sorted(places)})  # unless it has failed
         return result
 
     @pytest.hookimpl
