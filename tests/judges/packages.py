@@ -29,9 +29,11 @@ CODEX = Path(__file__).parent / "codex/package.json"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
+# A judge imports a small part of its packages, and compiles that on first use.
+_NOT_COMPILED = ("--no-compile",)
 _UV = ("pip", "install", "--quiet", "--require-hashes")
 # Without a network, the tests should not wait for it.
-_NPM_SOON = ("--fetch-retries=0", "--fetch-timeout=20000")
+_NPM_SOON = ("--fetch-retries=0", "--fetch-timeout=20000", "--prefer-offline")
 _PIP_SOON = ("--retries=0", "--timeout=20")
 _TIMEOUT_S = 120
 
@@ -88,7 +90,7 @@ def _environment(name: str, requirements: Path) -> Path:
                 _run(["uv", *_UV, "--python", str(_python(folder)), "--requirement", str(requirements)], folder)
                 return
         _run([sys.executable, "-I", "-m", "venv", "--clear", str(folder)], folder)
-        _run([str(_python(folder)), *_PIP, *_PIP_SOON, "--requirement", str(requirements)], folder)
+        _run([str(_python(folder)), *_PIP, *_PIP_SOON, *_NOT_COMPILED, "--requirement", str(requirements)], folder)
 
     return _python(_made(name, requirements, install))
 
