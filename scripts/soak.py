@@ -39,7 +39,8 @@ def main() -> int:
     memory = f"{verdict}: {growth:+.3f} MB per minute in the second half (level is up to {LEVEL_MB_PER_MIN:g})"
     arguments.plot.write_text(plot(f"{total:,} calls in {arguments.minutes:g} minutes: {memory}", outcome.samples))
     print(table(outcome.samples))
-    print("\n".join(f"{count:9,}  {name}" for name, count in outcome.calls.most_common()))
+    for counts in (outcome.calls, outcome.pairs):
+        print("\n".join(f"{count:9,}  {name}" for name, count in counts.most_common()))
     print(f"{total:,} calls, {len(outcome.wrong)} wrong; {memory}; plot in {arguments.plot}")
     for problem in outcome.wrong[:MAX_PRINTED]:
         print(f"wrong: {problem}")

@@ -4,8 +4,9 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from bench.soak.upstream import LARGE_TEXT, TEXT
 
@@ -42,7 +43,8 @@ KINDS: dict[str, Kind] = {
     "status 500": Kind("main/fails~", "refused", 8),
     "status 429": Kind("main/limited~", "refused", 4),
     "status 404": Kind("main/unknown~", "refused", 2),
-    "HTML page": Kind("main/page~", "refused", 2, stream=False),
+    # Often enough that the tables of names of unstreamed calls, one for each API, are full after some minutes.
+    "HTML page": Kind("main/page~", "refused", 10, stream=False),
     "no events": Kind("main/empty~", "refused", 2),
     "reset at once": Kind("main/reset~", "refused", 2),
     "reset later": Kind("main/cut~", "broken", 4),
@@ -56,33 +58,88 @@ KINDS: dict[str, Kind] = {
 }
 
 
+class Api(NamedTuple):
+    """How a client asks in one API, and what an answer is to it."""
+
+    path: str
+    fields: dict[str, object]
+    body_text: Callable[[Any], str]
+    """The text of an unstreamed answer."""
+    delta_text: Callable[[Any], str]
+    """The text of an event."""
+    marks: tuple[bytes, ...]
+    """What is in streams that claim to be complete, and in no others."""
+    input: str = "messages"
+
+
+def _chat_delta(event: Any) -> str:
+    return "".join(choice["delta"].get("content") or "" for choice in event.get("choices", ()))
+
+
+def _messages_delta(event: Any) -> str:
+    return str(event["delta"].get("text", "")) if event.get("type") == "content_block_delta" else ""
+
+
+def _responses_delta(event: Any) -> str:
+    return str(event["delta"]) if event.get("type") == "response.output_text.delta" else ""
+
+
+def _responses_text(body: Any) -> str:
+    return "".join(part["text"] for item in body["output"] for part in item.get("content", ()))
+
+
+APIS: dict[str, Api] = {
+    "chat": Api(
+        "chat/completions",
+        {},
+        lambda body: str(body["choices"][0]["message"]["content"]),
+        _chat_delta,
+        (b"[DONE]", b'"finish_reason":"'),
+    ),
+    "messages": Api(
+        "messages",
+        {"max_tokens": 1_000},
+        lambda body: "".join(block.get("text", "") for block in body["content"]),
+        _messages_delta,
+        (b"message_stop", b'"stop_reason":"'),
+    ),
+    "responses": Api("responses", {}, _responses_text, _responses_delta, (b"response.completed",), "input"),
+}
+# How often each is used by a client, and by a provider.
+_SHARES = (2, 1, 1)
+_PROVIDERS = {"chat": "main", "messages": "main-messages", "responses": "main-responses"}
+
+
 class Answer(NamedTuple):
     """What a client has read."""
 
     status: int
     body: bytes
+    api: str = "chat"
 
     @property
     def code(self) -> str:
         """Of the error that it is, or ends with."""
         last = self.body.rsplit(b"data: ", 1)[-1] if self.status == 200 else self.body
         with suppress(ValueError):
-            error = json.loads(last).get("error")
-            return str(error["code"]) if isinstance(error, dict) else ""
+            value = json.loads(last)
+            error = value.get("error") or (value.get("response") or {}).get("error")
+            return str(error.get("code") or error["type"]) if isinstance(error, dict) else ""
         return ""
 
     def text(self, *, stream: bool) -> str:
         """What the model said."""
+        api = APIS[self.api]
         if not stream:
-            return str(json.loads(self.body)["choices"][0]["message"]["content"])
-        frames = [frame.removeprefix(b"data: ") for frame in self.body.split(b"\n\n") if frame.startswith(b"data: {")]
-        deltas = [choice["delta"] for frame in frames for choice in json.loads(frame).get("choices", ())]
-        return "".join(delta.get("content") or "" for delta in deltas)
+            return api.body_text(json.loads(self.body))
+        lines = [line for line in self.body.split(b"\n") if line.startswith(b"data: {")]
+        return "".join(api.delta_text(json.loads(line.removeprefix(b"data: "))) for line in lines)
 
     @property
     def finished(self) -> bool:
         """Whether it claims to be complete."""
-        return b"[DONE]" in self.body or b'"finish_reason":"' in self.body.replace(b" ", b"")
+        body = self.body.replace(b" ", b"")
+        return any(mark in body for mark in APIS[self.api].marks)
 
 
 class Client:
@@ -94,6 +151,7 @@ class Client:
         self._kinds = list(KINDS)
         self._weights = [kind.weight for kind in KINDS.values()]
         self.calls: Counter[str] = Counter()
+        self.pairs: Counter[str] = Counter()
         self.wrong: list[str] = []
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -117,38 +175,42 @@ class Client:
         if self._connection is None:
             self._connection = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._connection
-        writer.write(self._request(kind))
+        api, provider = self._chance.choices(list(APIS), _SHARES, k=2)
+        self.pairs[f"client of {api}, provider of {provider}"] += 1
+        writer.write(self._request(kind, api, provider))
         if kind.ending == "leaves":
             await asyncio.sleep(0.1 + self._chance.random() * 0.05)  # so that the gateway has the request
             self._close()
             return ""
-        answer = await self._read(reader, whole=kind.ending != "leaves-later")
+        status, body = await self._read(reader, whole=kind.ending != "leaves-later")
         if kind.ending == "leaves-later":
             self._close()
             return ""
-        return judge(kind, answer)
+        return judge(kind, Answer(status, body, api))
 
-    def _request(self, kind: Kind) -> bytes:
-        chance, model = self._chance, kind.model
+    def _request(self, kind: Kind, name: str, provider: str) -> bytes:
+        chance, api = self._chance, APIS[name]
+        model = kind.model.replace("main/", f"{_PROVIDERS[provider]}/")
         if model.endswith("~") and chance.random() > _SHARE_OF_REPEATED:
             model += f"{chance.getrandbits(64):x}" + "n" * chance.randrange(_LONGEST_NAME - 60)
         fields = {
             "model": model,
             "stream": kind.stream,
-            "messages": [{"role": "user", "content": "Say something. " * chance.randrange(1, 50)}],
+            api.input: [{"role": "user", "content": "Say something. " * chance.randrange(1, 50)}],
             "user": f"user-{chance.getrandbits(40)}",
             "metadata": {f"tag-{chance.randrange(1_000)}": f"{chance.getrandbits(40)}"},
+            **api.fields,
         }
         body = json.dumps(fields).encode()
-        lines = f"POST /v1/chat/completions HTTP/1.1\r\nhost: soak\r\nauthorization: Bearer {KEY}\r\n"
+        lines = f"POST /v1/{api.path} HTTP/1.1\r\nhost: soak\r\nauthorization: Bearer {KEY}\r\n"
         return f"{lines}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
-    async def _read(self, reader: asyncio.StreamReader, *, whole: bool) -> Answer:
+    async def _read(self, reader: asyncio.StreamReader, *, whole: bool) -> tuple[int, bytes]:
         lines = (await reader.readuntil(b"\r\n\r\n")).lower()
         status = int(lines.split(b" ", 2)[1])
         if b"transfer-encoding: chunked" not in lines:
             size = int(lines.partition(b"content-length:")[2].partition(b"\r\n")[0])
-            return Answer(status, await reader.readexactly(size))
+            return status, await reader.readexactly(size)
         pieces = []
         while size := int(await reader.readline(), 16):
             pieces.append((await reader.readexactly(size + 2))[:-2])
@@ -156,7 +218,7 @@ class Client:
                 break
         else:
             await reader.readline()
-        return Answer(status, b"".join(pieces))
+        return status, b"".join(pieces)
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -166,7 +228,7 @@ class Client:
 
 def judge(kind: Kind, answer: Answer) -> str:
     """What is wrong with an answer to a call of this kind; empty if nothing is."""
-    received = f"status {answer.status}, {answer.body[-200:]!r}"
+    received = f"status {answer.status} {answer.code}, {answer.body[-200:]!r}"
     if answer.status != 200:
         # A target that fails again and again cools down.
         return "" if kind.ending != "whole" and answer.code else received

@@ -29,7 +29,7 @@ workers = {workers}
 drain_s = 5.0
 log = "json"
 [timeouts]
-gap_s = 1.0
+gap_s = 4.0
 [admin]
 enabled = true
 listen = "127.0.0.1:0"
@@ -40,6 +40,16 @@ api_key = "key-of-the-provider"
 [providers.spare]
 base_url = "http://127.0.0.1:{port}/v1"
 api_key = "key-of-the-provider"
+[providers.main-messages]
+base_url = "http://127.0.0.1:{port}/v1"
+dialect = "anthropic_messages"
+api_key = "key-of-the-provider"
+[providers.main-responses]
+base_url = "http://127.0.0.1:{port}/v1"
+dialect = "openai_responses"
+api_key = "key-of-the-provider"
+[responses]
+store = true
 [routes.fallback]
 targets = ["main/fails", "spare/stream"]
 [prices."main/*"]
@@ -61,6 +71,8 @@ class Outcome(NamedTuple):
     """The result of a run. `wrong` is everything that should not have happened."""
 
     calls: Counter[str]
+    pairs: Counter[str]
+    """The calls by the APIs of the client and of the provider."""
     wrong: list[str]
     samples: list[Sample]
 
@@ -94,7 +106,10 @@ async def soak(folder: Path, options: Options) -> Outcome:
         upstream.close()
         os.close(log)
     calls = sum((client.calls for client in clients), Counter[str]())
-    return Outcome(calls, [*wrong, *_check_ledger(folder / "state", calls.total()), *_errors(folder / "log")], samples)
+    pairs = sum((client.pairs for client in clients), Counter[str]())
+    return Outcome(
+        calls, pairs, [*wrong, *_check_ledger(folder / "state", calls.total()), *_errors(folder / "log")], samples
+    )
 
 
 async def _port(log: Path) -> int:

@@ -1,4 +1,7 @@
-"""A provider on loopback whose models each answer, or fail, in one way: `KIND~ANYTHING` is a model of that kind."""
+"""A provider on loopback whose models each answer, or fail, in one way: `KIND~ANYTHING` is a model of that kind.
+
+It offers all three APIs. Its answers are written as chat completions, and translated for the others.
+"""
 
 import asyncio
 import json
@@ -8,10 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
+from penstock import Accumulator, StreamReader, StreamWriter
+
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 TEXT = "All the words of an answer that is whole, one after another."
 WORDS = TEXT.split()
 # How long a stalled provider is silent: longer than the gateway's timeouts.
-_SILENT_S = 3.0
+_SILENT_S = 6.0
 
 Json: TypeAlias = dict[str, object]
 Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -108,25 +114,62 @@ CALL = [
     *[event({"tool_calls": [{"index": 0, "function": {"arguments": part}}]}) for part in ('{"a"', ": [1, ", "2]}")],
     event({}, "tool_calls"),
 ]
-ANSWERS: dict[str, Answer] = {
-    "stream": sends(BEGIN, *SPOKEN, FINISH, BILL, DONE, pause_s=0.02),
-    "burst": sends(b"".join((BEGIN, *SPOKEN, FINISH, BILL, DONE))),
-    "whole": says(plain(200, completion(TEXT))),
-    "large": sends(BEGIN, *LARGE, FINISH, BILL, DONE),
-    "large-whole": says(plain(200, completion(LARGE_TEXT))),
-    "tools": sends(BEGIN, *CALL, BILL, DONE),
-    "repaired": sends(BEGIN, b": comment\n\n", *SPOKEN, FINISH.rstrip() + b"\n" + BILL),
-    "fails": says(plain(500, {"error": {"message": "overloaded", "code": "overloaded"}})),
-    "limited": says(plain(429, {"error": {"message": "slow down"}})),
-    "unknown": says(plain(404, {"error": {"message": "no such model", "code": "model_not_found"}})),
-    "page": says(plain(200, b"<html><body>Bad gateway</body></html>")),
-    "empty": sends(),
-    "reset": resets(),
-    "cut": resets(sends(BEGIN, *SPOKEN[:5], end=b"")),
-    "truncated": sends(BEGIN, *SPOKEN[:5]),
-    "error-frame": sends(BEGIN, *SPOKEN[:5], b'data: {"error": {"message": "the engine broke", "code": 500}}\n\n'),
-    "malformed": sends(BEGIN, *SPOKEN[:5], b'data: {"choices": [{"delta": {"con\n\n', *SPOKEN[5:], FINISH, DONE),
-    "stalled": then_silent(sends(BEGIN, *SPOKEN[:5], end=b"")),
+SPEECH = (BEGIN, *SPOKEN, FINISH, BILL, DONE)
+# What a provider sends in the middle of a stream that fails.
+_ERRORS = {
+    CHAT: b'data: {"error": {"message": "the engine broke", "code": 500}}\n\n',
+    MESSAGES: b'event: error\ndata: {"type": "error", "error": {"type": "api_error", "message": "it broke"}}\n\n',
+    RESPONSES: b'event: error\ndata: {"type": "error", "error": {"code": "server_error", "message": "it broke"}}\n\n',
+}
+
+
+def in_dialect(dialect: str, *events: bytes) -> list[bytes]:
+    """The events of a whole chat stream in another dialect: what each of them becomes, and the end."""
+    if dialect == CHAT:
+        return list(events)
+    reader, writer = StreamReader(), StreamWriter(dialect)
+    pieces = [writer.write(reader.feed(event)) for event in events]
+    return [*filter(None, pieces), writer.write(reader.close())]
+
+
+def body(dialect: str, text: str) -> bytes:
+    """A whole response."""
+    reader, answer = StreamReader(), Accumulator()
+    answer.extend(reader.feed(json.dumps(completion(text)).encode()))
+    answer.extend(reader.close())
+    return plain(200, StreamWriter(dialect).write_body(answer.completion))
+
+
+def _answers(dialect: str) -> dict[str, Answer]:
+    speech = in_dialect(dialect, *SPEECH)
+    part = speech[:6]
+    return {
+        "stream": sends(*speech, pause_s=0.02),
+        "burst": sends(b"".join(speech)),
+        "whole": says(body(dialect, TEXT)),
+        "large": sends(*in_dialect(dialect, BEGIN, *LARGE, FINISH, BILL, DONE)),
+        "large-whole": says(body(dialect, LARGE_TEXT)),
+        "tools": sends(*in_dialect(dialect, BEGIN, *CALL, BILL, DONE)),
+        "repaired": sends(b": comment\n\n", *speech[:-1], speech[-1].rstrip() + b"\n"),
+        "fails": says(plain(500, {"error": {"message": "overloaded", "code": "overloaded"}})),
+        "limited": says(plain(429, {"error": {"message": "slow down"}})),
+        "unknown": says(plain(404, {"error": {"message": "no such model", "code": "model_not_found"}})),
+        "page": says(plain(200, b"<html><body>Bad gateway</body></html>")),
+        "empty": sends(),
+        "reset": resets(),
+        "cut": resets(sends(*part, end=b"")),
+        "truncated": sends(*part),
+        "error-frame": sends(*part, _ERRORS[dialect]),
+        "malformed": sends(*part, b'data: {"choices": [{"delta": {"con\n\n', *speech[6:]),
+        "stalled": then_silent(sends(*part, end=b"")),
+    }
+
+
+# By the end of the path that is called.
+ANSWERS = {
+    b"/chat/completions": _answers(CHAT),
+    b"/messages": _answers(MESSAGES),
+    b"/responses": _answers(RESPONSES),
 }
 
 
@@ -141,5 +184,6 @@ async def _connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
             lines = (await reader.readuntil(b"\r\n\r\n")).lower()
             size = int(lines.partition(b"content-length:")[2].partition(b"\r\n")[0])
             model = json.loads(await reader.readexactly(size))["model"]
-            await ANSWERS[model.partition("~")[0]](writer)
+            answers = ANSWERS[lines.split(b" ", 2)[1].removeprefix(b"/v1")]
+            await answers[model.partition("~")[0]](writer)
     writer.close()

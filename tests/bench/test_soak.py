@@ -10,7 +10,9 @@ import pytest
 from bench.soak.clients import KINDS, Answer, judge
 from bench.soak.figures import LEVEL_MB_PER_MIN, Sample, plot, slope, table
 from bench.soak.run import Options, soak
-from bench.soak.upstream import BEGIN, DONE, FINISH, SPOKEN
+from bench.soak.upstream import BEGIN, DONE, FINISH, MESSAGES, RESPONSES, SPEECH, SPOKEN, in_dialect
+from penstock import StreamWriter
+from penstock.core.failure import Failure
 
 FILLING = [Sample(second, second, 40 + 20 * (1 - 0.98**second), 46, 8) for second in range(600)]
 LEAKING = [Sample(second, second, 40 + second / 60, 46, 8) for second in range(600)]
@@ -37,6 +39,25 @@ ANSWERS: dict[str, tuple[str, Answer, bool]] = {
 }
 
 
+def _in_other_apis() -> dict[str, tuple[str, Answer, bool]]:
+    cases: dict[str, tuple[str, Answer, bool]] = {}
+    for api, dialect in (("messages", MESSAGES), ("responses", RESPONSES)):
+        pieces = in_dialect(dialect, *SPEECH)
+        whole, part = b"".join(pieces), b"".join(pieces[:6])
+        failed = StreamWriter(dialect).fail(Failure(code="upstream_truncated", message="cut"))
+        cases |= {
+            f"whole, {api}": ("stream", Answer(200, whole, api), True),
+            f"whole, without a word, {api}": ("stream", Answer(200, whole.replace(pieces[3], b""), api), False),
+            f"truncated, and told, {api}": ("truncated", Answer(200, part + failed, api), True),
+            f"truncated, and passed for whole, {api}": ("truncated", Answer(200, whole, api), False),
+            f"truncated, and not told, {api}": ("truncated", Answer(200, part, api), False),
+        }
+    return cases
+
+
+ANSWERS |= _in_other_apis()
+
+
 @pytest.mark.parametrize(("kind", "answer", "right"), ANSWERS.values(), ids=ANSWERS)
 def test_answers_are_judged(kind: str, answer: Answer, right: bool) -> None:
     assert (not judge(KINDS[kind], answer)) == right
@@ -56,6 +77,7 @@ def test_some_seconds_of_it_find_nothing_wrong(tmp_path: Path, workers: int) -> 
     assert outcome.wrong == []
     assert outcome.calls.total() > 100
     assert len(outcome.calls) > len(KINDS) // 2
+    assert len(outcome.pairs) == 9  # three APIs of clients, three of providers
     first, *_, last = outcome.samples
     assert last.rss_mb < first.rss_mb + 25 * workers
     assert last.files < first.files + 100 * workers
