@@ -186,7 +186,7 @@ MESSAGES = Provider(
 )
 _ITEM = responses.message(responses.part(TEXT))
 _BILL = responses.USAGE | {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
-_SAID = responses.says_all(TEXT)
+_MESSAGE = responses.says_all(TEXT)
 
 
 def _unnumbered(*events: responses.Json) -> bytes:
@@ -196,9 +196,9 @@ def _unnumbered(*events: responses.Json) -> bytes:
 
 RESPONSES = Provider(
     dialect="openai_responses",
-    begin=_unnumbered(*responses.begins(), *_SAID[:2]),
+    begin=_unnumbered(*responses.begins(), *_MESSAGE[:2]),
     says=lambda text, **fields: _unnumbered(responses.says(text, **fields)),
-    finish=_unnumbered(*_SAID[3:]),
+    finish=_unnumbered(*_MESSAGE[3:]),
     bill=b"",
     end=_unnumbered(responses.completes(_ITEM, usage=_BILL)),
     fails=lambda message: _unnumbered(responses.error(message, "server_error")),
