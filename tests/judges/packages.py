@@ -74,7 +74,7 @@ def codex() -> Path:
 def _program(name: str, pins: Path, path: str) -> Path:
     """A program in a package for Node that is large: a script installs it, and no test."""
     ((package, version),) = json.loads(pins.read_text())["dependencies"].items()
-    program = CACHE / name / version / "node_modules" / package / path
+    program = ROOT / ".cache" / name / version / "node_modules" / package / path
     if not program.exists():
         pytest.skip(f"{name} is not installed: scripts/{name} installs it")
     return Path(program)
