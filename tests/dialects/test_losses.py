@@ -166,7 +166,7 @@ def test_losses_are_in_the_metrics_and_the_admin_api(tmp_path: Path) -> None:
         (line,) = [
             line for line in reported(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")
         ]
-        assert line == 'penstock_losses_total{code="stop-dropped",provider="tape"} 2.0'
+        assert line == 'penstock_losses_total{code="stop-dropped",provider="tape",surface="chat"} 2.0'
 
 
 def test_a_trace_names_the_losses_of_a_call_on_any_surface(tmp_path: Path) -> None:

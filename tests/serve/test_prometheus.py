@@ -31,8 +31,12 @@ from tests.serve.support import AdminClient, call
 KEY = "sk-of-somebody-who-may-spend"
 DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
 TARGETS = [(panel, target) for panel in DASHBOARD["panels"] for target in panel["targets"]]
-# Nothing waits for the book here.
-MAY_BE_ZERO = {"sum(penstock_ledger_queue)", "sum(penstock_ledger_spooled)"}
+# Nothing waits for the book here, and no response is to be kept.
+MAY_BE_ZERO = {
+    "sum(penstock_ledger_queue)",
+    "sum(penstock_ledger_spooled)",
+    "sum by (reason) (rate(penstock_responses_not_kept_total[$__rate_interval]))",
+}
 SCRIPTS = {
     "main/good": [head(), sleep(0.06), chunk(HELLO), sleep(0.03), chunk(WORLD), sleep(0.03), chunk(REST), last_chunk()],
     "main/odd": stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")),
@@ -43,6 +47,7 @@ SCRIPTS = {
     "pair-0-a": [status(503, JSON, ERROR_BODY)],
     "pair-0-b": spare(),
     "main/plain": unstreamed(),
+    "main/noted": stream(HELLO, WORLD.replace(b'"delta":{', b'"delta":{"role":"assistant",'), REST),  # a notice
 }
 
 
@@ -79,7 +84,7 @@ def traffic(served: AdminClient) -> int:
     """One call of each kind; returns how many were over."""
     gateway = served.gateway
     for model in SCRIPTS:
-        if model not in ("main/endless", "main/plain") and "/" in model:
+        if model not in ("main/endless", "main/plain", "main/noted") and "/" in model:
             gateway.ask(model, stream=True)
     gateway.ask("pair-0", stream=True)
     gateway.ask("main/plain", stream=False)
@@ -92,7 +97,16 @@ def traffic(served: AdminClient) -> int:
     with gateway.client() as client:  # not a call: the request is rejected before
         client.send(post(body("main/good", stream=True), headers={"Authorization": "Bearer sk-of-nobody-at-all"}))
         assert client.response().status == 401
-    return 10
+    with gateway.client() as client:  # it has a loss: chat completions have no top_k
+        client.send(post(messages_body("main/noted", top_k=3), path="/v1/messages"))
+        assert client.response("POST").status == 200
+    return 11
+
+
+def messages_body(model: str, **fields: object) -> bytes:
+    """A streamed call of a client of Messages."""
+    messages = [{"role": "user", "content": "Hello"}]
+    return json.dumps({"model": model, "messages": messages, "max_tokens": 9, "stream": True, **fields}).encode()
 
 
 def scrape(served: AdminClient) -> str:
@@ -143,7 +157,7 @@ def shows(prometheus: Prometheus, panel: Any, target: Any) -> None:
             assert number <= 1, (expression, number)
     if "outcome" in reported:
         assert {labels["outcome"] for labels, _ in found} == OUTCOMES
-    if "reason" in reported:
+    if "penstock_stream_end_total" in expression:
         assert {labels["reason"] for labels, _ in found} == {"done", "client_gone", "truncated", "idle", "failed"}
 
 

@@ -34,7 +34,7 @@ _SPARE_FILES = 200
 _SIGNS = {"ok": "ok", "warning": "warning", "error": "ERROR"}
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """The result of a check. `action` says what to do; empty if all is well."""
 
     level: Level
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
     action: str = ""
 
 
-@click.command(short_help="Check what the gateway needs on this machine, and say what to do.")
+@click.command(short_help="Check what the gateway needs here, and say what to do.")
 @click.option(
     "--config",
     "file",
@@ -68,7 +68,7 @@ def command(ctx: click.Context, file: Path | None, *, offline: bool, as_json: bo
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         findings = [
-            Finding("error", "configuration", str(each), "see docs/configuration.md") for each in error.problems
+            Diagnosis("error", "configuration", str(each), "see docs/configuration.md") for each in error.problems
         ]
         status = UNREADABLE if isinstance(error, UnreadableConfigError) else ERRORS
     else:
@@ -81,7 +81,7 @@ def command(ctx: click.Context, file: Path | None, *, offline: bool, as_json: bo
     ctx.exit(status)
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[Diagnosis]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         click.echo(one_line(f"{_SIGNS[finding.level]:<8} {finding.check:<{width}}  {finding.message}"))
@@ -94,7 +94,7 @@ def _show(findings: list[Finding]) -> None:
     )
 
 
-def _examine(config: Config, *, offline: bool) -> Iterator[Finding]:
+def _examine(config: Config, *, offline: bool) -> Iterator[Diagnosis]:
     yield from _configuration(config)
     yield from _file_limit(config)
     yield from _ports(config)
@@ -108,25 +108,25 @@ def _examine(config: Config, *, offline: bool) -> Iterator[Finding]:
             yield from findings
 
 
-def _configuration(config: Config) -> Iterator[Finding]:
+def _configuration(config: Config) -> Iterator[Diagnosis]:
     for problem in config.missing:
-        yield Finding("error", "configuration", str(problem))
+        yield Diagnosis("error", "configuration", str(problem))
     for problem in config.warnings:
-        yield Finding("warning", "configuration", str(problem))
+        yield Diagnosis("warning", "configuration", str(problem))
     if not config.missing:
         routes, providers = counted(len(config.routes), "route"), counted(len(config.providers), "provider")
-        yield Finding("ok", "configuration", f"{config.source}: {providers}, {routes}")
+        yield Diagnosis("ok", "configuration", f"{config.source}: {providers}, {routes}")
     from penstock.serve.edge import check_tls  # noqa: PLC0415 - half a gateway, of which --help needs nothing
 
     try:
         check_tls(config)
     except ConfigError as error:
-        yield Finding(
+        yield Diagnosis(
             "error", "TLS", str(error), "both files must be PEM, belong together, and be readable by this user"
         )
 
 
-def _file_limit(config: Config) -> Iterator[Finding]:
+def _file_limit(config: Config) -> Iterator[Diagnosis]:
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 - Windows lacks it
@@ -134,9 +134,9 @@ def _file_limit(config: Config) -> Iterator[Finding]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     streams = (hard - _SPARE_FILES) // 2
     if hard == resource.RLIM_INFINITY or streams >= config.limits.max_connections:
-        yield Finding("ok", "file limit", f"enough for {config.limits.max_connections:,} connections")
+        yield Diagnosis("ok", "file limit", f"enough for {config.limits.max_connections:,} connections")
     else:
-        yield Finding(
+        yield Diagnosis(
             "warning",
             "file limit",
             f"{hard:,} open files are enough for about {max(0, streams):,} streams, not for the "
@@ -145,7 +145,7 @@ def _file_limit(config: Config) -> Iterator[Finding]:
         )
 
 
-def _ports(config: Config) -> Iterator[Finding]:
+def _ports(config: Config) -> Iterator[Diagnosis]:
     places = [("server.listen", config.server.address)]
     if config.admin.enabled:
         places.append(("admin.listen", config.admin.address))
@@ -156,22 +156,22 @@ def _ports(config: Config) -> Iterator[Finding]:
             try:
                 probe.bind(tuple(address))
             except OSError as error:
-                yield Finding(
+                yield Diagnosis(
                     "warning",
                     name,
                     f"{address}: {error.strerror}",
                     "is a gateway running already? Otherwise choose another port",
                 )
             else:
-                yield Finding("ok", name, f"{address} is free")
+                yield Diagnosis("ok", name, f"{address} is free")
 
 
-def _permissions(config: Config) -> Iterator[Finding]:
+def _permissions(config: Config) -> Iterator[Diagnosis]:
     file = Path(config.source)
     secrets = [provider.api_key for provider in config.providers.values()] + list(config.server.keys)
     inside = any(secret is not None and secret.source == config.source for secret in secrets)
     if file.is_file() and inside and stat.S_IMODE(file.stat().st_mode) & 0o077:
-        yield Finding(
+        yield Diagnosis(
             "warning",
             "permissions",
             f"{file} contains keys, and other users can read it",
@@ -179,19 +179,19 @@ def _permissions(config: Config) -> Iterator[Finding]:
         )
     for name in config.secret_files:
         if stat.S_IMODE(Path(name).stat().st_mode) & 0o007:
-            yield Finding("warning", "permissions", f"every user can read {name}", f"chmod 640 {name}")
+            yield Diagnosis("warning", "permissions", f"every user can read {name}", f"chmod 640 {name}")
 
 
-def _storage(config: Config) -> Iterator[Finding]:
+def _storage(config: Config) -> Iterator[Diagnosis]:
     if not config.ledger.enabled:
-        yield Finding("warning", "ledger", "it is off: no call is booked, and there are no budgets")
+        yield Diagnosis("warning", "ledger", "it is off: no call is booked, and there are no budgets")
         return
     from penstock.stores.book.open import open_book, state_folder  # noqa: PLC0415
 
     try:
         folder = state_folder(config.ledger, os.environ)
     except BookError as error:
-        yield Finding("error", "state", str(error))
+        yield Diagnosis("error", "state", str(error))
         return
     yield _folder(folder, 3 * config.ledger.journal * config.server.workers)
     where = "PostgreSQL" if config.ledger.postgres is not None else str(folder / "ledger.db")
@@ -199,7 +199,7 @@ def _storage(config: Config) -> Iterator[Finding]:
     if config.missing:
         return  # a package that the ledger may need
     if fresh:
-        yield Finding("ok", "ledger", f"{where} is created at the first start")
+        yield Diagnosis("ok", "ledger", f"{where} is created at the first start")
     else:
         yield _try(
             "ledger", where, lambda: open_book(config.ledger, os.environ, readonly=True).close(), "see the message"
@@ -213,12 +213,12 @@ def _storage(config: Config) -> Iterator[Finding]:
         )
 
 
-def _try(check: str, where: str, work: Callable[[], object], action: str) -> Finding:
+def _try(check: str, where: str, work: Callable[[], object], action: str) -> Diagnosis:
     try:
         work()
     except (BookError, ConfigError, OSError) as error:
-        return Finding("error", check, str(error), action)
-    return Finding("ok", check, f"{where} can be used")
+        return Diagnosis("error", check, str(error), action)
+    return Diagnosis("ok", check, f"{where} can be used")
 
 
 def _ping(url: Secret | None) -> None:
@@ -226,33 +226,34 @@ def _ping(url: Secret | None) -> None:
 
     assert url is not None
     try:
-        redis.Redis.from_url(url.reveal(), socket_timeout=_CONNECT_S, socket_connect_timeout=_CONNECT_S).ping()
+        with redis.Redis.from_url(url.reveal(), socket_timeout=_CONNECT_S, socket_connect_timeout=_CONNECT_S) as client:
+            client.ping()
     except (redis.RedisError, ValueError) as error:
         raise OSError(f"Redis does not answer: {type(error).__name__}") from None
 
 
-def _folder(folder: Path, needed: int) -> Finding:
+def _folder(folder: Path, needed: int) -> Diagnosis:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(
+        return Diagnosis(
             "error", "state", f"this user cannot write to {existing}", "set [ledger] folder, or PENSTOCK_STATE"
         )
     free = shutil.disk_usage(existing).free
     if free < needed:
-        return Finding(
+        return Diagnosis(
             "error",
             "state",
             f"{folder} has {free // 1_000_000} MB free, and the journal needs {needed // 1_000_000} MB",
             "make room, or lower [ledger] journal",
         )
     if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        return Finding(
+        return Diagnosis(
             "warning", "state", f"other users can enter {folder}, where the admin token is", f"chmod 700 {folder}"
         )
-    return Finding("ok", "state", f"{folder}: {free // 1_000_000:,} MB free")
+    return Diagnosis("ok", "state", f"{folder}: {free // 1_000_000:,} MB free")
 
 
-def _provider(provider: Provider) -> list[Finding]:
+def _provider(provider: Provider) -> list[Diagnosis]:
     """Ask a provider for its models: whether it is reachable, whether it takes the key, and what time it has there."""
     check, host = f"provider {provider.name}", urlsplit(provider.base_url).netloc
     headers = {name: value.reveal() for name, value in provider.headers.items()}
@@ -277,27 +278,31 @@ def _provider(provider: Provider) -> list[Finding]:
     return findings
 
 
-def _unreachable(check: str, host: str, error: Exception) -> Finding:
+def _unreachable(check: str, host: str, error: Exception) -> Diagnosis:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, ssl.SSLError):
-        return Finding("error", check, f"{host}: TLS fails: {reason.reason}", "is a proxy in between, or a CA missing?")
+        return Diagnosis(
+            "error", check, f"{host}: TLS fails: {reason.reason}", "is a proxy in between, or a CA missing?"
+        )
     if isinstance(reason, socket.gaierror):
-        return Finding("error", check, f"{host} cannot be resolved", "check DNS, or base_url")
+        return Diagnosis("error", check, f"{host} cannot be resolved", "check DNS, or base_url")
     words = (reason.strerror if isinstance(reason, OSError) else None) or type(reason).__name__
-    return Finding("error", check, f"{host} cannot be reached: {words}", "check base_url, the network and the firewall")
+    return Diagnosis(
+        "error", check, f"{host} cannot be reached: {words}", "check base_url, the network and the firewall"
+    )
 
 
-def _judge_status(check: str, host: str, status: int, provider: Provider) -> Finding:
+def _judge_status(check: str, host: str, status: int, provider: Provider) -> Diagnosis:
     if status in (401, 403):
         source = provider.api_key.source if provider.api_key is not None else ""
         action = f"check the key from {source}" if source else "set its key"
-        return Finding("error", check, f"{host} refuses the key (status {status})", action)
+        return Diagnosis("error", check, f"{host} refuses the key (status {status})", action)
     if status >= 500:
-        return Finding("warning", check, f"{host} answers with status {status}", "look at its status page")
-    return Finding("ok", check, f"{host} is reachable" + (", and takes the key" if status == 200 else ""))
+        return Diagnosis("warning", check, f"{host} answers with status {status}", "look at its status page")
+    return Diagnosis("ok", check, f"{host} is reachable" + (", and takes the key" if status == 200 else ""))
 
 
-def _clock(date: str, now: float, host: str) -> list[Finding]:
+def _clock(date: str, now: float, host: str) -> list[Diagnosis]:
     try:
         skew = now - parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
@@ -306,5 +311,5 @@ def _clock(date: str, now: float, host: str) -> list[Finding]:
         return []
     direction = "ahead of" if skew > 0 else "behind"
     return [
-        Finding("warning", "clock", f"this machine is {abs(skew):.0f} s {direction} {host}", "synchronise it by NTP")
+        Diagnosis("warning", "clock", f"this machine is {abs(skew):.0f} s {direction} {host}", "synchronise it by NTP")
     ]

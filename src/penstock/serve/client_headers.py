@@ -22,9 +22,12 @@ REQUEST_HEADERS: dict[str, str] = {
     "and all headers that begin with `x-codex-`.",
     "session-id": "Codex's session: the tag `session`.",
     "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
+    "x-forwarded-for": "The address of the client, for the log. Read from [listed proxies]"
+    "(configuration.md#server) only.",
     "host": "Checked where no key is required (a guard against DNS rebinding); see "
     "[configuration.md](configuration.md#without-a-key).",
-    "origin": "Checked where no key is required (a guard against CSRF).",
+    "origin": "Checked where no key is required (a guard against CSRF). Pages of [listed origins]"
+    "(configuration.md#calls-from-web-pages) can read the responses.",
 }
 
 RESPONSE_HEADERS: dict[str, str] = {
@@ -53,6 +56,8 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-ratelimit-reset-tokens": "The time until all of them are available again.",
     "retry-after": "With errors: the number of seconds to wait before a retry, where it is known.",
     "x-should-retry": "`false` with errors that a retry does not change. The official OpenAI SDKs obey it.",
+    "access-control-allow-origin": "To pages of [listed origins](configuration.md#calls-from-web-pages), with further "
+    "headers of CORS.",
     "allow": "With 405: the methods that the path takes.",
     "content-type": "`application/json`, or `text/event-stream` for a stream.",
     "cache-control": "`no-cache, no-transform` for a stream: proxies must not store or compress it.",

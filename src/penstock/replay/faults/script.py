@@ -65,7 +65,7 @@ class ScriptedResponse(Struct, frozen=True):
         start = next((event for event in _events(self.pieces, self.dialect) if isinstance(event, Start)), _NO_START)
         facts = AnswerFacts(call_id="", id=start.id, model=start.model, created=start.created or 0)
         writer = _surface(self.dialect).writer(facts)
-        writer.note(_events(kept, self.dialect))
+        writer.write(_events(kept, self.dialect))  # which puts the writer into the same state
         return writer.fail(_FAILURE)
 
     @property
