@@ -116,7 +116,7 @@ def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:
     assert "1 stall" in (story.get_attribute("aria-label") or "")
     reported = re.fullmatch(r"no data for ([0-9.]+) s", story.locator("title").text_content() or "")
     assert reported
-    assert float(reported[1]) >= 1.1
+    assert float(reported[1]) >= 1.0  # of 1.1 s: the data before the stall may have been read late
 
 
 def test_on_a_phone_the_time_of_a_call_has_its_place(visit: Visitor) -> None:
