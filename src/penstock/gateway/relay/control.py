@@ -14,8 +14,8 @@ from penstock.gateway.relay.transcript import TRIM_EVERY, Transcript, count_char
 
 NO_LIMIT = 1 << 60
 MAX_CHARS = 32_000_000
-"""The most characters of an answer. No model writes so many, and streams of some dialects repeat all of them at their
-end, so the gateway has to hold them."""
+"""The maximum number of characters in one answer, far above what models write. The gateway keeps the text in memory
+for dialects whose last event repeats the answer."""
 
 
 class RunningAnswer(Protocol):

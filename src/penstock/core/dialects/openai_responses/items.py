@@ -13,8 +13,8 @@ The package's docstring says which events an item becomes. Rules for the whole f
 5. A call is reported once its name is known. Arguments that come before are in the whole item again.
 6. Items of all other types are opaque: their events are forwarded to clients of the same API, and the item is reported
    as a whole when it is done. Such an event names the block by the number that the hub gives to it.
-7. One event may end only so many items, and add only so many parts and annotations, that other calls do not wait. What
-   was streamed before costs nothing at the end of the response.
+7. The reader limits the items that one event can end, and the parts and annotations that it can add, because other
+   calls wait meanwhile. Text that was streamed before does not count when the response repeats it at its end.
 """
 
 from collections.abc import Iterator
