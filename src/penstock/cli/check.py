@@ -7,23 +7,18 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
-from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, Target, default_file, load
+from penstock.gateway.config import Config, LedgerSettings, Provider, Route, Target, default_file, load
 from penstock.upstream.local.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
 
 
 @click.command(short_help="Check the configuration without starting the gateway.")
-@click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@config_option
+@json_option
 @click.pass_context
 def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
     """Check the configuration: print all its mistakes, or its providers and routes.

@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import click
 
 from penstock.cli.check import ERRORS, OK, UNREADABLE
+from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import BookError, ConfigError, UnreadableConfigError
-from penstock.gateway.config import DEFAULT_FILE, Config, Provider, default_file, load
+from penstock.gateway.config import Config, Provider, default_file, load
 from penstock.providers.secret import Secret
 
 Level = Literal["ok", "warning", "error"]
@@ -44,15 +45,9 @@ class Diagnosis(NamedTuple):
 
 
 @click.command(short_help="Check what the gateway needs here, and say what to do.")
-@click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
-)
+@config_option
 @click.option("--offline", is_flag=True, help="Do not connect to providers.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def command(ctx: click.Context, file: Path | None, *, offline: bool, as_json: bool) -> None:
     """Check the configuration, the providers and their keys, the clock, the ledger, permissions and limits.

@@ -15,10 +15,11 @@ import click
 
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
+from penstock.cli.options import config_option, json_option
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Book
-from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
+from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.report import moment, report
 from penstock.gateway.keys.terms import KeyTerms, parse_tag
@@ -34,14 +35,6 @@ _LAST = """\
 That was the last key. The gateway stays closed: every call is a 401 until you create another key ({create}).
 To run without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
 
-_config = click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _which = click.argument("which", metavar="ID|NAME")
 
 
@@ -55,7 +48,7 @@ def command() -> None:
 
 
 @command.command("create", short_help="Create a key.")
-@_config
+@config_option
 @click.option("--name", default="", help="Its name; unique among active keys.")
 @click.option("--budget", metavar="DOLLARS", help="Its budget, such as 25 or 0.50.")
 @click.option(
@@ -68,7 +61,7 @@ def command() -> None:
 @click.option("--strict", is_flag=True, help="Fail its calls if a translation would change their meaning.")
 @click.option("--expires", default="", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag for its calls. Repeatable.")
-@_json
+@json_option
 def create_command(
     file: Path | None, *, per: Any, rpm: int | None, tpm: int | None, as_json: bool, **terms: Any
 ) -> None:
@@ -90,9 +83,9 @@ def create_command(
 
 
 @command.command("list", short_help="List keys.")
-@_config
+@config_option
 @click.option("--all", "dead", is_flag=True, help="Include revoked and expired keys.")
-@_json
+@json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active keys with their limits and what they have spent."""
     with _book(_load(file)) as book:
@@ -109,8 +102,8 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 
 @command.command("show", short_help="Show one key.")
 @_which
-@_config
-@_json
+@config_option
+@json_option
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its limits, what it has spent in the current period, and what is left."""
     with _book(_load(file)) as book:
@@ -121,8 +114,8 @@ def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
 
 @command.command("revoke", short_help="Revoke a key.")
 @_which
-@_config
-@_json
+@config_option
+@json_option
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Revoke a key. Running calls continue, and its entries stay in the ledger.
 
@@ -141,11 +134,11 @@ def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
 
 @command.command("rotate", short_help="Give a key a new secret.")
 @_which
-@_config
+@config_option
 @click.option(
     "--grace", default="0", metavar="DURATION", help="How long the old secret stays valid, such as 24h.  [default: 0]"
 )
-@_json
+@json_option
 def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) -> None:
     """Give a key a new secret and print it. The old secret ends at once, or after --grace.
 

@@ -11,7 +11,8 @@ import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
-from penstock.cli.ledger_options import EntryQuery, config_option, key_names, reading, takes_filter
+from penstock.cli.ledger_options import EntryQuery, key_names, reading, takes_filter
+from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES
@@ -116,7 +117,7 @@ def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]
 @command.command("show", short_help="Show one call in full.")
 @click.argument("id")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> None:
     """Show one call: its attempts, their tokens and prices, what was repaired, and what translations lost."""

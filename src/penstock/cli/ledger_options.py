@@ -12,10 +12,11 @@ import click
 from msgspec import Struct
 
 from penstock.cli.amounts import parse_moment
+from penstock.cli.options import config_option
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Outcome
-from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.config import default_file, load
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.open import open_book
 
@@ -55,13 +56,6 @@ class EntryQuery(Struct, frozen=True):
             raise click.UsageError(str(error)) from error
 
 
-config_option = click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
-)
 _OPTIONS = (
     config_option,
     click.option("--since", metavar="TIME", default="", help="Calls since then: 7d, 12h, 2026-11-01 (UTC)."),

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from penstock.cli.fetching import pull
+from penstock.cli.options import config_option, json_option
 from penstock.cli.text import one_line, to_json
 from penstock.errors import ConfigError, WeightsError
-from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.config import default_file, load
 from penstock.upstream.local import runtime
 from penstock.upstream.local.model import Settings
 from penstock.upstream.local.runtime import Obstacle
@@ -41,14 +42,8 @@ def pull_command(name: str) -> None:
 
 
 @command.command("show", short_help="Show the local models and whether they can run.")
-@click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@config_option
+@json_option
 @click.pass_context
 def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
     """Show each local model: its file, its runtime, and why it cannot answer, if it cannot.

@@ -9,17 +9,16 @@ from urllib.parse import urlsplit
 
 import click
 
+from penstock.cli.options import config_option
 from penstock.errors import BookError, ConfigError
-from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.config import default_file, load
 
 _UNREADABLE = 2
 _CONNECT_S = 2.0
 
 
 @click.command(short_help="Open the page of the running gateway.")
-@click.option(
-    "--config", "file", type=click.Path(path_type=Path), help=f"The configuration file.  [default: {DEFAULT_FILE}]"
-)
+@config_option
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening a browser.")
 def command(file: Path | None, *, only_print: bool) -> None:
     """Print a link to the page of the gateway on this machine, and open it in a browser if there is one.

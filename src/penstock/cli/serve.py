@@ -13,15 +13,14 @@ import click
 from penstock.cli.banner import PageLink, announcement, banner
 from penstock.cli.fetching import echo, fetch_all
 from penstock.cli.invocation import invocation
+from penstock.cli.options import config_option
 from penstock.errors import BookError, ConfigError, ListenError
-from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
+from penstock.gateway.config import Config, LedgerSettings, default_file, load
 from penstock.gateway.config.addresses import Address
 
 
 @click.command(short_help="Run the gateway.")
-@click.option(
-    "--config", "file", type=click.Path(path_type=Path), help=f"The configuration file.  [default: {DEFAULT_FILE}]"
-)
+@config_option
 @click.option("--host", help="The address to listen on; overrides the configuration.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port to listen on; overrides the configuration.")
 @click.option("--workers", type=click.IntRange(1, 256), help="The number of processes that share the port.")
