@@ -98,5 +98,7 @@ def test_a_file_that_is_gone_for_a_moment_is_reported(tmp_path: Path) -> None:
     certificate, key = write_certificate(trustme.CA().issue_cert("localhost"), tmp_path)
     tls = ListenerTls(certificate, key)
     Path(key).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as raised:
         tls.refresh()
+    assert raised.value.filename == key
+    assert not tls.refresh()

@@ -1,7 +1,8 @@
 """TLS of a listener. Its certificate is loaded again when its files change, so that a renewal needs no restart."""
 
-import os
 import ssl
+
+from penstock.http.file_version import FileVersion, file_version
 
 
 class ListenerTls:
@@ -13,7 +14,7 @@ class ListenerTls:
         self._key = key
         self._loaded = self._versions()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca or None)
-        self.context.load_cert_chain(certificate, key, _no_password)
+        self._load(self.context)
         if client_ca:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
@@ -28,14 +29,17 @@ class ListenerTls:
             return False
         self._loaded = versions
         # First into another context: a certificate that does not belong to the key would replace the old one.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key, _no_password)
-        self.context.load_cert_chain(self._certificate, self._key, _no_password)
+        self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self._load(self.context)
         return True
 
-    def _versions(self) -> list[tuple[int, int, int]]:
-        """What changes if a file is replaced or written."""
-        found = map(os.stat, (self._certificate, self._key))
-        return [(file.st_ino, file.st_mtime_ns, file.st_size) for file in found]
+    def _load(self, context: ssl.SSLContext) -> None:
+        for path in (self._certificate, self._key):
+            open(path, "rb").close()  # the error of a file that cannot be read has its name, OpenSSL's has not
+        context.load_cert_chain(self._certificate, self._key, _no_password)
+
+    def _versions(self) -> list[FileVersion | None]:
+        return [file_version(path) for path in (self._certificate, self._key)]
 
 
 def _no_password() -> str:

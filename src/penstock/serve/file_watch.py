@@ -1,8 +1,9 @@
 """FileWatch: calls back when one of some files has changed, such as a secret that was rotated."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
+
+from penstock.http.file_version import FileVersion, file_version
 
 _LOOK_S = 10.0
 
@@ -12,12 +13,12 @@ class FileWatch:
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._seen: dict[str, tuple[int, int, int]] = {}
+        self._seen: dict[str, FileVersion] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def use(self, files: Iterable[str]) -> None:
         """Watch these files from now on, as they are now, and no others."""
-        self._seen = {file: version for file in files if (version := _version(file)) is not None}
+        self._seen = {file: version for file in files if (version := file_version(file)) is not None}
         if self._timer is None and self._seen:
             self._schedule()
 
@@ -28,7 +29,7 @@ class FileWatch:
 
     def look(self) -> None:
         """Call back if a file has changed."""
-        now = {file: _version(file) or before for file, before in self._seen.items()}
+        now = {file: file_version(file) or before for file, before in self._seen.items()}
         if now != self._seen:
             self._seen = now
             self._on_change()
@@ -39,12 +40,3 @@ class FileWatch:
     def _on_timer(self) -> None:
         self.look()
         self._schedule()
-
-
-def _version(file: str) -> tuple[int, int, int] | None:
-    """What changes if a file is replaced or written; None if there is no file."""
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
