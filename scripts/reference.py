@@ -5,9 +5,10 @@
 
 import json
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.losses import LOSSES
@@ -17,6 +18,7 @@ from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine, log_schema
 from tests.translation.scenarios import DIALECTS as PAIRED
 from tests.translation.scenarios import SCENARIOS, Scenario
 
@@ -138,6 +140,46 @@ export const LOSSES = {losses};
 """
 
 
+LOG_PAGE = """\
+# The log
+
+With `log = "json"` in `[server]`, or with `"auto"` if standard error is not a terminal, every line on standard error is
+a JSON object. Only mistakes in the configuration at the start are printed as text, because the configuration has not
+been read then. A line is about the gateway itself or about a call that has ended: only the latter has a `request_id`.
+Lines never have text of requests or answers, and never secrets.
+
+[`reference/log.schema.json`](reference/log.schema.json) is the JSON Schema of a line. The tests check every line that a
+gateway writes in them. Every field is always there. Later versions may add fields: ignore those that you do not know.
+
+This page is generated from `src/penstock/serve/telemetry/log_lines.py`.
+
+## Calls
+
+{call}
+Each item of `attempts` has:
+
+{attempt}
+## The gateway itself
+
+{message}
+## Delivery
+
+Lines are written in batches every 50 ms. A regular shutdown (SIGTERM, SIGINT, an error) loses none; a killed process
+loses at most the lines of its last 100 ms. If standard error blocks, because a pipe is not read or the disk is full,
+calls continue: up to 10,000 lines are queued, further lines are dropped, and a later line says how many. Lines of
+several workers do not interleave. The log is not the ledger: use [`penstock ledger`](ledger.md) for sums and for bills.
+
+## Examples
+
+The slowest calls of a log file, and how often each error code occurred:
+
+```console
+$ jq -c 'select(.total_s > 30) | [.request_id, .target, .total_s]' penstock.log
+$ jq -r 'select(.code) | .code' penstock.log | sort | uniq -c
+```
+"""
+
+
 PAIRS_PAGE = """\
 # Answers between APIs
 
@@ -248,6 +290,10 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
         ROOT / "docs" / "reference" / "pairs.md": PAIRS_PAGE.format(pairs=_pairs()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
+        ROOT / "docs" / "reference" / "log.schema.json": log_schema(),
+        ROOT / "docs" / "log.md": LOG_PAGE.format(
+            call=_fields(CallLine), attempt=_fields(AttemptFields), message=_fields(MessageLine)
+        ),
         ROOT / "src" / "penstock" / "serve" / "web" / "repairs.js": _script(),
         ROOT / "src" / "penstock" / "serve" / "web" / "losses.js": _losses_script(),
     }
@@ -296,6 +342,25 @@ def _losses() -> str:
         for code, row in LOSSES.items()
     ]
     return "\n".join(rows) + "\n"
+
+
+def _fields(line: type[Struct]) -> str:
+    schema = msgspec.json.schema(line)
+    rows = ["| field | type | meaning |", "|---|---|---|"]
+    for name, field in schema["$defs"][line.__name__]["properties"].items():
+        rows.append(f"| `{name}` | {_type(field)} | {field['description']} |")
+    return "\n".join(rows) + "\n"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """The type of a field, from its JSON Schema."""
+    if "anyOf" in schema:
+        return " or ".join(map(_type, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return "array of objects"
+    return "object of integers" if schema["type"] == "object" else str(schema["type"])
 
 
 def _headers(headers: dict[str, str]) -> str:

@@ -16,7 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from penstock.gateway.billing.entry import Entry
+from penstock.serve.telemetry.log_lines import CallLine, MessageLine
 from tests.faults.book import ROLES, BookReader
 from tests.faults.client import CLIENT_KEY, RawClient, Response
 from tests.faults.dialects import CHAT, CHAT_CLIENT, Client, Provider
@@ -235,7 +238,7 @@ class Gateway:
 
     @property
     def lines(self) -> list[Any]:
-        """The lines of the log, decoded: it has no others, and each has a time and a level."""
+        """The lines of the log, decoded: it has no others, and each has the fields that docs/log.md lists."""
         self._decode()
         return list(self._lines)
 
@@ -252,11 +255,11 @@ class Gateway:
             known, self._searched, self._lines, self._calls = 0, 0, [], []
         for text in output[known:]:
             line = json.loads(text)
-            assert line["time"]
-            assert line["level"] in ("info", "warning", "error")
+            is_call = "request_id" in line
+            msgspec.convert(line, CallLine if is_call else MessageLine, strict=True)
             self._lines.append(line)
             self._last_line = text
-            if "request_id" in line:
+            if is_call:
                 self._calls.append(line)
 
     def call(self, response: Response) -> Any:

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from penstock.serve.telemetry.log import Log
+from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine
+from tests.faults.dialects import MESSAGES_CLIENT
 from tests.faults.gateway import Gateway, settings
-from tests.faults.scripts import whole
-from tests.faults.upstream import Upstream, status
+from tests.faults.scripts import HELLO, REST, spare, stream, whole
+from tests.faults.upstream import Upstream, abort, chunk, hang, head, status
 
+DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.slow
 
 
@@ -194,23 +198,45 @@ def upstream() -> Iterator[Upstream]:
         yield upstream
 
 
-def test_a_json_log_has_only_json_lines(tmp_path: Path, upstream: Upstream) -> None:
-    """Whatever happens: workers die, reloads fail, a call is refused, the gateway ends."""
-    upstream.play(whole(), "talks")
-    with Gateway(tmp_path, upstream, settings(upstream.url, 0, server={"workers": 2})) as gateway:
-        for model in ("main/talks", "unknown"):
-            gateway.ask(model, stream=True)
-        gateway.until(lambda: len(gateway.calls) == 2)
+def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upstream) -> None:
+    """Whatever happens: calls end in every way, workers die, reloads fail, the gateway drains and ends.
+
+    Every field of the schema has a value in some line: none is documented in vain.
+    """
+    upstream.play(stream(b"\xef\xbb\xbf" + HELLO.rstrip(b"\n"), REST), "defective")  # a BOM is a notice
+    upstream.play([status(500, {"content-length": "2"}, b"{}")], "fails")
+    upstream.play([head(), chunk(HELLO), abort()], "breaks")
+    upstream.play([hang()], "stalls")
+    with Gateway(tmp_path, upstream, settings(upstream.url, 1, server={"workers": 2})) as gateway:
+        gateway.ask("main/defective", stream=True)
+        gateway.ask("main/defective", MESSAGES_CLIENT, stream=True, top_k=7)
+        gateway.ask(gateway.pair([status(503, {"content-length": "0"})], spare()), stream=True)
+        for model in ("main/fails", "main/breaks", "hasty/stalls", "unknown"):
+            gateway.ask(model, stream=model == "main/breaks")
+        gateway.until(lambda: len(gateway.calls) == 7)
+        gateway.signal(signal.SIGHUP)
+        gateway.says("was reloaded from")
         os.kill(gateway.workers()[0], signal.SIGKILL)
         gateway.says("another one takes its place")
         gateway.file.write_text("[server]\nlisten = 7\n")
         gateway.signal(signal.SIGHUP)
         gateway.says("was not reloaded")
-        gateway.stop()
+        with gateway.begin("main/stalls", stream=True):
+            gateway.stop()
         lines = gateway.lines
-    levels = {line["message"].split()[0]: line["level"] for line in lines if "message" in line}
-    assert levels == {"penstock": "info", "worker": "error", "the": "warning"}
     assert not any("/#" in line or "token=" in line for line in gateway.output)
+    check = Draft202012Validator(json.loads((DOCS / "reference" / "log.schema.json").read_text())).validate
+    for line in lines:
+        check(line)
+    with pytest.raises(ValidationError):
+        check(lines[-1] | {"prompt": "a field that no line may have"})
+    calls = [line for line in lines if "request_id" in line]
+    attempts = [attempt for line in calls for attempt in line["attempts"]]
+    for kind, found in ((CallLine, calls), (AttemptFields, attempts), (MessageLine, lines)):
+        seen = {name for line in found for name, value in line.items() if value not in (None, "", {}, [])}
+        assert seen >= set(kind.__struct_fields__)
+    assert {line["ending"] for line in calls} == {"completed", "failed", "truncated", "timed_out", "refused"}
+    assert {line["level"] for line in lines if "message" in line} == {"info", "warning", "error"}
 
 
 def test_the_line_of_a_call_names_key_and_client_and_agrees_with_the_ledger(tmp_path: Path, upstream: Upstream) -> None:

@@ -30,8 +30,9 @@ from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.file_watch import FileWatch
 from penstock.serve.loop import NOTICE, run_loop
-from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
+from penstock.serve.telemetry.log import Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
+from penstock.serve.telemetry.log_lines import Level
 from penstock.stores.accounts.sqlite import remove_old
 from penstock.stores.book.open import has_usable_key, state_folder
 from penstock.stores.state_lock import claim

@@ -1,6 +1,6 @@
 """Log: one line per call and per message, on standard error. Never content, never secrets.
 
-The fields are an allow-list. A line is JSON, or text for people. A separate thread writes the queued lines every 50 ms.
+A line is JSON with the fields of `log_lines.py`, or text for people. A separate thread writes queued lines every 50 ms.
 A new line wakes that thread only if the log has been idle for a second, so logging costs the event loop no system call
 under load; a crash loses at most the lines of the last 50 ms. Standard error can block (a stopped terminal, a full
 pipe) without blocking a stream: lines that do not fit the bounded queue are dropped, and a later line reports how many.
@@ -16,18 +16,17 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal, TypeAlias
 
 import msgspec
 
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.entry import Entry, Outcome
 from penstock.gateway.calls.call import Call
+from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, Level, MessageLine
 from penstock.serve.telemetry.otel_names import has_answers
 
-Level: TypeAlias = Literal["info", "warning", "error"]
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
 _BATCH_S = 0.05
 # After so many empty batches the thread sleeps until a line wakes it.
@@ -82,8 +81,8 @@ class Log:
 
     def call(self, call: Call, entry: Entry, client: str) -> None:
         """Log a settled call. `client` is the client's address. The caller checks `enabled`."""
-        fields = _fields(call, entry, client)
-        self._put(_pretty_line(fields) if self._pretty else _json_line(fields))
+        line = _call_line(call, entry, client)
+        self._put(_pretty_line(line) if self._pretty else _json_line(line))
 
     def write(self, message: str, level: Level = "info") -> None:
         """Log a message about the gateway itself."""
@@ -179,70 +178,68 @@ def _written(second: int) -> str:
 def _message(message: str, level: Level, *, pretty: bool) -> bytes:
     if pretty:
         return f"{message}\n".encode(errors="replace")
-    return _json_line({"time": _now(), "level": level, "message": message})
+    return _json_line(MessageLine(time=_now(), level=level, message=message))
 
 
-def _json_line(fields: Mapping[str, object]) -> bytes:
-    return msgspec.json.encode(fields) + b"\n"
+def _json_line(line: MessageLine | CallLine) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
 
 
-def _fields(call: Call, entry: Entry, client: str) -> dict[str, object]:
+def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
     last = call.attempts[-1] if call.attempts else None
     usage = call.usage
     repairs, notices = by_level(call.repairs)
-    return {
-        "time": _now(),
-        "level": _LEVELS.get(entry.outcome, "info"),
-        "request_id": call.id,
-        "client": client,
-        "key": call.key.name if call.key is not None else None,
-        "model": call.model[:_MAX_NAME],
-        "stream": call.stream,
-        "status": call.status,
-        "ending": entry.outcome,
-        "code": call.code or None,
-        "provider": last.provider if last else None,
-        "target": f"{last.provider}/{last.model[:_MAX_NAME]}" if last else None,
-        "attempts": [
-            {
-                "target": f"{tried.provider}/{tried.model[:_MAX_NAME]}",
-                "dialect": tried.dialect if has_answers(call.surface) else None,
-                "status": tried.status,
-                "code": tried.code,
-                "s": round(tried.seconds, 4),
-            }
+    return CallLine(
+        time=_now(),
+        level=_LEVELS.get(entry.outcome, "info"),
+        request_id=call.id,
+        client=client,
+        key=call.key.name if call.key is not None else None,
+        model=call.model[:_MAX_NAME],
+        stream=call.stream,
+        status=call.status,
+        ending=entry.outcome,
+        code=call.code or None,
+        provider=last.provider if last else None,
+        target=f"{last.provider}/{last.model[:_MAX_NAME]}" if last else None,
+        attempts=[
+            AttemptFields(
+                target=f"{tried.provider}/{tried.model[:_MAX_NAME]}",
+                dialect=tried.dialect if has_answers(call.surface) else None,
+                status=tried.status,
+                code=tried.code,
+                s=round(tried.seconds, 4),
+            )
             for tried in call.attempts
         ],
-        "input": usage.input if usage else None,
-        "output": usage.output if usage else None,
-        "first_event_s": round(call.first_event_s, 4) if call.first_event_s is not None else None,
-        "total_s": round(call.total_s, 4),
-        "repairs": repairs,
-        "notices": notices,
-        "losses": entry.losses,
-    }
+        input=usage.input if usage else None,
+        output=usage.output if usage else None,
+        first_event_s=round(call.first_event_s, 4) if call.first_event_s is not None else None,
+        total_s=round(call.total_s, 4),
+        repairs=repairs,
+        notices=notices,
+        losses=dict(entry.losses),
+    )
 
 
-def _pretty_line(fields: Mapping[str, object]) -> bytes:
+def _pretty_line(line: CallLine) -> bytes:
     parts = [
         time.strftime("%H:%M:%S"),
-        f"{fields['status']}",
-        f"{fields['ending']}",
-        f"{fields['model']}".encode("unicode_escape").decode(),
-        f"→ {fields['target']}" if fields["target"] and fields["target"] != fields["model"] else "",
-        f"{fields['input']}+{fields['output']} tokens" if fields["output"] is not None else "",
-        f"first {fields['first_event_s']} s" if fields["first_event_s"] is not None else "",
-        f"total {fields['total_s']} s",
-        f"({fields['code']})" if fields["code"] else "",
-        _codes("repairs", fields["repairs"]),
-        _codes("losses", fields["losses"]),
-        f"key {fields['key']}" if fields["key"] else "",
-        f"{fields['request_id']}",
+        f"{line.status}",
+        line.ending,
+        line.model.encode("unicode_escape").decode(),
+        f"→ {line.target}" if line.target and line.target != line.model else "",
+        f"{line.input}+{line.output} tokens" if line.output is not None else "",
+        f"first {line.first_event_s} s" if line.first_event_s is not None else "",
+        f"total {line.total_s} s",
+        f"({line.code})" if line.code else "",
+        _codes("repairs", line.repairs),
+        _codes("losses", line.losses),
+        f"key {line.key}" if line.key else "",
+        line.request_id,
     ]
     return ("  ".join(filter(None, parts)) + "\n").encode(errors="replace")
 
 
-def _codes(name: str, counts: object) -> str:
-    if not counts or not isinstance(counts, dict):
-        return ""
-    return f"{name} {', '.join(f'{code} ×{count}' for code, count in counts.items())}"
+def _codes(name: str, counts: dict[str, int]) -> str:
+    return f"{name} {', '.join(f'{code} ×{count}' for code, count in counts.items())}" if counts else ""

@@ -10,7 +10,8 @@ import sys
 import threading
 from typing import Any
 
-from penstock.serve.telemetry.log import Level, Log, where
+from penstock.serve.telemetry.log import Log, where
+from penstock.serve.telemetry.log_lines import Level
 
 
 def divert(log: Log, loop: asyncio.AbstractEventLoop) -> None:
