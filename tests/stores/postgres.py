@@ -25,7 +25,7 @@ class PostgresServer:
         self._log = folder / "log"
         self._data = folder / "data"
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-        self._programs = _programs(folder, self._user)
+        self.programs = _programs(folder, self._user)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._databases = 0
@@ -36,7 +36,7 @@ class PostgresServer:
             os.chown(self._data, self._user.pw_uid, self._user.pw_gid)
         arguments = ["--auth=scram-sha-256", "--encoding=utf8", "--locale=C", "--username=penstock", "--no-sync"]
         subprocess.run(
-            [self._programs / "initdb", *arguments, f"--pwfile={folder / 'password'}", "-D", self._data],
+            [self.programs / "initdb", *arguments, f"--pwfile={folder / 'password'}", "-D", self._data],
             check=True,
             stdout=subprocess.DEVNULL,
             user=self._user and self._user.pw_uid,
@@ -51,7 +51,7 @@ class PostgresServer:
         options = [part for setting in settings for part in ("-c", setting)]
         with self._log.open("wb") as log:
             self._server = subprocess.Popen(
-                [self._programs / "postgres", "-D", self._data, "-p", str(self.port), *options],
+                [self.programs / "postgres", "-D", self._data, "-p", str(self.port), *options],
                 stderr=log,
                 user=self._user and self._user.pw_uid,
                 group=self._user and self._user.pw_gid,

@@ -1,4 +1,4 @@
-"""`penstock keys`: creates, shows, rotates and revokes client keys, in the book of the configuration.
+"""`penstock keys`: creates, shows, changes, rotates and revokes client keys, in the book of the configuration.
 
 No gateway needs to run. A running gateway applies changes within a second.
 """
@@ -148,6 +148,19 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     with _book(_load(file)) as book:
         now = _now_ms()
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
+
+
+@command.command("budget", short_help="Change the budget of a key.")
+@_which
+@click.argument("dollars")
+@config_option
+@json_option
+def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
+    """Change the budget of a key to DOLLARS, such as 25 or 0.50. Its period stays, and so does what it has spent."""
+    with _book(_load(file)) as book:
+        now = _now_ms()
+        found = report(book, key_changes.set_budget(book, which, dollars, now), now)
+    click.echo(to_json(found) if as_json else details(found))
 
 
 def _load(file: Path | None) -> Config:

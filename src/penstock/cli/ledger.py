@@ -11,6 +11,7 @@ import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
+from penstock.cli.backup import backup_command, restore_command
 from penstock.cli.ledger_options import EntryQuery, key_names, reading, takes_filter
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
@@ -123,6 +124,10 @@ def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> No
     """Show one call: its attempts, their tokens and prices, what was repaired, and what translations lost."""
     outer = ctx.parent.params.get("file") if ctx.parent is not None else None
     _show_one(file or outer, id, as_json=as_json)
+
+
+command.add_command(backup_command)
+command.add_command(restore_command)
 
 
 def describe(entry: Entry) -> dict[str, object]:

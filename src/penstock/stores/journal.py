@@ -207,6 +207,17 @@ def recover(folder: Path) -> Iterator[LeftoverCalls]:
                     path.unlink(missing_ok=True)
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a journal in the folder belongs to a running process."""
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
 def _read_leftovers(content: bytes, last_ms: int) -> LeftoverCalls:
     decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
     settled: dict[str, Entry] = {}

@@ -1,4 +1,4 @@
-"""Creates, rotates and revokes keys in a book, for the command line and the admin API.
+"""Creates, rotates and revokes keys in a book, and changes their budgets, for the command line and the admin API.
 
 A key is *active* until it is revoked or expires. Among active keys names are unique. A rotation changes only the secret
 of a key: its budget, limits and history stay. Of the earlier secrets a key keeps the last one.
@@ -12,7 +12,7 @@ from msgspec import structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Key, digest_of, new_secret
-from penstock.gateway.keys.terms import KeyTerms, make_key, parse_duration
+from penstock.gateway.keys.terms import KeyTerms, make_key, parse_duration, parse_money
 
 _MAX_LISTED = 5
 
@@ -83,6 +83,19 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
 
     book.change_keys(change)
     return NewKey(secret, rotated[0])
+
+
+def set_budget(book: Book, which: str, budget: str, now_ms: int) -> Key:
+    """Change the budget of a key, in dollars. Its period stays, and so does what it has spent."""
+    amount = parse_money(budget)
+    changed: list[Key] = []
+
+    def change(keys: list[Key]) -> list[Key]:
+        changed[:] = [structs.replace(find(keys, which, now_ms), budget=amount)]
+        return changed
+
+    book.change_keys(change)
+    return changed[0]
 
 
 def find(keys: Iterable[Key], which: str, now_ms: int) -> Key:

@@ -281,7 +281,7 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *,
     if current > len(migrations):
         raise BookUnusableError(
             f"{database.name} was made by a newer version of Penstock (its schema is {current}, this one knows "
-            f"{len(migrations)}): use that version, or another ledger"
+            f"{len(migrations)}): use that version, or restore a backup from before the upgrade"
         )
 
 
