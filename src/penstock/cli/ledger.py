@@ -60,7 +60,18 @@ _ATTEMPTS = (
 )
 
 
-@click.group(short_help="List the calls in the ledger, or show one in full.", invoke_without_command=True)
+class LedgerGroup(click.Group):
+    """Lists its commands in one paragraph of the help, which has many options above it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names of the commands."""
+        with formatter.section("Commands"):
+            formatter.write_text(f"{', '.join(self.list_commands(ctx))}; each has --help")
+
+
+@click.group(
+    cls=LedgerGroup, short_help="List the calls in the ledger, or show one in full.", invoke_without_command=True
+)
 @takes_filter
 @click.option(
     "-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="The number of calls."
