@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped]
 
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine
