@@ -91,6 +91,7 @@ ErrorCode: TypeAlias = Literal[
     "upstream_tls_failed",
     "upstream_truncated",
     "url_too_long",
+    "user_not_found",
 ]
 ErrorType: TypeAlias = Literal[
     "authentication_error",
@@ -498,6 +499,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         ),
         "key_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such key.", "Check the id."),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
+        "user_not_found": ErrorRow(
+            _NOT_FOUND, "client", "No end user has this name or pseudonym.", "Check the name: it may be erased."
+        ),
         "call_not_found": ErrorRow(
             _NOT_FOUND, "client", "No such call is running.", "Look for it in the ledger: it may have ended."
         ),

@@ -329,8 +329,8 @@ class Gateway:
     # What it holds.
 
     def files(self, pid: int | None = None) -> int:
-        """How many file descriptors it has open."""
-        return len(os.listdir(f"/proc/{pid or self.pid}/fd"))
+        """How many file descriptors it has open. Those of the content store do not count: the first user opens it."""
+        return sum("/content.db" not in path for path in self._open_files(pid))
 
     def end_of(self, client: RawClient) -> str:
         """Its own end of a client's connection, as the system names it."""
@@ -348,11 +348,11 @@ class Gateway:
             assert time.monotonic() < deadline, "it has not noticed that its client has left"
             time.sleep(0.002)  # there is no notification that a process has closed a descriptor
 
-    def _open_files(self) -> set[str]:
-        found = set()
-        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+    def _open_files(self, pid: int | None = None) -> list[str]:
+        found = []
+        for path in Path(f"/proc/{pid or self.pid}/fd").iterdir():
             with suppress(FileNotFoundError):
-                found.add(os.readlink(path))
+                found.append(os.readlink(path))
         return found
 
     def memory(self) -> int:

@@ -96,7 +96,7 @@ def test_a_database_that_does_not_answer_delays_the_end_only(tmp_path: Path, ups
             got = gateway.respond(f"main/{model}")
             assert 4 < time.monotonic() - before < 8
             assert (got.status, final(got)["status"], final(got)["store"]) == (200, "completed", False)
-            gateway.says("kept content cannot be written, so that responses are not kept")
+            gateway.says("kept content cannot be written")
             degraded = gateway.respond(f"main/{model}")
             assert degraded.headers["x-penstock-degraded"] == "responses"
             assert final(degraded)["store"] is False

@@ -3,11 +3,13 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import quote
 
 import pytest
 
 from penstock.gateway.billing.tags import clean_tags, clean_text
+from penstock.stores.content.open import CONTENT_FILE, open_file
 from tests.faults.client import CLIENT_KEY, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway, Table, settings
@@ -57,7 +59,9 @@ def test_nothing_that_a_client_says_gets_a_key_into_the_book(start: Starter) -> 
     (entry, *_) = [entry for entry in gateway.book.entries() if entry.key == key.id]
     masked = {"authorization": "…", "header": "Authorization: …", "x-api-key": "…", "configured": "…, …"}
     assert entry.tags == masked | {"team": "search"}
-    assert entry.user == "somebody with …"
+    with closing(open_file(gateway.book.folder / CONTENT_FILE)) as store:
+        (user,) = store.users.find(entry.user)
+    assert user.name == "somebody with …"
 
 
 IN_MODEL = {

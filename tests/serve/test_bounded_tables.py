@@ -6,7 +6,7 @@ Each row fills its table through the interface that the names come in by. `docs/
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import CallKind, Plans
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
+from penstock.gateway.content.end_users import MAX_KNOWN, EndUsers
+from penstock.gateway.content.users import ClaimedPseudonyms
 from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
@@ -184,6 +186,22 @@ def stalls(_: Path) -> Table:
     return Table(lambda name: gaps.note(STALL_S + int(name), 0.0), lambda: len(gaps.stalls), MAX_STALLS)
 
 
+class _UsersOfMemory:
+    """A content store that gives each user the proposed pseudonym."""
+
+    @property
+    def users(self) -> "_UsersOfMemory":
+        return self
+
+    def claim(self, proposed: Mapping[str, str], _further: Mapping[str, str]) -> ClaimedPseudonyms:
+        return ClaimedPseudonyms(proposed, 0)
+
+
+def pseudonyms(_: Path) -> Table:
+    users = EndUsers(lambda work, then: then(work(_UsersOfMemory())))
+    return Table(lambda name: users.find(name, lambda _: None), lambda: users.size, MAX_KNOWN)
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
     "circuit breakers": breakers,
     "plans of streamed chats": plans("streamed"),
@@ -198,6 +216,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "header lines": header_lines,
     "turns of captures": captures,
     "views of running calls": views,
+    "pseudonyms of users": pseudonyms,
     "tags of a call": tags,
     "blocks of a transcript": transcript,
     "stalls of an attempt": stalls,

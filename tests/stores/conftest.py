@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.gateway.billing.book import Book
+from tests.stores.contents import ContentPlace
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 from tests.stores.postgres import PostgresServer
 
@@ -160,3 +161,11 @@ def book(place: Place) -> Iterator[Book]:
     opened = place.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def content_place(request: pytest.FixtureRequest, tmp_path: Path) -> ContentPlace:
+    if request.param == "sqlite":
+        return ContentPlace(tmp_path / "content.db")
+    server = cast(PostgresServer, request.getfixturevalue("postgres"))
+    return ContentPlace(None, server.new_database())

@@ -1,10 +1,25 @@
-"""Records of kept content, for the tests of its store."""
+"""Records of kept content, and places for them, for the tests of its store."""
 
 import time
+from pathlib import Path
 
 from penstock.gateway.content.store import KeptRecord
+from penstock.providers.secret import Secret
+from penstock.stores.content.open import open_file, open_in_postgres
+from penstock.stores.content.sql_content import SqlContent
 
 HOUR = 3_600_000
+
+
+class ContentPlace:
+    """Where a test's content is; it can be opened several times."""
+
+    def __init__(self, file: Path | None, url: str = "") -> None:
+        self.file = file
+        self._url = url
+
+    def open(self) -> SqlContent:
+        return open_file(self.file) if self.file is not None else open_in_postgres(Secret(self._url))
 
 
 def record(id: str, parent: str = "", *, owner: str = "key_a", hours: float = 1.0, **parts: str) -> KeptRecord:

@@ -10,32 +10,11 @@ import pytest
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.content.store import ContentStore, HistoryLimits
-from penstock.providers.secret import Secret
-from penstock.stores.content.open import open_file, open_in_postgres
+from penstock.stores.content.open import open_file
 from penstock.stores.content.sql_content import SqlContent
-from tests.stores.contents import record
-from tests.stores.postgres import PostgresServer
+from tests.stores.contents import ContentPlace, record
 
 ALL = HistoryLimits(("input", "output"), 100, 1_000_000)
-
-
-class ContentPlace:
-    """Where a test's content is; it can be opened several times."""
-
-    def __init__(self, file: Path | None, url: str = "") -> None:
-        self.file = file
-        self._url = url
-
-    def open(self) -> SqlContent:
-        return open_file(self.file) if self.file is not None else open_in_postgres(Secret(self._url))
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def content_place(request: pytest.FixtureRequest, tmp_path: Path) -> ContentPlace:
-    if request.param == "sqlite":
-        return ContentPlace(tmp_path / "content.db")
-    server = cast(PostgresServer, request.getfixturevalue("postgres"))
-    return ContentPlace(None, server.new_database())
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_while_the_database_fails_callers_learn_it_at_once(disk: Disk, monkeypat
 
     log = run(disk, test).log
     assert log == [
-        "kept content cannot be written, so that responses are not kept: the disk is full",
+        "kept content cannot be written: the disk is full",
         "kept content is written again",
     ]
     assert stored(disk) == ["r3"]

@@ -76,7 +76,7 @@ class LedgerGroup(click.Group):
 @click.option(
     "-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="The number of calls."
 )
-@click.option("-f", "--follow", is_flag=True, help="Then show new calls as they are booked, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Then show new calls, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
 @click.pass_context
 def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool, as_json: bool) -> None:

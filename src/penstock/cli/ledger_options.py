@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -16,9 +16,12 @@ from penstock.cli.options import config_option
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Outcome
-from penstock.gateway.config import default_file, load
+from penstock.gateway.billing.tags import clean_text
+from penstock.gateway.config import Config, default_file, load
+from penstock.gateway.content.store import ContentStore
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.open import open_book
+from penstock.stores.content.open import has_content, open_content
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +38,7 @@ class EntryQuery(Struct, frozen=True):
     outcomes: tuple[str, ...]
     repair: str
     loss: str
+    users: tuple[str, ...]
     tags: tuple[str, ...]
 
     def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
@@ -50,10 +54,21 @@ class EntryQuery(Struct, frozen=True):
                 outcomes=tuple(map(_outcome, self.outcomes)),
                 repair=self.repair,
                 loss=self.loss,
+                users=self._users(),
                 tags=dict(_tag(tag) for tag in self.tags),
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
+
+    def _users(self) -> tuple[str, ...]:
+        """The users as entries have them: the pseudonyms of each, and its name, which earlier entries have."""
+        if not self.users:
+            return ()
+        config = load_config(self.file)
+        names = [clean_text(name, config.secrets()) for name in self.users]
+        with content_of(config) as store:
+            found = [each.id for name in names for each in store.users.find(name)] if store is not None else []
+        return tuple(dict.fromkeys((*names, *found)))
 
 
 _OPTIONS = (
@@ -68,6 +83,7 @@ _OPTIONS = (
     ),
     click.option("--repair", metavar="CODE", default="", help="Calls with this repair."),
     click.option("--loss", metavar="CODE", default="", help="Calls with this loss."),
+    click.option("--user", "users", metavar="USER", multiple=True, help="Calls of this end user (name or pseudonym)."),
     click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="Calls with this tag."),
 )
 
@@ -85,20 +101,37 @@ def takes_filter(function: F) -> F:
     return taking  # type: ignore[return-value]
 
 
+def load_config(file: Path | None) -> Config:
+    """Load the configuration. Its errors become messages. The check for a missing key is skipped: nothing is served."""
+    try:
+        return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
 @contextmanager
 def reading(file: Path | None) -> Iterator[Book]:
     """Open the book of a configuration for reading. Its errors become one-line messages."""
-    try:
-        # The check for a missing key is skipped: nothing is served.
-        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    config = load_config(file)
     try:
         book = open_book(config.ledger, os.environ, readonly=True)
         try:
             yield book
         finally:
             book.close()
+    except BookError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def content_of(config: Config) -> Iterator[ContentStore | None]:
+    """Open the content store of a configuration; None if there is no such file. Its errors become messages."""
+    if config.ledger.postgres is None and not has_content(config.ledger, os.environ):
+        yield None
+        return
+    try:
+        with closing(open_content(config.ledger, os.environ)) as store:
+            yield store
     except BookError as error:
         raise click.ClickException(str(error)) from error
 

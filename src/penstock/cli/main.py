@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("penstock.cli.usage", "Sum up tokens and cost."),
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
     "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
+    "users": ("penstock.cli.users", "Find or erase an end user."),
     "check": ("penstock.cli.check", "Check the configuration without starting the gateway."),
     "doctor": ("penstock.cli.doctor", "Check what the gateway needs here, and say what to do."),
     "inspect": ("penstock.cli.inspect", "Explain a recorded stream: answer, usage, ending, defects."),

@@ -37,7 +37,7 @@ _HEADS = {"cache_write": "cache write"}
 def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens and cost.
 
-    A call that tried two providers is counted with both. Calls with a part that has no price are "unpriced".
+    Calls that tried two providers count for both; "unpriced" ones lack a price.
     """
     if as_json and as_csv:
         raise click.UsageError("use either --json or --csv")

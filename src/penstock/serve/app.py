@@ -21,6 +21,7 @@ from penstock.gateway.calls.pipeline import Gateway, Upstream
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
+from penstock.gateway.content.users import ErasedUser
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits, UpstreamLimits
@@ -37,6 +38,7 @@ from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
+from penstock.serve.kept.kept_content import KeptContent
 from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.paths import decoded
@@ -105,9 +107,11 @@ class App:
         self._calls: dict[CallSession, None] = {}
         folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
+        self.content: KeptContent | None = None
         self._keeper: AnswerKeeper | None = None
         if config.ledger.enabled:
-            self._keeper = AnswerKeeper(config, environment, log.warning, self.metrics.response_not_kept)
+            self.content = KeptContent(config, environment, log.warning)
+            self._keeper = AnswerKeeper(config, self.content, log.warning, self.metrics.response_not_kept)
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {}
         self._continuations: list[Continuations] = []
         self._kept_routes: dict[str, KeptRoutes] = {}
@@ -189,9 +193,12 @@ class App:
         self.certificates.refresh()
         if self._books is not None:
             self._books.use(config)
+            content = self.content if config.users.pseudonyms else None
+            self._books.ledger.users = content.users if content is not None else None
         else:
             self._authenticator.use(KeyRing(configured(config.server.keys)))
-        if self._keeper is not None:
+        if self.content is not None and self._keeper is not None:
+            self.content.use(config)
             self._keeper.use(config)
         for continuations in self._continuations:
             continuations.shared_state = config.responses.shared_state
@@ -323,8 +330,8 @@ class App:
             self.peers.close()
         if self._recorder is not None:
             self._recorder.close()
-        if self._keeper is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._keeper.close)
+        if self.content is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.content.close)
         if self._books is not None:
             await self._books.close()
             self._books = None
@@ -551,6 +558,13 @@ class App:
             if self._proxies is not None:
                 address = self._proxies.client(address, session.request_headers)
             self._log.call(call, entry, address)
+
+    def on_user_erased(self, erased: ErasedUser) -> None:
+        """A user was erased over the admin API. The log has the pseudonyms, not the name."""
+        if self.content is not None:
+            self.content.users.forget()
+        ids = ", ".join(erased.pseudonyms) or "an erased user"
+        self._log.write(f"the user behind {ids} was erased, with {erased.records} kept records")
 
     def holds(self) -> dict[str, int]:
         """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""

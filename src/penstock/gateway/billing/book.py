@@ -33,6 +33,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     outcomes: tuple[str, ...] = ()
     repair: str = ""
     loss: str = ""
+    users: tuple[str, ...] = ()
+    """End users, as entries have them: their pseudonyms, or names."""
     tags: Mapping[str, str] = {}
 
 

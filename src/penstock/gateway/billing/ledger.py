@@ -12,6 +12,7 @@ waking a thread for each call would delay the next one.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from penstock.core.failure import Failure
@@ -75,6 +76,16 @@ class BookWriterPort(Protocol):
         """Queue entries for the book."""
 
 
+class UserNames(Protocol):
+    """The pseudonyms of end users, as the ledger uses them."""
+
+    def known(self, name: str) -> str:
+        """The pseudonym of a user, if it is known; otherwise empty."""
+
+    def find(self, name: str, then: Callable[[str], None]) -> None:
+        """Call `then` with the pseudonym of a user, now or soon."""
+
+
 class Ledger:
     """The ledger of one process's calls. `providers` are those of the configuration, by name."""
 
@@ -95,6 +106,8 @@ class Ledger:
         self.providers = providers
         self.secrets: tuple[str, ...] = ()
         """Secrets that are masked in tags and users before they are stored."""
+        self.users: UserNames | None = None
+        """The pseudonyms of end users; None if entries have their names."""
         self.book_writer: BookWriterPort | None = None
 
     @property
@@ -116,16 +129,39 @@ class Ledger:
         self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
     ) -> bool:
         """Return whether the call is admitted at once. If not, `then` is called with the decision, now or later."""
+        key = call.key
         call.input_estimate = demand.input
         call.cap = demand.output
-        key = call.key
         if demand.tier:
             call.tier = ServiceTier(demand.tier)
-        if demand.user:
-            call.user = clean_text(demand.user, self.secrets)
         if demand.tags or key is not None:
             tags = clean_tags(demand.tags, key.tags if key is not None else {}, self.secrets)
             call.tags = {**tags, **call.tags} if call.tags else tags  # the gateway's own tags take precedence
+        if demand.user:
+            name, users = clean_text(demand.user, self.secrets), self.users
+            call.user = name if users is None else users.known(name)
+            if not call.user and users is not None:
+                users.find(name, partial(self._admit_user, call, demand, plans, then))
+                return False
+        return self._admit(call, demand, plans, then)
+
+    def _admit_user(
+        self,
+        call: Call,
+        demand: TokenDemand,
+        plans: Sequence[Plan],
+        then: Callable[[Failure | None], None],
+        pseudonym: str,
+    ) -> None:
+        """Continue to admit a call, whose user has this pseudonym."""
+        call.user = pseudonym
+        if not call.over and self._admit(call, demand, plans, then):
+            then(None)
+
+    def _admit(
+        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+    ) -> bool:
+        key = call.key
         book_writer = self.book_writer
         if (self._accounts.degraded or (book_writer is not None and book_writer.trouble)) and (
             degraded := self.degraded

@@ -28,6 +28,7 @@ from penstock.gateway.config.settings import (
     Target,
     TelemetrySettings,
     Timeouts,
+    UserSettings,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Target",
     "TelemetrySettings",
     "Timeouts",
+    "UserSettings",
     "default_file",
     "json_schema",
     "load",

@@ -34,6 +34,7 @@ from penstock.gateway.config.settings import (
     Retries,
     TelemetrySettings,
     Timeouts,
+    UserSettings,
 )
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
@@ -108,6 +109,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         retries=retries,
         captures=captures,
         ledger=ledger,
+        users=UserSettings(**given.get("users", {})),
         responses=responses,
         admin=admin,
         secret_files=reader.files,

@@ -19,6 +19,7 @@ from penstock.gateway.config.settings import (
     Server,
     TelemetrySettings,
     Timeouts,
+    UserSettings,
 )
 from penstock.gateway.config.tables import fields, plain
 
@@ -72,6 +73,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
     captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
+    users: Annotated[UserSettings, Meta(description="The end users that clients name in their requests.")] = (
+        UserSettings()
+    )
     responses: Annotated[
         KeptResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
     ] = KeptResponsesSettings()

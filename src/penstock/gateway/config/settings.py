@@ -189,6 +189,22 @@ class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     ] = False
 
 
+class UserSettings(Struct, frozen=True, kw_only=True):
+    """The end users that clients name in their requests."""
+
+    pseudonyms: Annotated[
+        bool, Meta(description="false stores the names of end users in the ledger, instead of pseudonyms.")
+    ] = True
+    keep_days: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=36_500,
+            description="Days after a user's last call for which the name behind its pseudonym is kept.",
+        ),
+    ] = 400.0
+
+
 class AdminSettings(Struct, frozen=True, kw_only=True):
     """The admin API over HTTP: keys and the ledger. `load_admin` fills in `listen`."""
 
@@ -380,6 +396,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    users: UserSettings = UserSettings()
     responses: KeptResponsesSettings = KeptResponsesSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from penstock.gateway.content.users import UserStore
+
 
 class KeptRecord(Struct, frozen=True, kw_only=True):
     """Something that is kept. `parts` are texts by name; `kind` tells different uses of the store apart."""
@@ -27,6 +29,8 @@ class KeptRecord(Struct, frozen=True, kw_only=True):
     parts: Mapping[str, str]
     names: tuple[str, ...] = ()
     """Further names by which its owner finds it. If several records have one, the last one is found."""
+    subject: str = ""
+    """The pseudonym of the end user that it is about; empty if the request named none."""
 
 
 class History(Struct, frozen=True):
@@ -51,6 +55,10 @@ class HistoryLimits(Struct, frozen=True):
 
 class ContentStore(Protocol):
     """An open database of kept content. It blocks, so only threads use it. Failures raise `BookError`."""
+
+    @property
+    def users(self) -> UserStore:
+        """The pseudonyms of end users."""
 
     @property
     def moved(self) -> bool:

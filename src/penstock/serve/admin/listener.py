@@ -25,6 +25,7 @@ from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.http.tls import ListenerTls
 from penstock.serve.admin.access import Access, is_own, proves_page
+from penstock.serve.admin.content_routes import ContentRoutes
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
@@ -56,6 +57,7 @@ class Admin:
         self._page = AdminPage(self._access)
         self._body_limits: dict[str, int] = {}
         self._live_routes = LiveRoutes(endpoint, app)
+        self._content_routes = ContentRoutes(app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
@@ -139,7 +141,7 @@ class Admin:
 
     def _matching_routes(self, path: str) -> Iterator[tuple[str, re.Match[str], Handler]]:
         """The routes whose pattern matches a path."""
-        for method, pattern, handle in self._live_routes.routes:
+        for method, pattern, handle in (*self._live_routes.routes, *self._content_routes.routes):
             if match := pattern.fullmatch(path):
                 yield method, match, handle
         for method, pattern, work in ROUTES:

@@ -15,7 +15,7 @@ MAX_LIMIT = 500
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
 _FILTERS = frozenset(
-    {"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "loss", "tag"}
+    {"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "loss", "user", "tag"}
 )
 _MAX_POSITION = 2**62
 # A week has 2,016 buckets of five minutes.
@@ -83,6 +83,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         outcomes=tuple(outcomes),
         repair=query.one("repair"),
         loss=query.one("loss"),
+        users=tuple(query.values.get("user", [])),
         tags=_tags(query.values.get("tag", [])),
     )
 

@@ -2,7 +2,8 @@
 
 | file | does |
 |---|---|
-| `keeper.py` | `AnswerKeeper`: the store's threads, and what is kept of one call |
+| `kept_content.py` | `KeptContent`: the store's threads, and the pseudonyms of end users |
+| `keeper.py` | `AnswerKeeper`: what is kept of one call |
 | `stateful_answers.py` | the surface whose requests may continue a kept answer |
 | `routes.py` | the endpoints that read and delete kept answers |
 """

@@ -10,7 +10,6 @@ no answer.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
@@ -19,20 +18,13 @@ from penstock.gateway.calls.call import DEGRADED, Call
 from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
-from penstock.stores.content.open import has_content, open_content
-from penstock.stores.content.writer import ContentStoreWriter
-from penstock.stores.query_thread import QueryThread
+from penstock.serve.kept.kept_content import KeptContent
 
 _KIND = "answer"
 _INPUT, _OUTPUT, _ANSWER = "input", "output", "answer"
-_SECRET = "answer ids"
 _DAY_MS = 86_400_000
-# How long the start waits for the database; how long the end of an answer does; and how long the last writes may take.
-_START_S = 5.0
+# How long the end of an answer waits for the database.
 _DELAY_S = 5.0
-_CLOSE_S = 5.0
-# Reads that wait at the same time. A read takes about a millisecond.
-_MAX_READS = 1_000
 # The answers of one conversation. Providers' contexts end long before.
 _MAX_ANSWERS = 1_000
 
@@ -47,42 +39,26 @@ class AnswerKeeper:
     def __init__(
         self,
         config: Config,
-        environment: Mapping[str, str],
+        content: KeptContent,
         warn: Callable[[str], None],
         count: Callable[[NotKept], None],
     ) -> None:
-        """`count` is called for each answer that should be kept and is not. Raises `BookError` if the store can never
-        work."""
+        """`count` is called for each answer that should be kept and is not."""
         self._loop = asyncio.get_running_loop()
+        self._content = content
         self._warn = warn
         self._count = count
-        self._secret = b""
-        self._reader: QueryThread[ContentStore] | None = None
-        self._open = partial(open_content, config.ledger, environment)
-        self._writer = ContentStoreWriter(self._open, self._on_open, warn)
         self.enabled = config.responses.store
         self.use(config)
-        if self.enabled:
-            self._reader = QueryThread(self._open, "penstock-content-reader", _MAX_READS)
-            self._writer.start(_START_S)
-        elif config.ledger.enabled:
-            # Answers that were kept before are deleted in their time.
-            found = self._loop.run_in_executor(None, has_content, config.ledger, environment)
-            found.add_done_callback(lambda done: self._writer.start(0.0) if done.result() else None)
 
     def use(self, config: Config) -> None:
         """Apply a configuration. Whether answers are kept is fixed at the start."""
         self._settings: KeptResponsesSettings = config.responses
         self._max_body = config.limits.max_body
-        self._writer.limits = {_KIND: config.responses.max_total}
-
-    def _on_open(self, store: ContentStore) -> None:
-        """Called in the writer's thread."""
-        self._secret = store.secret(_SECRET)
 
     def ids(self, stored: StoredAnswers) -> AnswerIds:
         """The ids of an API's answers."""
-        return AnswerIds(self._secret, stored.id_prefix)
+        return AnswerIds(self._content.secret, stored.id_prefix)
 
     def begin(self, stored: StoredAnswers, call: Call, request: ClientRequest) -> "Keeping | None":
         """What is to be kept of a call; None if the answer is forwarded as it is."""
@@ -91,7 +67,7 @@ class AnswerKeeper:
         ids: AnswerIds | None = None
         input = b""
         if self.enabled and stored.may_keep(request):
-            if self._writer.trouble or not self._secret:
+            if self._content.trouble or not self._content.secret:
                 call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
                 self._count("database")
             else:
@@ -105,9 +81,16 @@ class AnswerKeeper:
         return Keeping(self, stored, call, ids, previous, input)
 
     def put(
-        self, kept: KeptAnswer, names: tuple[str, ...], owner: str, previous: str, then: Callable[[bool], None]
+        self,
+        kept: KeptAnswer,
+        names: tuple[str, ...],
+        owner: str,
+        previous: str,
+        then: Callable[[bool], None],
+        *,
+        user: str,
     ) -> None:
-        """Keep an answer, which is also found by these names, then call `then` with whether it is kept."""
+        """Keep an answer to this user, which is also found by these names, then call `then` with whether it is kept."""
         parts = {_INPUT: kept.input, _OUTPUT: kept.output, _ANSWER: kept.answer}
         size = sum(len(part) for part in parts.values() if part is not None)
         if size > self._settings.max_response:
@@ -125,13 +108,14 @@ class AnswerKeeper:
             parent=previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
             names=names,
+            subject=user,
         )
-        self._writer.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
+        self._content.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
 
     def _on_kept(self, reason: str) -> None:
         if reason:
             self._count("database")
-        if reason and not self._writer.trouble:  # else the writer has said so
+        if reason and not self._content.trouble:  # else the writer has said so
             self._warn(f"a response is not kept: {reason}")
 
     def read(self, owner: str, id: str, then: Callable[[KeptAnswer | Exception | None], None]) -> bool:
@@ -156,17 +140,11 @@ class AnswerKeeper:
         return self._submit(lambda store: store.named(_KIND, owner, names[:_MAX_ANSWERS], limits), then)
 
     def _submit(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
-        return self._reader is not None and self._reader.submit(work, then)
+        return self.enabled and self._content.read(work, then)
 
     def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
         """Delete a kept answer, then call `then` with whether it existed."""
-        self._writer.change(lambda store: store.delete(_KIND, owner, id), then)
-
-    def close(self) -> None:
-        """Write what is queued, and end the threads. It blocks for some seconds at most."""
-        self._writer.close(_CLOSE_S)
-        if self._reader is not None:
-            self._reader.close()
+        self._content.change(lambda store: store.delete(_KIND, owner, id), then)
 
 
 class _DelayedEnd:
@@ -232,7 +210,8 @@ class Keeping:
         def on_kept(kept: bool) -> None:
             then(data if kept else self._stored.write_unkept(data))
 
-        self._keeper.put(kept, self._stored.item_ids(kept), self._owner, self._previous, on_kept)
+        names, user = self._stored.item_ids(kept), self._call.user
+        self._keeper.put(kept, names, self._owner, self._previous, on_kept, user=user)
         return True
 
 

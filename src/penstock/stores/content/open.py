@@ -62,4 +62,5 @@ def open_file(path: Path) -> SqlContent:
     except BaseException:
         database.close()
         raise
-    return SqlContent(database, lambda: database.moved)
+    # Names and content that were deleted are in the write-ahead log, too, until it is copied into the file.
+    return SqlContent(database, lambda: database.moved, lambda: database.fetch("PRAGMA wal_checkpoint(TRUNCATE)"))

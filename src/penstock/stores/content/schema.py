@@ -4,6 +4,7 @@ threads   when the records of a thread may be deleted
 records   one row per record: its owner, its parent, its size
 parts     the texts of records. They are apart, because a change of a row copies the whole row.
 names     further names of records, by their owner
+users     the pseudonyms of end users
 secrets   random keys that all users of the database share
 meta      numbers: the version of the `schema`; the bytes of each kind of record
 """
@@ -61,5 +62,23 @@ def _second(_dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _third(_dialect: SqlDialect) -> Sequence[str]:
+    """Add the pseudonyms of end users, and to records the pseudonym of the user that they are about."""
+    return (
+        """
+        CREATE TABLE users (
+            pseudonym TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            at_ms BIGINT NOT NULL,
+            used_ms BIGINT NOT NULL
+        )
+        """,
+        "CREATE INDEX users_by_name ON users (name, at_ms)",
+        "CREATE INDEX users_by_use ON users (used_ms)",
+        "ALTER TABLE records ADD COLUMN subject TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX records_by_subject ON records (subject) WHERE subject <> ''",
+    )
+
+
 # The n-th migration leads to version n.
-CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second)
+CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third)

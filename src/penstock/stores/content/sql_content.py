@@ -8,13 +8,14 @@ from typing import cast
 from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
 from penstock.stores.book.database import Database, Queryable, Row, Transaction, Value, insertion
 from penstock.stores.book.selection import marks
+from penstock.stores.content.sql_users import SqlUsers
 
 # What a record takes besides its texts: its rows and their index entries. Many small records are counted, too.
 _OVERHEAD = 512
 # The same for each of its names.
 _NAME_OVERHEAD = 256
 _SECRET_BYTES = 32
-_RECORD = ("id", "kind", "owner", "parent", "thread", "at_ms", "until_ms", "size")
+_RECORD = ("id", "kind", "owner", "parent", "thread", "at_ms", "until_ms", "size", "subject")
 _NEW_RECORD = f"{insertion('records', _RECORD)} RETURNING id"
 _NEW_NAME = """
 INSERT INTO names (owner, name, record) VALUES (?, ?, ?)
@@ -55,11 +56,20 @@ GROUP BY t.id, t.until_ms ORDER BY t.until_ms
 
 
 class SqlContent:
-    """A `ContentStore` over a database whose schema is up to date. `is_moved` tells whether its file was moved."""
+    """A `ContentStore` over a database whose schema is up to date.
 
-    def __init__(self, database: Database, is_moved: Callable[[], bool] = lambda: False) -> None:
+    `is_moved` tells whether its file was moved. `purge` removes deleted content from its files.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        is_moved: Callable[[], bool] = lambda: False,
+        purge: Callable[[], object] = lambda: None,
+    ) -> None:
         self.database = database
         self._is_moved = is_moved
+        self.users = SqlUsers(database, self._delete_about, purge)
 
     @property
     def moved(self) -> bool:
@@ -153,6 +163,18 @@ class SqlContent:
 
         return self.database.write(delete)
 
+    def _delete_about(self, pseudonyms: Sequence[str], most: int) -> int:
+        """Delete records about users, of any kind, at most so many; returns how many were deleted."""
+        query = f"SELECT kind, id, size FROM records WHERE subject IN {marks(pseudonyms)} LIMIT ?"
+
+        def delete(transaction: Transaction) -> int:
+            rows = transaction.fetch(query, (*pseudonyms, most))
+            for kind in {cast(str, kind) for kind, *_ in rows}:
+                _delete(transaction, kind, [(id, size) for of_kind, id, size in rows if of_kind == kind])
+            return len(rows)
+
+        return self.database.write(delete)
+
     def prune(self, kind: str, max_total: int, most: int) -> int:
         """Delete expired threads, then the oldest ones until the rest is within the limit of bytes."""
         now = _now_ms()
@@ -177,7 +199,8 @@ def _put(transaction: Transaction, records: Sequence[KeptRecord]) -> None:
         parts = [(record.id, name, len(text.encode()), text) for name, text in record.parts.items()]
         size = _OVERHEAD + sum(part[2] for part in parts) + _NAME_OVERHEAD * len(record.names)
         thread = _thread(transaction, record)
-        row = (record.id, record.kind, record.owner, record.parent, thread, record.at_ms, record.until_ms, size)
+        times = (record.at_ms, record.until_ms)
+        row = (record.id, record.kind, record.owner, record.parent, thread, *times, size, record.subject)
         if transaction.fetch(_NEW_RECORD, row):
             transaction.execute_each(_NEW_PART, parts)
             transaction.execute_each(_NEW_NAME, [(record.owner, name, record.id) for name in record.names])

@@ -66,12 +66,16 @@ class ContentStoreWriter:
         self._prune_at_s = 0.0
         self.limits: Mapping[str, int] = {}
         """The maximum bytes of each kind of record. Replace it, never mutate it."""
+        self.keep_users_ms: int | None = None
+        """How long the name of an end user is kept after its last call; None keeps it."""
+        self._awaited = False
         self.trouble = ""
         """Why content cannot be written now; empty while it can."""
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-content")
 
     def start(self, wait_s: float) -> None:
         """Start; returns when the store is open, or after `wait_s`. Raises `BookUnusableError` if it never can be."""
+        self._awaited = wait_s > 0
         self._thread.start()
         self._started.wait(wait_s)
         if self._unusable is not None:
@@ -166,6 +170,8 @@ class ContentStoreWriter:
         if time.monotonic() < self._prune_at_s:
             return
         deleted = sum(store.prune(kind, max_total, _PRUNE_BATCH) for kind, max_total in self.limits.items())
+        if self.keep_users_ms is not None:
+            deleted += store.users.prune(time.time_ns() // 1_000_000 - self.keep_users_ms, _PRUNE_BATCH)
         self._prune_at_s = time.monotonic() + (_PRUNE_PAUSE_S if deleted else _PRUNE_S)
 
     def _open(self) -> ContentStore:
@@ -185,10 +191,10 @@ class ContentStoreWriter:
                 return  # it is not used any more
 
     def _fail(self, error: BookError) -> None:
-        if isinstance(error, BookUnusableError) and not self._started.is_set():
+        if isinstance(error, BookUnusableError) and self._awaited and not self._started.is_set():
             self._unusable = error  # `start` raises it
         elif str(error) != self.trouble:
-            self._log(f"kept content cannot be written, so that responses are not kept: {error}")
+            self._log(f"kept content cannot be written: {error}")
         self.trouble = str(error)
         self._close_store()
 

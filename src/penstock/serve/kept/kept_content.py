@@ -1,0 +1,92 @@
+"""KeptContent: the content store of one process: its threads, and the pseudonyms of end users in it.
+
+The threads start with the process if it keeps content, otherwise when they are first needed.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from penstock.gateway.config import Config
+from penstock.gateway.content.end_users import EndUsers
+from penstock.gateway.content.store import ContentStore, KeptRecord
+from penstock.stores.content.open import has_content, open_content
+from penstock.stores.content.writer import ContentStoreWriter, OnKept
+from penstock.stores.query_thread import QueryThread
+
+_SECRET = "answer ids"
+_DAY_MS = 86_400_000
+# How long the start waits for the database, and how long the last writes may take.
+_START_S = 5.0
+_CLOSE_S = 5.0
+# Reads that wait at the same time. A read takes about a millisecond.
+_MAX_READS = 1_000
+
+T = TypeVar("T")
+
+
+class KeptContent:
+    """The content store of one process. Used by the event loop's thread."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        """Raises `BookError` if the store is needed and can never work."""
+        self._loop = asyncio.get_running_loop()
+        self._open = partial(open_content, config.ledger, environment)
+        self._writer = ContentStoreWriter(self._open, self._on_open, warn)
+        self._reader: QueryThread[ContentStore] | None = None
+        self._started = False
+        self.users = EndUsers(self.change)
+        self.secret = b""
+        """The secret of the ids of kept answers; empty until the store has been opened."""
+        self.use(config)
+        if config.responses.store:
+            self._start(_START_S)
+        else:
+            # What was kept before is deleted in its time.
+            found = self._loop.run_in_executor(None, has_content, config.ledger, environment)
+            found.add_done_callback(lambda done: self._start() if done.result() else None)
+
+    def use(self, config: Config) -> None:
+        """Apply a configuration."""
+        self._writer.limits = {"answer": config.responses.max_total}
+        self._writer.keep_users_ms = round(config.users.keep_days * _DAY_MS)
+
+    @property
+    def trouble(self) -> str:
+        """Why content cannot be written now; empty while it can."""
+        return self._writer.trouble
+
+    def put(self, record: KeptRecord, then: OnKept) -> None:
+        """Write a record, durably, and call `then`."""
+        self._start()
+        self._writer.put(record, then)
+
+    def change(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> None:
+        """Run `work` in the thread that writes, then call `then` with its result or error."""
+        self._start()
+        self._writer.change(work, then)
+
+    def read(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
+        """Run `work` in the thread that reads, then call `then`. Returns False if too many reads wait."""
+        if self._reader is None:
+            self._reader = QueryThread(self._open, "penstock-content-reader", _MAX_READS)
+        return self._reader.submit(work, then)
+
+    def close(self) -> None:
+        """Write what is queued, and end the threads. It blocks for some seconds at most."""
+        self._writer.close(_CLOSE_S)
+        if self._reader is not None:
+            self._reader.close()
+
+    def _start(self, wait_s: float = 0.0) -> None:
+        if not self._started:
+            self._started = True
+            self._writer.start(wait_s)
+
+    def _on_open(self, store: ContentStore) -> None:
+        """Called in the writer's thread. Another store than before may have other users."""
+        self.secret = store.secret(_SECRET)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.users.forget)
