@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.judges.packages import cyclonedx_python
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
@@ -66,6 +68,24 @@ def test_the_sbom_names_every_pinned_package(releases: list[Path]) -> None:
     assert all(item["externalReferences"][0]["hashes"] for item in components.values())
     (root,) = [item for item in sbom["dependencies"] if item["ref"] == sbom["metadata"]["component"]["bom-ref"]]
     assert components["msgspec"]["purl"] in root["dependsOn"]
+
+
+def test_the_library_of_cyclonedx_accepts_the_sbom(releases: list[Path], tmp_path: Path) -> None:
+    sbom = next(releases[0].glob("*.cdx.json"))
+    broken = tmp_path / "broken.json"
+    broken.write_text(sbom.read_text().replace('"type": "library"', '"type": "bookcase"', 1))
+    script = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+for path in sys.argv[1:]:
+    with open(path) as file:
+        print(JsonStrictValidator(SchemaVersion.V1_6).validate_str(file.read()) is None)
+"""
+    done = subprocess.run(
+        [cyclonedx_python(), "-c", script, sbom, broken], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_a_release_is_built_from_a_commit_only(releases: list[Path]) -> None:

@@ -26,6 +26,8 @@ LANGCHAIN = Path(__file__).parent / "gateway/langchain"
 AGENTS = Path(__file__).parent / "responses/agents"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
+GRAFANA = ROOT / "tests/deploy/grafana/package.json"
+CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
@@ -39,16 +41,18 @@ _TIMEOUT_S = 120
 
 
 def node_home() -> Path:
-    """The folder in which the packages for Node are installed."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("no node, or no npm, on PATH")
-    package = NODE / "package.json"
+    """The folder in which the clients for Node are installed."""
+    return _node_folder("node-judge", NODE / "package.json")
 
-    def install(folder: Path) -> None:
-        shutil.copy(package, folder)
-        _run([*_NPM, *_NPM_SOON], folder)
 
-    return _made("node-judge", package, install)
+def grafana_home() -> Path:
+    """The folder in which Grafana's types and TypeScript are installed."""
+    return _node_folder("grafana-judge", GRAFANA)
+
+
+def cyclonedx_python() -> Path:
+    """The interpreter that has CycloneDX's own library."""
+    return _environment("cyclonedx-judge", CYCLONEDX)
 
 
 def langchain_python() -> Path:
@@ -69,6 +73,18 @@ def claude_code() -> Path:
 def codex() -> Path:
     """The program of Codex."""
     return _program("codex", CODEX, "vendor/x86_64-unknown-linux-musl/bin/codex")
+
+
+def _node_folder(name: str, package: Path) -> Path:
+    """A folder that has the packages for Node of a package.json."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("no node, or no npm, on PATH")
+
+    def install(folder: Path) -> None:
+        shutil.copy(package, folder)
+        _run([*_NPM, *_NPM_SOON], folder)
+
+    return _made(name, package, install)
 
 
 def _program(name: str, pins: Path, path: str) -> Path:
