@@ -3,9 +3,7 @@
 Chromium's own rules for names simulate the rebinding: to the browser, the page and the gateway are one origin.
 """
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from playwright.sync_api import sync_playwright
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import TEXT, whole
 from tests.faults.upstream import Upstream
+from tests.web.origin import web_server
 
 # Called by the page: what it can read of an answer.
 _CALL = """async ([url, body]) => {
@@ -39,24 +38,10 @@ def gateway(chromium: str, tmp_path: Path) -> Iterator[Gateway]:  # noqa: ARG001
             yield gateway
 
 
-class _Blank(http.server.BaseHTTPRequestHandler):
-    """A page of another origin."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.end_headers()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Say nothing."""
-
-
 def test_a_page_under_a_rebound_name_spends_nothing(chromium: str, gateway: Gateway) -> None:
     model = gateway.upstream.play(whole())
     asked = json.dumps({"model": f"main/{model}", "messages": [{"role": "user", "content": "Spend."}]})
-    elsewhere = http.server.HTTPServer(("127.0.0.1", 0), _Blank)
-    threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
-    with sync_playwright() as playwright:
+    with web_server() as elsewhere, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium,
             args=["--no-sandbox", "--host-resolver-rules=MAP *.example 127.0.0.1", "--proxy-server=direct://"],
@@ -74,7 +59,7 @@ def test_a_page_under_a_rebound_name_spends_nothing(chromium: str, gateway: Gate
             assert (status, json.loads(text)["error"]["code"]) == (403, "host_not_allowed")
         assert not gateway.upstream.requests(model)
         # Another origin, which calls the gateway by its address.
-        page.goto(f"http://{_EVIL}:{elsewhere.server_port}/")
+        page.goto(f"http://{_EVIL}:{elsewhere}/")
         for path, body in (("/v1/chat/completions", asked), ("/v1/models", None)):
             assert call("127.0.0.1", path, body)[0] == 0
         assert not gateway.upstream.requests(model)
@@ -85,5 +70,3 @@ def test_a_page_under_a_rebound_name_spends_nothing(chromium: str, gateway: Gate
             assert (status, TEXT in text) == (200, True), host
         assert len(gateway.upstream.requests(model)) == 3
         browser.close()
-    elsewhere.shutdown()
-    elsewhere.server_close()
