@@ -289,6 +289,11 @@ REPAIRS: dict[str, RepairRow] = {
         "It becomes `tool_calls`; the native value is kept.",
         "The calls are there. Agents that rely on `stop` would not run them.",
     ),
+    "prompt-blocked": RepairRow(
+        "The provider blocks the prompt: the answer has a block reason and no candidate.",
+        "It is an empty answer with the finish reason `content_filter`; the native value is kept.",
+        "The provider has decided that there is no answer. Clients that expect a candidate would fail.",
+    ),
     "content-after-finish": RepairRow(
         "A choice continues after its finish reason.",
         "The content is used, and the finish reason is sent at the end.",

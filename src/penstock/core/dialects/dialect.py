@@ -116,6 +116,10 @@ class ProviderError(Struct, frozen=True):
 
     message: str = ""
     envelope: bytes = b""
+    status: int = 0
+    """The HTTP status that the error stands for, if that is not the status of the response; else 0."""
+    retry_after: str = ""
+    """The seconds to wait before a retry, if the body says it and not a header."""
 
 
 class UpstreamDialect(Protocol):

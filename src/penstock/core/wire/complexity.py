@@ -51,7 +51,7 @@ _MOST_VALUES = 10_000
 _PIECES = ("content", "tool_calls", "reasoning_details", "thinking")
 # The same in events that have no choices: lists of content blocks, and of what belongs to one. A block becomes several
 # events, so it counts as more than one piece.
-_BLOCKS = ("content", "citations")
+_BLOCKS = ("content", "citations", "parts")
 _PIECES_PER_BLOCK = 2
 _MESSAGES = ("delta", "message")
 # The parameters of a tool call. The reader encodes an object in them as text.

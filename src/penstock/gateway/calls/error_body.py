@@ -17,11 +17,16 @@ MAX_ERROR_BODY = 65_536
 
 
 class ErrorBody(Struct, frozen=True):
-    """A parsed error. `envelope` is empty if the body is not JSON; `unreadable` is why there is no message."""
+    """A parsed error. `envelope` is empty if the body is not JSON; `unreadable` is why there is no message.
+
+    `status` and `retry_after` are those of `ProviderError`.
+    """
 
     words: str = ""
     envelope: bytes = b""
     unreadable: str = ""
+    status: int = 0
+    retry_after: str = ""
 
 
 def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> ErrorBody:
@@ -39,7 +44,7 @@ def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> 
         except (ValueError, RecursionError):
             pass
         else:
-            return ErrorBody(error.message, error.envelope)
+            return ErrorBody(error.message, error.envelope, status=error.status, retry_after=error.retry_after)
     text = body.decode(errors="replace").strip()
     return ErrorBody("" if text.startswith("<") else text)
 

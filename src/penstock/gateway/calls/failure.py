@@ -118,8 +118,9 @@ def from_fault(fault: Fault) -> Failure:
 def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: str = DEFAULT_DIALECT) -> Failure:
     """The failure for an HTTP status of a provider with this dialect."""
     error = read_body(body, headers.get("content-encoding", ""), dialect)
+    status = error.status or status
     words = error.words or f"the provider answered {status}{error.unreadable}"
-    retry_after = headers.get("retry-after", "")
+    retry_after = headers.get("retry-after") or error.retry_after
     if status in (401, 403):
         message = (
             f"the provider refused the gateway's credentials ({status}); the gateway's operator must correct the key"

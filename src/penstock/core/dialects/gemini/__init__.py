@@ -1,0 +1,1 @@
+"""The Gemini dialect: `generateContent` and `streamGenerateContent`."""

@@ -1,0 +1,556 @@
+"""Reads the Gemini dialect: the JSON of a `GenerateContentResponse` → hub events.
+
+Every message of a stream has the same form as an unstreamed answer: candidates, whose parts are increments, and a
+cumulative usage report. There are neither event names nor a marker of the end: a candidate is complete when it has a
+finish reason. Without `alt=sse` the messages are the elements of one JSON array.
+
+Rules for the whole file:
+
+1. Parts follow each other. Consecutive texts are one block, and so are consecutive thoughts (`thought: true`).
+2. A signature of a thought belongs to its block. A signature of any other part is a reasoning block of its own, without
+   text, before that part; the writers of this dialect put it back onto the part. A part that has only a signature is
+   such a block.
+3. A function call is whole, or begins with `willContinue` and goes on in parts without a name (`arguments.py`). Such a
+   call ends with a part that does not continue; or, if that is missing, with the next part or with the answer.
+4. Calls have no ids, nearly always. The writers make them up.
+5. Code that the provider executes, its results, and parts of unknown types are kept whole.
+6. A blocked prompt has no candidates. It is an empty answer with the finish reason `content_filter`.
+7. Some finish reasons say that there is no usable answer (`FAILURES`). They are faults.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.dialects.gemini.arguments import PartialArguments
+from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
+from penstock.core.dialects.gemini.members import member, snake_case
+from penstock.core.dialects.gemini.usage import merge, read_usage
+from penstock.core.error_shapes import is_heartbeat, read_error
+from penstock.core.events import (
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    Extra,
+    Finish,
+    MediaDelta,
+    ReasoningDelta,
+    Seal,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.sink import Sink
+from penstock.core.text import SurrogateJoiner, whole, whole_json
+
+NAME = "gemini"
+SEAL_SCHEME = "gemini"
+SIGNATURE_BLOCK = "thoughtSignature"
+"""The type of a reasoning block that has only the signature of the part after it."""
+FINISH_REASONS: Mapping[str, str] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "NO_IMAGE": "content_filter",
+}
+FAILURES = frozenset(
+    (
+        "OTHER",
+        "IMAGE_OTHER",
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+    )
+)
+"""Finish reasons of answers that failed."""
+# The finish reasons by their numbers, as some encoders of protocol buffers write them.
+_NUMBERED = (
+    "FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "LANGUAGE", "BLOCKLIST",
+    "PROHIBITED_CONTENT", "SPII", "MALFORMED_FUNCTION_CALL", "IMAGE_SAFETY", "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+)  # fmt: skip
+_UNSPECIFIED = ("FINISH_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+# Far above what a real answer has; they limit the memory of one stream.
+_MAX_BLOCKS = 10_000
+_MAX_CANDIDATES = 128
+_ANSWER = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
+_KNOWN = frozenset(name for each in _ANSWER for name in (each, snake_case(each)))
+_OF_CANDIDATE = frozenset(
+    name for each in ("index", "content", "finishReason", "finishMessage") for name in (each, snake_case(each))
+)
+_OF_PART = frozenset(
+    name
+    for each in ("text", "thought", "thoughtSignature", "functionCall", "inlineData")
+    for name in (each, snake_case(each))
+)
+# The members of a value of streamed arguments that hold a complete value.
+_VALUES = ("numberValue", "boolValue", "structValue", "listValue")
+_Json = dict[str, object]
+
+
+class _OpenCall(Struct):
+    """A function call whose arguments arrive value by value."""
+
+    number: int
+    call: int
+    arguments: PartialArguments
+
+
+class _Candidate:
+    """The state of one candidate."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.kind: Literal["text", "reasoning"] | None = None  # of the open block
+        self.block = 0  # its number
+        self.blocks = 0
+        self.calls = 0
+        self.open_call: _OpenCall | None = None
+        self.finished = False
+        self.texts = TextBlocks()
+        self.cited: set[tuple[object, ...]] = set()
+
+
+class GeminiReader:
+    """Reads the messages of one stream, or one unstreamed answer."""
+
+    sentinel = ""
+    marks_end = False
+    finish_is_last = False
+    limits_pieces = False
+    envelope: tuple[str, ...] = ("id", "model")
+    done = False
+    unread = ""
+    _surrogates = False  # whether texts may contain halves of surrogate pairs
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._joiner = SurrogateJoiner()
+        self._candidates: dict[int, _Candidate] = {}
+        self._started = ("", "")  # the id and the model that were reported
+        self._extras: _Json = {}
+        self._usage: _Json = {}
+
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+        """Read the JSON of one message."""
+        if surrogates:
+            self._surrogates = True
+            value = self._without_halves(value)
+        if not isinstance(value, dict):
+            self._read_other(value, event)
+        elif (error := _error_of(value, event)) is not None:
+            self._sink.fault("provider-error", *error)
+            self._read_usage(member(value, "usageMetadata"))
+        elif not _KNOWN & value.keys():
+            self._read_unknown(value, event)
+        else:
+            self._read_message(value)
+
+    def read_undecodable(self, data: bytes, event: str) -> None:
+        """Read the data of an event that is not JSON."""
+        text = data.decode(errors="replace").strip()
+        if text == "[DONE]":
+            self._sink.repair("done-unexpected")
+        elif event == "error":
+            self._sink.fault("provider-error", text[:500] or "an error event without data")
+        elif not text or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+            self._sink.repair("keepalive-event" if text or event else "empty-event", event or text[:80])
+        else:
+            self._sink.fault("bad-json", text[:500])
+
+    def flush(self) -> None:
+        """Nothing is buffered: what has been read of a call has been emitted."""
+
+    def close(self) -> None:
+        """End the calls of candidates that have finished: nothing more of them will come."""
+        for candidate in self._candidates.values():
+            if candidate.finished:
+                self._end_call(candidate, missing=True)
+
+    # Messages.
+
+    def _read_message(self, value: _Json) -> None:
+        self._read_start(value)
+        candidates = member(value, "candidates")
+        if isinstance(candidates, list):
+            for position, candidate in enumerate(candidates):
+                self._read_candidate(candidate, position)
+        elif candidates is not None:
+            self._sink.fault("bad-shape", f"candidates are not a list: {shown(candidates)}")
+        feedback = object_of(member(value, "promptFeedback"))
+        if feedback:
+            self._read_feedback(feedback)
+        self._read_usage(member(value, "usageMetadata"))
+
+    def _read_start(self, value: _Json) -> None:
+        id, model = text_of(member(value, "responseId")), text_of(member(value, "modelVersion"))
+        if (id, model) != self._started:
+            self._started = (id, model)
+            self._sink.events.append(Start(id, model, None))
+        extras = {name: each for name, each in value.items() if name not in _KNOWN and each is not None}
+        if extras and extras != self._extras:
+            self._extras = extras
+            self._sink.events.append(Extra("chunk", extras))
+
+    def _read_feedback(self, feedback: _Json) -> None:
+        """Read what the provider says about the prompt. If it is blocked, there is no candidate (rule 6)."""
+        reason = text_of(member(feedback, "blockReason"))
+        if not reason or reason in _UNSPECIFIED:
+            self._sink.events.append(Extra("chunk", {"promptFeedback": feedback}))
+            return
+        self._sink.repair("prompt-blocked", shown(reason))
+        candidate = self._candidate(0)
+        if candidate is not None:
+            candidate.finished = True
+            self._sink.events.append(Finish(0, "content_filter", reason, details={"promptFeedback": feedback}))
+
+    def _read_usage(self, report: object) -> None:
+        if isinstance(report, dict) and report:
+            self._usage = merge(self._usage, report)
+            usage = read_usage(self._usage, self._sink)
+            if not usage.blank or any(type(count) is int for count in report.values()):
+                self._sink.events.append(UsageReport(usage))
+        elif report is not None and report != {}:
+            self._sink.repair("usage-mistyped", shown(report))
+
+    # Candidates.
+
+    def _candidate(self, index: int) -> _Candidate | None:
+        candidate = self._candidates.get(index)
+        if candidate is None:
+            if len(self._candidates) >= _MAX_CANDIDATES:
+                self._sink.fault("event-too-complex", f"the answer has more than {_MAX_CANDIDATES} candidates")
+                return None
+            candidate = self._candidates[index] = _Candidate(index)
+            self._sink.events.append(ChoiceStart(index, "assistant"))
+        return candidate
+
+    def _read_candidate(self, value: object, position: int) -> None:
+        if not isinstance(value, dict):
+            self._sink.fault("bad-shape", f"a candidate is not an object: {shown(value)}")
+            return
+        index = integer_of(value.get("index"))  # 0 is the default value, which the API leaves out
+        if (index is None and (position or value.get("index") is not None)) or (index is not None and index < 0):
+            self._sink.repair("choice-index-missing")
+            index = position
+        candidate = self._candidate(index or 0)
+        if candidate is None:
+            return
+        content = value.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        if content is not None and not isinstance(content, dict):
+            self._sink.fault("bad-shape", f"the content is not an object: {shown(content)}")
+        elif isinstance(parts, list):
+            for part in parts:
+                self._read_part(candidate, part)
+        elif parts is not None:
+            self._sink.fault("bad-shape", f"the parts are not a list: {shown(parts)}")
+        self._read_metadata(candidate, value)
+        self._read_finish(candidate, value)
+
+    def _read_metadata(self, candidate: _Candidate, value: _Json) -> None:
+        """Read the members of a candidate beside its content: citations, and what only this dialect has."""
+        extras = {name: each for name, each in value.items() if name not in _OF_CANDIDATE and each is not None}
+        if extras:
+            read_citations(extras, candidate.index, candidate.texts, candidate.cited, self._sink)
+            self._sink.events.append(Extra("choice", extras, candidate.index))
+
+    def _read_finish(self, candidate: _Candidate, value: _Json) -> None:
+        given, message = member(value, "finishReason"), text_of(member(value, "finishMessage"))
+        if type(given) is int and 0 <= given < len(_NUMBERED):
+            if given:
+                self._sink.repair("finish-mapped", str(given))
+            given = _NUMBERED[given]
+        native = text_of(given)
+        if not native or native in _UNSPECIFIED:
+            return
+        if native in FAILURES:
+            self._sink.fault(
+                "provider-error", message or f"the provider ended the answer with {native}", {"finishReason": native}
+            )
+            return
+        reason = FINISH_REASONS.get(native)
+        if reason is None:
+            self._sink.repair("finish-unknown", shown(native))
+        elif reason == "stop" and candidate.calls:
+            reason = "tool_calls"
+        candidate.finished = True
+        details: _Json | None = {"finishMessage": message} if message else None
+        self._sink.events.append(Finish(candidate.index, reason or native, native, details=details))
+
+    # Parts.
+
+    def _read_part(self, candidate: _Candidate, part: object) -> None:
+        if not isinstance(part, dict):
+            self._sink.fault("bad-shape", f"a part is not an object: {shown(part)}")
+            return
+        if candidate.blocks >= _MAX_BLOCKS:
+            self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} blocks")
+            return
+        call, media = member(part, "functionCall"), member(part, "inlineData")
+        signature = text_of(member(part, "thoughtSignature"))
+        others = {name: each for name, each in part.items() if name not in _OF_PART and each is not None}
+        if call is None:
+            self._end_call(candidate, missing=True)
+        if call is not None:
+            self._read_signature(candidate, signature)
+            self._read_call(candidate, call)
+        elif media is not None:
+            self._read_signature(candidate, signature)
+            self._read_media(candidate, media)
+        elif part.get("text") is not None:
+            self._read_text(candidate, part["text"], signature, thought=part.get("thought") is True)
+        elif others:
+            self._read_signature(candidate, signature)
+            self._read_whole(candidate, others)
+            return
+        else:
+            self._read_signature(candidate, signature)
+        if others:
+            self._sink.events.append(Extra("delta", others, candidate.index))
+
+    def _read_text(self, candidate: _Candidate, text: object, signature: str, *, thought: bool) -> None:
+        if not isinstance(text, str):
+            self._sink.fault("bad-shape", f"text is not text: {shown(text)}")
+            return
+        kind: Literal["text", "reasoning"] = "reasoning" if thought else "text"
+        if signature and kind == "text":
+            self._read_signature(candidate, signature)
+        text = self._joined((candidate.index, kind), text)
+        if text or (signature and thought):
+            self._open(candidate, kind)
+        if text and thought:
+            self._sink.events.append(ReasoningDelta(candidate.index, text))
+        elif text:
+            candidate.texts.add(candidate.block, text)
+            self._sink.events.append(TextDelta(candidate.index, text))
+        if signature and thought:
+            self._sink.events.append(Seal(candidate.index, candidate.block, SEAL_SCHEME, signature))
+
+    def _read_signature(self, candidate: _Candidate, signature: str) -> None:
+        """Read the signature of a part that is no thought (rule 2)."""
+        if not signature:
+            return
+        self._end_block(candidate)
+        number = self._number(candidate)
+        self._sink.events += [
+            BlockStart(candidate.index, number, "reasoning", type=SIGNATURE_BLOCK),
+            Seal(candidate.index, number, SEAL_SCHEME, signature),
+            BlockEnd(candidate.index, number),
+        ]
+
+    def _read_media(self, candidate: _Candidate, media: object) -> None:
+        mime, data = (text_of(member(object_of(media), name)) for name in ("mimeType", "data"))
+        self._end_block(candidate)
+        number = self._number(candidate)
+        self._sink.events += [
+            BlockStart(candidate.index, number, "media", type="inlineData"),
+            MediaDelta(candidate.index, number, mime, data),
+            BlockEnd(candidate.index, number),
+        ]
+
+    def _read_whole(self, candidate: _Candidate, part: _Json) -> None:
+        """Read a part that only this dialect has (rule 5)."""
+        type = next(iter(part))
+        self._end_block(candidate)
+        number = self._number(candidate)
+        result = type in ("codeExecutionResult", "code_execution_result", "toolResponse", "tool_response")
+        id = object_of(part[type]).get("id")
+        self._sink.events += [
+            BlockStart(
+                candidate.index,
+                number,
+                "result" if result else "opaque",
+                id if isinstance(id, str) else None,
+                type,
+                part,
+            ),
+            BlockEnd(candidate.index, number),
+        ]
+
+    def _open(self, candidate: _Candidate, kind: Literal["text", "reasoning"]) -> None:
+        if candidate.kind != kind:
+            self._end_block(candidate)
+            candidate.kind, candidate.block = kind, self._number(candidate)
+            self._sink.events.append(BlockStart(candidate.index, candidate.block, kind))
+
+    def _end_block(self, candidate: _Candidate) -> None:
+        if candidate.kind is not None:
+            candidate.kind = None
+            self._sink.events.append(BlockEnd(candidate.index, candidate.block))
+
+    def _number(self, candidate: _Candidate) -> int:
+        candidate.blocks += 1
+        return candidate.blocks - 1
+
+    # Function calls.
+
+    def _read_call(self, candidate: _Candidate, given: object) -> None:
+        if not isinstance(given, dict):
+            self._sink.fault("bad-shape", f"a function call is not an object: {shown(given)}")
+            return
+        name, more = text_of(given.get("name")), member(given, "willContinue") is True
+        pieces = objects_of(member(given, "partialArgs"))
+        if name:
+            self._end_call(candidate, missing=True)
+            call = self._start_call(candidate, given, name)
+        elif candidate.open_call is not None:
+            call = candidate.open_call
+        elif given:
+            self._sink.fault("tool-call-unnamed", f"a function call has no name: {shown(given)}")
+            return
+        else:
+            self._sink.repair("block-stop-repeated", "functionCall")
+            return
+        arguments = given.get("args")
+        if pieces or more or not name:
+            candidate.open_call = call
+            self._add_arguments(candidate, call, arguments, pieces)
+            if not more:
+                self._end_call(candidate)
+        elif arguments is None or isinstance(arguments, dict):
+            written = msgspec.json.encode(arguments).decode() if arguments else "{}"
+            self._sink.events += [
+                ToolCallDelta(candidate.index, call.call, written),
+                BlockEnd(candidate.index, call.number),
+            ]
+        else:
+            self._sink.fault("bad-shape", f"the arguments of a call are not an object: {shown(arguments)}")
+
+    def _start_call(self, candidate: _Candidate, given: _Json, name: str) -> _OpenCall:
+        self._end_block(candidate)
+        call = _OpenCall(self._number(candidate), candidate.calls, PartialArguments())
+        candidate.calls += 1
+        id = text_of(given.get("id")) or None
+        self._sink.events.append(ToolCallStart(candidate.index, call.call, id, name, block=call.number))
+        return call
+
+    def _add_arguments(self, candidate: _Candidate, call: _OpenCall, whole: object, pieces: list[_Json]) -> None:
+        """Add values to the arguments of a call; `whole` are arguments beside them, which a call has not."""
+        try:
+            if whole:
+                raise ValueError("whole arguments beside streamed ones")
+            written = "".join(self._value(candidate, call, piece) for piece in pieces)
+        except ValueError as error:
+            self._sink.fault("bad-shape", f"the streamed arguments of a call cannot be read: {error}")
+            return
+        if written:
+            self._sink.events.append(ToolCallDelta(candidate.index, call.call, written))
+
+    def _value(self, candidate: _Candidate, call: _OpenCall, piece: _Json) -> str:
+        """The JSON text of one value of streamed arguments."""
+        path, more = text_of(member(piece, "jsonPath")), member(piece, "willContinue") is True
+        text = member(piece, "stringValue")
+        for name in _VALUES:
+            if (value := member(piece, name)) is not None:
+                return call.arguments.value(path, value)
+        if isinstance(text, str) or (text is None and more):
+            text = self._joined((candidate.index, "call"), text or "")
+            return call.arguments.text(path, text, more=more)
+        if "nullValue" in piece or "null_value" in piece:
+            return call.arguments.value(path, None)
+        raise ValueError(f"no value at {path[:80]}")
+
+    def _end_call(self, candidate: _Candidate, *, missing: bool = False) -> None:
+        """End a call whose arguments are streamed. `missing`: no part said that it ends."""
+        call, candidate.open_call = candidate.open_call, None
+        if call is None:
+            return
+        if missing:
+            self._sink.repair("block-unclosed", "functionCall")
+        if call.arguments.open_text:
+            self._sink.repair("tool-arguments-broken")
+        else:
+            self._sink.events.append(ToolCallDelta(candidate.index, call.call, call.arguments.close()))
+        self._sink.events.append(BlockEnd(candidate.index, call.number))
+
+    # Everything else.
+
+    def _read_unknown(self, value: _Json, event: str) -> None:
+        """Read a message that is none of this API: a heartbeat, an event of another API, or an unknown one."""
+        kind = text_of(value.get("type")) or event
+        if "choices" in value or "serverContent" in value or kind.startswith(("response.", "message_", "content_")):
+            self._sink.fault("other-dialect", f"this is no message of the Gemini dialect: {shown(value)}")
+        elif is_heartbeat(kind) or not value:
+            self._sink.repair("keepalive-event", kind)
+        else:
+            self._sink.repair("event-unknown", kind or shown(value))
+            if not self.unread:
+                self.unread = shown(value)
+
+    def _read_other(self, value: object, event: str) -> None:
+        """Read an event whose JSON is not an object."""
+        if event == "error":
+            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            for item in value:
+                self.read(item, event=event)
+        elif isinstance(value, list) and value:
+            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
+        else:
+            self._sink.repair("empty-event", shown(value))
+
+    def _joined(self, key: tuple[int, str], text: str) -> str:
+        """The text with surrogate pairs joined, also pairs that are split between two parts."""
+        return self._joiner.join(key, text, self._sink) if self._surrogates else text
+
+    def _without_halves(self, value: object) -> object:
+        """The JSON of a message with surrogate pairs joined, except in texts that the next message may continue."""
+        if isinstance(value, list):
+            return [self._without_halves(item) for item in value]
+        if not isinstance(value, dict) or not isinstance(value.get("candidates"), list):
+            return whole_json(value, self._sink)
+        rest = {name: each for name, each in value.items() if name != "candidates"}
+        clean = whole_json(rest, self._sink)
+        assert isinstance(clean, dict)
+        return clean | {"candidates": [self._clean(each, "candidate") for each in value["candidates"]]}
+
+    def _clean(self, value: object, place: str) -> object:
+        """A candidate, its content or one of its parts with surrogate pairs joined, except in its texts."""
+        if not isinstance(value, dict):
+            return whole_json(value, self._sink)
+        clean: _Json = {}
+        for name, each in value.items():
+            key = whole(str(name), self._sink)
+            inner = _PLACES.get((place, key))
+            if inner is None:
+                clean[key] = whole_json(each, self._sink)
+            elif inner == "text":
+                clean[key] = each if isinstance(each, str) else whole_json(each, self._sink)
+            elif isinstance(each, list):
+                clean[key] = [self._clean(item, inner) for item in each]
+            else:
+                clean[key] = self._clean(each, inner)
+        return clean
+
+
+def _error_of(value: _Json, event: str) -> tuple[str, _Json] | None:
+    """The error in a message, if there is one. A message with candidates is an answer, whatever else it has."""
+    return None if value.get("candidates") and not value.get("error") else read_error(value, event)
+
+
+# Where the texts of a candidate are that may be continued.
+_PLACES: Mapping[tuple[str, str], str] = {
+    ("candidate", "content"): "content",
+    ("content", "parts"): "part",
+    ("part", "text"): "text",
+    ("part", "functionCall"): "call",
+    ("call", "partialArgs"): "value",
+    ("value", "stringValue"): "text",
+}

@@ -1,0 +1,391 @@
+"""Writes requests in the Gemini dialect: `Request` → the fields of a body, and the losses.
+
+It is for requests that arrived in another dialect. (`upstream.py` forwards those of this dialect.) The API demands:
+
+1. Two roles, `user` and `model`, which alternate: turns of one role that follow each other are joined. The system
+   prompt is apart; system messages between others become text of the user.
+2. The results of calls come first in the user's turn after the calls, in the order of the calls. A result names its
+   function, and is an object.
+3. A signature comes back where it was: on the part that it was made for. In the hub it is a reasoning part without text
+   before that part. Clients of APIs without an order of parts send it at the beginning of the turn; then it belongs to
+   the first call. A signature of another issuer is dropped.
+4. Newer models refuse the first call of a turn without a signature. For calls that another model has made, Google
+   documents a placeholder; the provider's data says which models want it (`signature_placeholder`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.dialects.bodies import check_tool_choice
+from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
+from penstock.core.losses import Loss
+from penstock.core.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    available_tools,
+    without_system_turns,
+)
+from penstock.core.seals import opened
+from penstock.core.tool_ids import portable
+from penstock.core.tool_map import ToolMap, arguments_of, as_function
+
+PLACEHOLDER = "skip_thought_signature_validator"
+"""What Google's documentation names as the signature of calls that another model has made."""
+_Json = dict[str, object]
+_MAX_ID = 64
+_MAX_STOPS = 5
+_MAX_TEMPERATURE = 2.0
+# The levels and budgets for each effort. The budgets are those of Google's own OpenAI-compatible API.
+_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH", "max": "HIGH"}
+_BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
+# The least budget for each level, where the client sends a budget and the model takes a level.
+_LEAST_BUDGETS = {16_384: "HIGH", 4_096: "MEDIUM", 1_024: "LOW", 0: "MINIMAL"}
+_EXACT = ("minimal", "low", "medium", "high")
+_TIERS = ("flex", "priority", "standard")
+# Media types of addresses, which must be named.
+_TYPES = {
+    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif",
+    "pdf": "application/pdf", "mp3": "audio/mpeg", "wav": "audio/wav", "mp4": "video/mp4", "txt": "text/plain",
+}  # fmt: skip
+_USUAL_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
+
+
+class GeminiSettings(Struct, frozen=True, kw_only=True):
+    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
+
+    thinking: Literal["level", "budget", "none"] = "budget"
+    """How the model wants thinking to be requested: Gemini 3 takes a level, Gemini 2.5 a budget of tokens."""
+    signature_placeholder: bool = False
+    """Whether the first call of a turn needs a signature, even if another model has made the call."""
+
+
+def write_request(request: Request, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> _Json:
+    """The fields of an equivalent body. Raises `RequestError` if the client demands a tool that the API lacks."""
+    check_tool_choice(request)
+    writer = _ContentWriter(settings, issuer, losses, names)
+    fields: _Json = {"contents": writer.contents(request.turns)}
+    system = [part for each in request.system if (part := writer.system_part(each)) is not None]
+    if system:
+        fields["systemInstruction"] = {"parts": system}
+    declared = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
+    if declared:
+        fields["tools"] = [{"functionDeclarations": declared}]
+        if request.tool_choice is not None:
+            fields["toolConfig"] = {"functionCallingConfig": _write_choice(request.tool_choice, names)}
+    config: _Json = {}
+    if request.max_output is not None:
+        config["maxOutputTokens"] = request.max_output
+    if request.choices > 1:
+        config["candidateCount"] = request.choices
+    if request.stop:
+        config["stopSequences"] = list(request.stop[:_MAX_STOPS])
+        losses.extend(Loss("stop-dropped", stop) for stop in request.stop[_MAX_STOPS:])
+        if request.dialect != NAME:
+            losses.append(Loss("stop-sequence-unreported"))
+    _write_sampling(request.sampling, config, losses)
+    _write_format(request.format, config)
+    _write_reasoning(request.reasoning, settings, config, losses)
+    if config:
+        fields["generationConfig"] = config
+    if request.tier in _TIERS:
+        fields["serviceTier"] = request.tier
+    elif request.tier not in ("", "auto", "default"):
+        losses.append(Loss("field-dropped", "service_tier"))
+    _note_losses(request, losses)
+    return fields
+
+
+def _note_losses(request: Request, losses: list[Loss]) -> None:
+    """Note the fields of a request that the API lacks."""
+    given = {
+        "parallel_tool_calls": request.parallel_calls is False,
+        "user": request.user,
+        "metadata": request.metadata,
+        "verbosity": request.verbosity,
+    }
+    dropped = [name for name, value in given.items() if value]
+    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    if request.cache_key:
+        losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
+
+
+class _ContentWriter:
+    """Writes turns and tools, and notes the losses."""
+
+    def __init__(self, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
+        self._settings = settings
+        self._issuer = issuer
+        self._losses = losses
+        self._names = names
+        self._calls: dict[str, tuple[int, str]] = {}  # by id: the number of each call so far, and its name
+
+    def contents(self, turns: Sequence[Message]) -> list[_Json]:
+        if any(turn.role == "system" for turn in turns):
+            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
+            turns = without_system_turns(turns)
+        written: list[tuple[str, list[_Json]]] = []
+        for turn in turns:
+            others = [*turn.extras, *(["name"] if turn.name else [])]
+            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
+            role = "model" if turn.role == "assistant" else "user"
+            parts = self._model_parts(turn.parts) if role == "model" else self._user_parts(turn.parts)
+            if parts and written and written[-1][0] == role:
+                written[-1][1].extend(parts)
+            elif parts:
+                written.append((role, parts))
+        for role, parts in written:
+            if role == "user":
+                parts.sort(key=self._order)
+        return [{"role": role, "parts": parts} for role, parts in written]
+
+    def _order(self, part: _Json) -> tuple[int, int]:
+        """Results first, in the order of their calls; everything else stays as it is."""
+        result = part.get("functionResponse")
+        if not isinstance(result, dict):
+            return 1, 0
+        return 0, self._calls.get(str(result.get("id")), (0, ""))[0]
+
+    def system_part(self, part: Part) -> _Json | None:
+        if isinstance(part, TextPart):
+            self._note_cache(part.cache)
+            return {"text": part.text} if part.text else None
+        self._losses.append(Loss("content-dropped", f"system.{type(part).__name__}"))
+        return None
+
+    def _user_parts(self, parts: Sequence[Part]) -> list[_Json]:
+        written: list[_Json] = []
+        for part in parts:
+            if isinstance(part, ToolResult):
+                written += self._result(part)
+            elif (body := self._part(part)) is not None:
+                written.append(body)
+        return written
+
+    def _model_parts(self, parts: Sequence[Part]) -> list[_Json]:
+        """The parts of an earlier answer, each with its signature (rule 3)."""
+        written: list[_Json] = []
+        signature = ""
+        call_waits = _is_call_unsigned(parts)
+        for part in parts:
+            if isinstance(part, ReasoningPart):
+                thought, own = self._reasoning(part)
+                signature = own or signature
+                if thought is not None:
+                    written.append(thought)
+                continue
+            body = self._part(part)
+            if body is None:
+                continue
+            is_call = "functionCall" in body
+            if signature and (is_call or not call_waits):
+                body["thoughtSignature"], signature = signature, ""
+            call_waits = call_waits and not is_call
+            written.append(body)
+        if signature:
+            written.append({"text": "", "thoughtSignature": signature})
+        first = next((body for body in written if "functionCall" in body), None)
+        if first is not None and "thoughtSignature" not in first and self._settings.signature_placeholder:
+            first["thoughtSignature"] = PLACEHOLDER
+        return written
+
+    def _reasoning(self, part: ReasoningPart) -> tuple[_Json | None, str]:
+        """A thought as a part, or the signature of the part after it; neither if another issuer made it."""
+        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        text = part.text or "\n\n".join(part.summary)
+        if seal is None:
+            self._losses.append(Loss("reasoning-dropped"))
+            return None, ""
+        if text:
+            return {"text": text, "thought": True, "thoughtSignature": seal.value}, ""
+        return None, seal.value
+
+    def _part(self, part: Part) -> _Json | None:
+        match part:
+            case TextPart(text):
+                self._note_cache(part.cache)
+                return {"text": text} if text else None
+            case RefusalPart(text):
+                return {"text": text} if text else None
+            case MediaPart():
+                self._losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
+                self._note_cache(part.cache)
+                return self._media(part)
+            case ToolCall():
+                return self._call(part)
+            case OpaquePart(dialect, _, data) if dialect == NAME:
+                return data
+            case OpaquePart(_, kind, loss=loss):
+                self._losses.append(Loss(loss, kind))
+                return None
+            case ToolChange():
+                return {"text": str(part)}
+            case ToolResult() | ReasoningPart():
+                self._losses.append(Loss("content-dropped", type(part).__name__))
+                return None
+
+    def _note_cache(self, cache: str) -> None:
+        if cache:
+            self._losses.append(Loss("cache-hint-dropped", cache))
+
+    def _media(self, part: MediaPart) -> _Json | None:
+        if part.file_id:
+            self._losses.append(Loss("content-dropped", f"{part.kind} by file id"))
+            return None
+        suffix = part.url.partition("?")[0].rpartition(".")[2].lower()
+        mime = part.mime or _TYPES.get(suffix) or _USUAL_TYPES[part.kind]
+        if part.url:
+            return {"fileData": {"mimeType": mime, "fileUri": part.url}}
+        return {"inlineData": {"mimeType": mime, "data": part.data}}
+
+    def _call(self, call: ToolCall) -> _Json | None:
+        if call.server:
+            self._losses.append(Loss("content-dropped", call.name))
+            return None
+        try:
+            given = msgspec.json.decode(arguments_of(call) or "{}")
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            given = {"input": call.arguments}
+        name = self._names.name(call.name, call.namespace)
+        body: _Json = {"name": name, "args": given}
+        if call.id:
+            id = body["id"] = portable(call.id, _MAX_ID)
+            self._calls[id] = (len(self._calls), name)
+        self._note_cache(call.cache)
+        return {"functionCall": body}
+
+    def _result(self, result: ToolResult) -> list[_Json]:
+        """A result, and its media as parts beside it."""
+        id = portable(result.call_id, _MAX_ID) if result.call_id else ""
+        known = self._calls.get(id)
+        name = known[1] if known is not None else self._names.name(result.name) if result.name else id
+        texts: list[str] = []
+        beside: list[_Json] = []
+        for part in result.parts:
+            body = self._part(part)
+            if body is not None and isinstance(body.get("text"), str):
+                texts.append(str(body["text"]))
+            elif body is not None:
+                self._losses.append(Loss("result-media-moved"))
+                beside.append(body)
+        self._note_cache(result.cache)
+        response = {"error" if result.is_error else "output": "\n".join(texts)}
+        written: _Json = {"name": name, "response": response}
+        if id:
+            written["id"] = id
+        return [{"functionResponse": written}, *beside]
+
+    def tool(self, tool: Tool) -> _Json | None:
+        if tool.kind == "server":
+            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+            return None
+        if tool.kind == "custom":
+            tool = as_function(tool, self._losses)
+        body: _Json = {"name": self._names.name(tool.name, tool.namespace)}
+        if tool.description:
+            body["description"] = tool.description
+        if tool.schema:
+            body["parametersJsonSchema"] = tool.schema
+        if tool.strict:
+            self._losses.append(Loss("tool-option-dropped", "strict"))
+        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
+        self._note_cache(tool.cache)
+        return body
+
+
+def _is_call_unsigned(parts: Sequence[Part]) -> bool:
+    """Whether the first call has no signature directly before it, so that an earlier one belongs to it (rule 3)."""
+    for position, part in enumerate(parts):
+        if isinstance(part, ToolCall) and not part.server:
+            before = parts[position - 1] if position else None
+            return not (isinstance(before, ReasoningPart) and before.seals)
+    return False
+
+
+def _write_choice(choice: ToolChoice, names: ToolMap) -> _Json:
+    match choice.mode:
+        case "auto":
+            return {"mode": "AUTO"}
+        case "none":
+            return {"mode": "NONE"}
+        case "required":
+            return {"mode": "ANY"}
+        case "tool":
+            return {"mode": "ANY", "allowedFunctionNames": [names.chosen(name) for name in choice.names]}
+        case "allowed":
+            mode = "ANY" if choice.required else "VALIDATED"
+            return {"mode": mode, "allowedFunctionNames": [names.chosen(name) for name in choice.names]}
+
+
+def _write_sampling(sampling: Sampling, config: _Json, losses: list[Loss]) -> None:
+    given: Mapping[str, object] = {
+        "temperature": sampling.temperature,
+        "topP": sampling.top_p,
+        "topK": sampling.top_k,
+        "seed": sampling.seed,
+        "presencePenalty": sampling.presence_penalty,
+        "frequencyPenalty": sampling.frequency_penalty,
+    }
+    config |= {name: value for name, value in given.items() if value is not None}
+    if sampling.temperature is not None and sampling.temperature > _MAX_TEMPERATURE:
+        config["temperature"] = _MAX_TEMPERATURE
+        losses.append(Loss("temperature-clamped", str(sampling.temperature)))
+    others = ("logit_bias", "logprobs", "top_logprobs")
+    losses.extend(
+        Loss("sampling-dropped", name) for name in others if getattr(sampling, name) not in (None, 0, False, {})
+    )
+
+
+def _write_format(form: ResponseFormat | None, config: _Json) -> None:
+    if form is not None:
+        config["responseMimeType"] = "application/json"
+        if form.kind == "schema" and form.schema is not None:
+            config["responseJsonSchema"] = form.schema
+
+
+def _write_reasoning(
+    reasoning: ReasoningSettings | None, settings: GeminiSettings, config: _Json, losses: list[Loss]
+) -> None:
+    if reasoning is None:
+        return
+    if settings.thinking == "none":
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return
+    effort, budget = reasoning.effort or "", reasoning.budget
+    if reasoning.enabled is False or effort == "none":
+        exact = settings.thinking == "budget"
+        config["thinkingConfig"] = {"thinkingBudget": 0} if exact else {"thinkingLevel": "MINIMAL"}
+        if not exact:
+            losses.append(Loss("effort-approximated", "none as MINIMAL"))
+        return
+    thinking: _Json = {"includeThoughts": True}
+    if settings.thinking == "level" and (effort or budget is not None):
+        level = _LEVELS.get(effort) or next(each for least, each in _LEAST_BUDGETS.items() if (budget or 0) >= least)
+        thinking["thinkingLevel"] = level
+        if effort not in _EXACT:
+            losses.append(Loss("effort-approximated", f"{effort or budget} as {level}"))
+    elif effort or budget is not None:
+        thinking["thinkingBudget"] = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget
+        if budget is None:
+            losses.append(Loss("effort-approximated", f"{effort} as {thinking['thinkingBudget']}"))
+    config["thinkingConfig"] = thinking

@@ -1,0 +1,97 @@
+"""The Gemini dialect, as an API to call.
+
+Every answer is requested as a stream, because unstreamed ones have another path. The model is in the path only.
+"""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.gemini.forwarding import edit_contents
+from penstock.core.dialects.gemini.members import member, snake_case
+from penstock.core.dialects.gemini.reader import NAME, GeminiReader
+from penstock.core.dialects.gemini.request_writer import GeminiSettings, write_request
+from penstock.core.error_shapes import read_error
+from penstock.core.json_getters import object_of, objects_of, text_of
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+from penstock.core.sink import Sink
+from penstock.core.tool_map import ToolMap
+
+_DEFAULTS = GeminiSettings()
+# A delay as protocol buffers write it, such as `34s` or `1.5s`.
+_DELAY = re.compile(r"(\d{1,9})(?:\.\d+)?s")
+
+
+class GeminiUpstream:
+    """Calls providers that speak Gemini's API."""
+
+    path = "/models/{model}:streamGenerateContent?alt=sse"
+    large_events: re.Pattern[bytes] | None = re.compile(rb'"inline(?:D|_d)ata"')
+
+    def frame_reader(self, sink: Sink) -> GeminiReader:
+        """Make the reader of one answer."""
+        return GeminiReader(sink)
+
+    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The request for a provider: the client's own bytes with edits, or a new body."""
+        losses: list[Loss] = []
+        if request.dialect == NAME:
+            return self._forwarded(request, destination, losses)
+        neutral = request.read()
+        names = ToolMap(neutral.tools)
+        fields = write_request(neutral, _settings(destination), destination.issuer, losses, names)
+        fields |= destination.overrides
+        return OutgoingRequest(msgspec.json.encode(fields), {}, tuple(losses), names.changed())
+
+    def _forwarded(self, request: ClientRequest, destination: Destination, losses: list[Loss]) -> OutgoingRequest:
+        """The client's own bytes, with the edits that the route demands."""
+        values = request.members.values
+        changes: dict[str, Raw | None] = {name: raw for name, raw in destination.members.items() if name != "model"}
+        if "model" in values:
+            changes["model"] = None
+        if "contents" in values:
+            edited = edit_contents(values["contents"], destination.issuer, losses)
+            changes |= {"contents": edited} if edited is not None else {}
+        return OutgoingRequest(request.members.edited(changes), request.headers, tuple(losses))
+
+    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
+        """The limit of each candidate, times their number; none if the request has none."""
+        if request.dialect == NAME:
+            config = object_of(member(request.fields, "generationConfig"))
+            most, choices = member(config, "maxOutputTokens"), member(config, "candidateCount")
+            tier = member(request.fields, "serviceTier")
+        else:
+            neutral = request.read()
+            most, choices, tier = neutral.max_output, neutral.choices, neutral.tier
+        overrides = destination.overrides
+        changed = object_of(overrides.get("generationConfig", overrides.get(snake_case("generationConfig"))))
+        most = most if member(changed, "maxOutputTokens") is None else member(changed, "maxOutputTokens")
+        tier = overrides.get("serviceTier", tier)
+        count = choices if isinstance(choices, int) and choices > 1 else 1
+        return RequestLimits(most * count if isinstance(most, int) else None, text_of(tier).lower())
+
+    def read_error(self, body: bytes) -> ProviderError:
+        """Read an error: an object, or a list of one where the request did not ask for server-sent events.
+
+        A wrong key is status 400 here, and the time to wait is in the error's details.
+        """
+        parsed = msgspec.json.decode(body)
+        whole = parsed[0] if isinstance(parsed, list) and parsed else parsed
+        if not isinstance(whole, dict):
+            return ProviderError()
+        error, found = object_of(whole.get("error")), read_error(whole, "error")
+        details = objects_of(error.get("details"))
+        delay = next(filter(None, (_DELAY.fullmatch(text_of(each.get("retryDelay"))) for each in details)), None)
+        return ProviderError(
+            found[0] if found else "",
+            (msgspec.json.encode(whole) if whole is not parsed else body) if error else b"",
+            status=401 if any(each.get("reason") == "API_KEY_INVALID" for each in details) else 0,
+            retry_after=str(int(delay[1]) + 1) if delay is not None else "",
+        )
+
+
+def _settings(destination: Destination) -> GeminiSettings:
+    return msgspec.convert(dict(destination.settings), GeminiSettings) if destination.settings else _DEFAULTS

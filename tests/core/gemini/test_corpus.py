@@ -1,0 +1,87 @@
+"""Every recorded stream of Gemini: read as the oracle reads it, split and cut anywhere."""
+
+import json
+
+import pytest
+
+from penstock import Completion, MediaPart, OpaquePart, ReasoningPart
+from penstock.core.dialects.registry import upstream_dialect
+from penstock.core.usage import Tokens
+from tests.core.gemini.oracle import SentText, expect
+from tests.corpus import CORPUS, captures, cuts_of, pieces_of
+from tests.gemini import DIALECT, completion, events_of
+from tests.streams import by_event
+
+CAPTURES = captures("gemini")
+# Messages of the Live API are another dialect.
+LIVE = {capture.file: capture.data for capture in CAPTURES if b'"serverContent"' in capture.data}
+STREAMS = {capture.file: capture.data for capture in CAPTURES if capture.status == 200 and capture.file not in LIVE}
+ERRORS = {capture.file: capture.data for capture in CAPTURES if capture.status != 200}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another"),
+]
+
+
+def sent_text(answer: Completion) -> SentText:
+    """A completion in the oracle's terms."""
+    sent = SentText(ending=answer.ending or "")
+    for choice in answer.choices:
+        sent.text, sent.thoughts = choice.text, choice.reasoning
+        reasoning = [part for part in choice.parts if isinstance(part, ReasoningPart)]
+        sent.signatures = [seal.value for part in reasoning for seal in part.seals]
+        sent.calls = [(call.id, call.name, json.loads(call.arguments)) for call in choice.tool_calls]
+        sent.wholes = [part.type for part in choice.parts if isinstance(part, OpaquePart)]
+        sent.wholes += ["inlineData" for part in choice.parts if isinstance(part, MediaPart)]
+        sent.finish = choice.finish_reason
+    if answer.usage is not None:
+        tokens = Tokens.of(answer.usage)
+        sent.tokens = (tokens.input, tokens.output, tokens.cached, tokens.reasoning)
+    return sent
+
+
+def test_there_are_streams_of_every_kind() -> None:
+    assert len(STREAMS) > 250
+    assert len(ERRORS) > 10
+    wanted = [expect(data) for data in STREAMS.values()]
+    for name in ("text", "thoughts", "signatures", "calls", "wholes", "finish", "tokens"):
+        assert sum(bool(getattr(each, name)) for each in wanted) > 5, name
+
+
+def test_every_stream_is_read_as_the_oracle_reads_it() -> None:
+    for file, data in STREAMS.items():
+        assert sent_text(completion(data)) == expect(data), file
+
+
+def test_every_stream_says_the_same_however_it_is_split() -> None:
+    for number, (file, data) in enumerate(STREAMS.items()):
+        events = events_of(data)
+        assert events_of(*by_event(data)) == events, file
+        assert events_of(*pieces_of(number, data)) == events, file
+
+
+def test_a_stream_that_is_cut_is_completed_only_if_it_has_a_finish_reason() -> None:
+    for number, (file, data) in enumerate(STREAMS.items()):
+        events = by_event(data)
+        for count in cuts_of(number, len(events)):
+            cut = b"".join(events[:count])
+            assert completion(cut).ending == expect(cut).ending, (file, count)
+
+
+def test_messages_of_the_live_api_are_recognised() -> None:
+    for file, data in LIVE.items():
+        fault = completion(data).fault
+        assert fault is not None, file
+        assert fault.code == "other-dialect", file
+
+
+def test_every_error_is_read() -> None:
+    upstream = upstream_dialect(DIALECT)
+    for file, data in ERRORS.items():
+        body = json.loads(data)
+        wanted = (body[0] if isinstance(body, list) else body)["error"]["message"]
+        assert upstream.read_error(data).message == wanted, file
+        fault = completion(data).fault
+        assert fault is not None, file
+        assert (fault.code, fault.message) == ("provider-error", wanted), file
