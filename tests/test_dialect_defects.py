@@ -17,7 +17,7 @@ from tests.corpus import ENDINGS
 from tests.streams import bytewise, read
 
 LIST = DEFECTS / "EXPECT.jsonl"
-NAMES = {"anthropic": "anthropic_messages", "responses": "openai_responses"}
+NAMES = {"anthropic": "anthropic_messages", "responses": "openai_responses", "gemini": "gemini"}
 ROWS: list[dict[str, Any]] = [
     row
     for row in (map(json.loads, LIST.read_text().splitlines()) if LIST.exists() else ())

@@ -50,9 +50,12 @@ def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     """A merged report as `Usage`."""
     prompt, cached, tools, candidates, thoughts, total = (_count(member(raw, name), sink) for name in _COUNTS)
     tier = member(raw, "serviceTier")
+    input, output = _sum(prompt, tools), _sum(candidates, thoughts)
+    if total is None and input is not None and output is not None:
+        total = input + output  # not that of an earlier report
     return Usage(
-        input=_sum(prompt, tools),
-        output=_sum(candidates, thoughts),
+        input=input,
+        output=output,
         total=total,
         cached=cached,
         reasoning=thoughts,
