@@ -39,7 +39,6 @@ class ByType:
 
 
 OTHERS = {
-    "gemini": ByType((), ("candidates",)),
     "ollama": ByType((), ("created_at", "done")),
     "cohere": ByType(("message-start", "content-", "message-end", "tool-call-", "tool-plan-")),
 }

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import ConfigError
 from penstock.gateway.calls.plan import Plan, Plans
 from penstock.gateway.config import Config, load
 
@@ -14,6 +15,7 @@ ENV = {
     "OPENROUTER_API_KEY": KEY,
     "AZURE_OPENAI_API_KEY": KEY,
     "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com",
+    "GEMINI_API_KEY": KEY,
 }
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 # By model: the dialect for clients of chat, of Messages and of Responses.
@@ -31,6 +33,7 @@ BUILT_IN = {
     "xai/grok-4.20-multi-agent-0309": (RESPONSES,) * 3,
     "openrouter/openai/o3-pro": (CHAT, CHAT, RESPONSES),
     "azure/gpt-5-codex": (RESPONSES,) * 3,
+    "gemini/gemini-3-flash": (CHAT,) * 3,
 }
 URLS = {
     "openai": ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1/responses"),
@@ -117,3 +120,32 @@ def test_a_dialect_that_the_user_names_has_the_path_of_the_built_in(tmp_path: Pa
     text = '[providers.azure]\nbase_url = "https://we.example"\ndialect = "openai_responses"\n'
     azure = config(tmp_path, text).providers["azure"]
     assert (azure.url("m"), dict(azure.dialects)) == ("https://we.example/openai/v1/responses", {})
+
+
+def test_a_further_api_may_have_an_address_and_a_key_header_of_its_own() -> None:
+    gemini = load(None, ENV).providers["gemini"]
+    assert gemini.url("m", CHAT) == "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"
+    assert gemini.credentials(CHAT) == {"authorization": f"Bearer {KEY}"}
+    assert gemini.url("a/b", "gemini") == (
+        "https://generativelanguage.googleapis.com/v1beta/models/a%2Fb:streamGenerateContent?alt=sse"
+    )
+    assert gemini.url_beside("/models/{model}:countTokens", "gemini", "m") == (
+        "https://generativelanguage.googleapis.com/v1beta/models/m:countTokens"
+    )
+    assert gemini.credentials("gemini") == {"x-goog-api-key": KEY}
+    assert gemini.settings_for("gemini-3-flash", "gemini") == {"thinking": "level", "signature_placeholder": True}
+    assert not gemini.can_name("..")
+
+
+def test_a_dialect_that_the_user_names_has_the_address_of_the_built_in(tmp_path: Path) -> None:
+    settings = config(tmp_path, '[providers.gemini]\ndialect = "gemini"\n')
+    found = plan(settings, "gemini/gemini-2.5-flash", CHAT)
+    assert (found.dialect, found.own_headers) == ("gemini", frozenset({"x-goog-api-key"}))
+    assert (
+        settings.providers["gemini"].url("m").startswith("https://generativelanguage.googleapis.com/v1beta/models/m:")
+    )
+    refused = '[providers.acme]\nbase_url = "https://a.example"\napi_key = "sk-0123456789"\n'
+    with pytest.raises(ConfigError, match="would carry the key in the open"):
+        config(tmp_path, f'{refused}dialects.gemini = {{ base_url = "http://b.example" }}\n')
+    with pytest.raises(ConfigError, match="must begin with https"):
+        config(tmp_path, f'{refused}dialects.gemini = {{ base_url = "ftp://b.example" }}\n')

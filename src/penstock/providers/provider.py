@@ -47,6 +47,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 class OfferedDialect(Struct, frozen=True, kw_only=True):
     """A further API of a provider, beside that of its `dialect`."""
 
+    base_url: Annotated[str, Meta(description="The address of this API, if it is not the provider's base_url.")] = ""
+    key_header: Annotated[str, Meta(description="The header for the key in this API, if it is another one.")] = ""
     path: Annotated[str, Meta(description="The path after base_url. Default: that of the dialect.")] = ""
     settings: Annotated[
         Mapping[str, Any], Meta(description="What the provider accepts in this API, as in its own settings.")
@@ -142,7 +144,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         A name with a dot segment may not, however it is encoded: servers and proxies remove the segment before it
         (RFC 3986, section 5.2.4), and the provider's key would be sent to another path.
         """
-        if _MODEL not in "".join((self.path, self.embeddings, *(offer.path for offer in self.dialects.values()))):
+        if _MODEL not in "".join((self.embeddings, *map(self.full_path, (self.dialect, *self.dialects)))):
             return True
         segments = _SEPARATOR.split(_decoded(model))
         return not any(segment.partition(";")[0] in (".", "..") for segment in segments)
@@ -163,16 +165,22 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def url(self, model: str, dialect: str = "") -> str:
         """The URL for requests to a model, in one of its dialects."""
-        return self.base_url + self.full_path(dialect).replace(_MODEL, quote(model, safe=""))
+        return self._address(dialect) + _with_model(self.full_path(dialect), model)
 
-    def url_beside(self, path: str, dialect: str) -> str:
-        """The URL of another endpoint of the API, whose path is below the same base path."""
+    def url_beside(self, path: str, dialect: str, model: str = "") -> str:
+        """The URL of another endpoint of the API, whose path is below the same base path and may name the model."""
         full, usual = self.full_path(dialect), upstream_dialect(dialect).path
-        return self.base_url + (full.removesuffix(usual) if full.endswith(usual) else "") + path
+        base = full.removesuffix(usual) if full.endswith(usual) else ""
+        return self._address(dialect) + _with_model(base + path, model)
+
+    def _address(self, dialect: str) -> str:
+        """The base URL of one of its dialects."""
+        further = self.dialects.get(dialect)
+        return self.base_url if further is None else further.base_url or self.base_url
 
     def embeddings_url(self, model: str) -> str:
         """The URL for embeddings; only for a provider that has them."""
-        return self.base_url + self.embeddings.replace(_MODEL, quote(model, safe=""))
+        return self.base_url + _with_model(self.embeddings, model)
 
     def settings_for(self, model: str, dialect: str = "") -> dict[str, Any]:
         """The settings for one model: the general ones, and those of every pattern that its name matches, in order."""
@@ -189,13 +197,19 @@ class Provider(Struct, frozen=True, kw_only=True):
         secrets = [*self.headers.values(), *([self.api_key] if self.api_key is not None else [])]
         return tuple(secret.reveal() for secret in secrets if len(secret.reveal()) >= _MIN_SECRET)
 
-    def credentials(self) -> dict[str, str]:
-        """The headers that are sent to this provider only: its additional headers, and its key."""
+    def credentials(self, dialect: str = "") -> dict[str, str]:
+        """The headers that are sent to this provider only, in one of its dialects: its additional headers, its key."""
+        further = self.dialects.get(dialect)
+        key_header = (further.key_header if further is not None else "") or self.key_header
         headers = {name: value.reveal() for name, value in self.headers.items()}
         if self.api_key is not None:
-            prefix = "Bearer " if self.key_header == KEY_HEADER else ""
-            headers[self.key_header] = prefix + self.api_key.reveal()
+            prefix = "Bearer " if key_header == KEY_HEADER else ""
+            headers[key_header] = prefix + self.api_key.reveal()
         return headers
+
+
+def _with_model(path: str, model: str) -> str:
+    return path.replace(_MODEL, quote(model, safe=""))
 
 
 def _matches(model: str, patterns: tuple[str, ...]) -> bool:

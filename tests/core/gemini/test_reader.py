@@ -95,8 +95,8 @@ def test_a_signature_on_an_empty_text_is_the_last_part() -> None:
 
 
 def test_media_and_code_are_parts() -> None:
-    code = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
-    result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}
+    code: Json = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
+    result: Json = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}
     image = {"inlineData": {"mimeType": "image/png", "data": "iVBO"}}
     assert parts(answer(message(code, result, image, {"tideTable": {"level": 1}}))) == [
         OpaquePart(DIALECT, "executableCode", code),

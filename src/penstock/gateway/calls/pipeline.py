@@ -206,13 +206,16 @@ class Gateway:
     def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
         """The endpoint of a target."""
         provider = target.provider
-        url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model, target.dialect)
-        return self._upstream(provider).endpoint(url, provider.credentials())
+        if embeddings:
+            return self._upstream(provider).endpoint(provider.embeddings_url(target.model), provider.credentials())
+        url = provider.url(target.model, target.dialect)
+        return self._upstream(provider).endpoint(url, provider.credentials(target.dialect))
 
     def endpoint_at(self, target: Target, path: str) -> TargetEndpoint:
         """Another endpoint of the API in which a target is asked."""
         provider = target.provider
-        return self._upstream(provider).endpoint(provider.url_beside(path, target.dialect), provider.credentials())
+        url = provider.url_beside(path, target.dialect, target.model)
+        return self._upstream(provider).endpoint(url, provider.credentials(target.dialect))
 
     def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A receiver that records the attempt; None if it is not recorded."""

@@ -152,7 +152,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 issuer=issuer,
                 shared_state=self._config.responses.shared_state,
             ),
-            own_headers=frozenset(name.lower() for name in provider.credentials()),
+            own_headers=frozenset(name.lower() for name in provider.credentials(target.dialect)),
             issuer=issuer,
             is_local=provider.embedded,
             dialect=target.dialect,

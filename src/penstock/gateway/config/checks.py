@@ -13,7 +13,7 @@ import msgspec
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, providers_speak
 from penstock.core.suggest import suggest
 from penstock.errors import UnknownFaultError, UnknownStyleError
-from penstock.gateway.config.addresses import check_host_name
+from penstock.gateway.config.addresses import check_host_name, parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
@@ -184,6 +184,12 @@ def _check_dialects(given: Mapping[str, Any], first: str, path: Path, problems: 
         _check_settings(offer.get("settings", {}), name, (*place, "settings"), problems)
         if offer.get("path"):
             _check_path(offer["path"], (*place, "path"), problems)
+        if "key_header" in offer and not _HEADER_NAME.fullmatch(offer["key_header"]):
+            problems.error((*place, "key_header"), "must be the name of a header, such as api-key")
+        try:
+            parse_url(offer.get("base_url", "https://unset"))
+        except ValueError as error:
+            problems.error((*place, "base_url"), str(error))
 
 
 def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems: Problems) -> None:

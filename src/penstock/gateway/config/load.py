@@ -167,8 +167,8 @@ def _merged(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str,
     """A built-in provider with the user's keys.
 
     If the user moves it to another address, it is an HTTP server, even if the built-in is the local model, and may not
-    offer the further dialects of the built-in. If the user names its dialect, it is asked in no other; the path and
-    settings are then those that the built-in has for it.
+    offer the further dialects of the built-in. If the user names its dialect, it is asked in no other; the path,
+    the settings, the address and the header for the key are then those that the built-in has for it.
     """
     built_in, further = dict(table), table.get("dialects")
     if "base_url" in own:
@@ -180,7 +180,7 @@ def _merged(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str,
     if isinstance(further, dict) and own.get("dialect") in further:
         chosen = further[own["dialect"]]
         built_in = {key: value for key, value in built_in.items() if key not in ("path", "settings")}
-        built_in |= {key: chosen[key] for key in ("path", "settings") if key in chosen}
+        built_in |= {key: chosen[key] for key in ("path", "settings", "base_url", "key_header") if key in chosen}
     return {**built_in, **own}
 
 

@@ -133,9 +133,16 @@ class ProviderLoader:
         else:
             base_url = self._base_url(name, given)
             api_key = self._api_key(name, given, base_url)
-        if base_url and api_key and not given.get("insecure") and _is_exposed(base_url):
-            message = "would carry the key in the open over http://; use https://, or set insecure = true"
-            self._problems.error(("providers", name, "base_url"), message)
+        addresses: dict[Path, str] = {("providers", name, "base_url"): base_url or ""} | {
+            ("providers", name, "dialects", dialect, "base_url"): table.get("base_url", "")
+            for dialect, table in given.get("dialects", {}).items()
+        }
+        for place, url in addresses.items():
+            if not url or not api_key or given.get("insecure") or len(self._problems.errors) > errors_before:
+                continue
+            if _is_exposed(url):
+                message = "would carry the key in the open over http://; use https://, or set insecure = true"
+                self._problems.error(place, message)
         if api_key:
             self._check_headers(name, given)
         if base_url is None or name in self._missing or len(self._problems.errors) > errors_before:
@@ -229,7 +236,19 @@ class ProviderLoader:
 
 
 def _offered(given: dict[str, dict[str, Any]]) -> Mapping[str, OfferedDialect]:
-    return MappingProxyType({name: OfferedDialect(**table) for name, table in given.items()})
+    """The further dialects of a provider, with addresses and names of headers in their usual form."""
+    return MappingProxyType(
+        {
+            name: OfferedDialect(
+                **{
+                    **table,
+                    "base_url": table.get("base_url", "").rstrip("/"),
+                    "key_header": table.get("key_header", "").lower(),
+                }
+            )
+            for name, table in given.items()
+        }
+    )
 
 
 def _is_exposed(base_url: str) -> bool:

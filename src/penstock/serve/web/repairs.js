@@ -203,6 +203,10 @@ export const REPAIRS = {
   "wrong": "A choice with tool calls has the finish reason `stop`.",
   "done": "It becomes `tool_calls`; the native value is kept."
  },
+ "prompt-blocked": {
+  "wrong": "The provider blocks the prompt: the answer has a block reason and no candidate.",
+  "done": "It is an empty answer with the finish reason `content_filter`; the native value is kept."
+ },
  "content-after-finish": {
   "wrong": "A choice continues after its finish reason.",
   "done": "The content is used, and the finish reason is sent at the end."

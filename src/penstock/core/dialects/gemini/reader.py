@@ -104,7 +104,7 @@ _VALUES = ("numberValue", "boolValue", "structValue", "listValue")
 _Json = dict[str, object]
 
 
-class _OpenCall(Struct):
+class _StreamedCall(Struct):
     """A function call whose arguments arrive value by value."""
 
     number: int
@@ -121,7 +121,7 @@ class _Candidate:
         self.block = 0  # its number
         self.blocks = 0
         self.calls = 0
-        self.open_call: _OpenCall | None = None
+        self.open_call: _StreamedCall | None = None
         self.finished = False
         self.texts = TextBlocks()
         self.cited: set[tuple[object, ...]] = set()
@@ -433,15 +433,15 @@ class GeminiReader:
         else:
             self._sink.fault("bad-shape", f"the arguments of a call are not an object: {shown(arguments)}")
 
-    def _start_call(self, candidate: _Candidate, given: _Json, name: str) -> _OpenCall:
+    def _start_call(self, candidate: _Candidate, given: _Json, name: str) -> _StreamedCall:
         self._end_block(candidate)
-        call = _OpenCall(self._number(candidate), candidate.calls, PartialArguments())
+        call = _StreamedCall(self._number(candidate), candidate.calls, PartialArguments())
         candidate.calls += 1
         id = text_of(given.get("id")) or None
         self._sink.events.append(ToolCallStart(candidate.index, call.call, id, name, block=call.number))
         return call
 
-    def _add_arguments(self, candidate: _Candidate, call: _OpenCall, whole: object, pieces: list[_Json]) -> None:
+    def _add_arguments(self, candidate: _Candidate, call: _StreamedCall, whole: object, pieces: list[_Json]) -> None:
         """Add values to the arguments of a call; `whole` are arguments beside them, which a call has not."""
         try:
             if whole:
@@ -453,7 +453,7 @@ class GeminiReader:
         if written:
             self._sink.events.append(ToolCallDelta(candidate.index, call.call, written))
 
-    def _value(self, candidate: _Candidate, call: _OpenCall, piece: _Json) -> str:
+    def _value(self, candidate: _Candidate, call: _StreamedCall, piece: _Json) -> str:
         """The JSON text of one value of streamed arguments."""
         path, more = text_of(member(piece, "jsonPath")), member(piece, "willContinue") is True
         text = member(piece, "stringValue")

@@ -81,7 +81,7 @@ class GeminiSettings(Struct, frozen=True, kw_only=True):
 def write_request(request: Request, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> _Json:
     """The fields of an equivalent body. Raises `RequestError` if the client demands a tool that the API lacks."""
     check_tool_choice(request)
-    writer = _ContentWriter(settings, issuer, losses, names)
+    writer = _GeminiContents(settings, issuer, losses, names)
     fields: _Json = {"contents": writer.contents(request.turns)}
     system = [part for each in request.system if (part := writer.system_part(each)) is not None]
     if system:
@@ -128,7 +128,7 @@ def _note_losses(request: Request, losses: list[Loss]) -> None:
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
 
 
-class _ContentWriter:
+class _GeminiContents:
     """Writes turns and tools, and notes the losses."""
 
     def __init__(self, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
