@@ -20,8 +20,10 @@ PASSWORD = "s3cret/Wort"
 class PostgresServer:
     """Runs from `start` to `stop`, and may be restarted. Started by root, it runs as another user: it refuses root."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        """A `durable` one waits for the disk, as a real one does; tests have no time for that."""
         folder.chmod(0o755)
+        self._settings = () if durable else ("fsync=off", "shared_buffers=8MB")
         self._log = folder / "log"
         self._data = folder / "data"
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -47,7 +49,7 @@ class PostgresServer:
         """Unless it runs."""
         if self._server is not None:
             return
-        settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=8MB"]
+        settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", *self._settings]
         options = [part for setting in settings for part in ("-c", setting)]
         with self._log.open("wb") as log:
             self._server = subprocess.Popen(
@@ -62,6 +64,11 @@ class PostgresServer:
             assert self._server.poll() is None, self._log.read_text()
             assert time.monotonic() < until, self._log.read_text()
             time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
 
     def stop(self) -> None:
         """At once, as a crash would: clients are not waited for."""
