@@ -213,6 +213,34 @@ def test_a_conversation_that_is_too_long_is_refused(tmp_path: Path, upstream: Up
         assert gateway.ask_for(previous).status == 200
 
 
+def test_conversations_that_are_continued_at_the_same_time_have_a_limit(tmp_path: Path, upstream: Upstream) -> None:
+    """Ten times `max_body`, so that small requests cannot fill the memory."""
+    with start(tmp_path, upstream, limits={"max_body": 30_000}) as gateway:
+        previous = final(gateway.respond(f"main/{upstream.play(says('Yes.'))}", "a" * 28_000))["id"]
+        gate = Gate()
+        model = upstream.play([head(), chunk(HELLO), gate, chunk(WORLD), chunk(REST), last_chunk()])
+        clients = [gateway.begin_response(f"main/{model}", "Go on.", previous_response_id=previous) for _ in range(10)]
+        for client in clients:
+            client.read_until(b"Hello")
+        refused = gateway.respond(f"main/{model}", previous_response_id=previous)
+        assert code(refused) == (503, "content_unavailable")
+        assert "too many long conversations" in refused.json["error"]["message"]
+        assert refused.headers["retry-after"] == "2"
+        assert code(gateway.ask_for(f"{previous}/input_items")) == (503, "content_unavailable")
+        leaves = clients.pop()  # it gives its share back, as do those that get their answers
+        end = gateway.end_of(leaves)
+        leaves.close()
+        gateway.closes(end)
+        clients.append(gateway.begin_response(f"main/{model}", "Go on.", previous_response_id=previous))
+        clients[-1].read_until(b"Hello")
+        gate.open()
+        for client in clients:
+            assert final(client.response())["status"] == "completed"
+            client.close()
+        for _ in range(11):
+            assert gateway.ask_for(f"{previous}/input_items").status == 200
+
+
 # Off.
 
 

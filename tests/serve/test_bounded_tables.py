@@ -18,6 +18,7 @@ from penstock.core.failure import Failure
 from penstock.core.stream import StreamReader
 from penstock.core.templates import OpeningTemplate
 from penstock.core.usage import Tokens
+from penstock.gateway import mask
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.price_table import PriceTable
@@ -30,6 +31,7 @@ from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
 from penstock.gateway.content.end_users import MAX_KNOWN, EndUsers
 from penstock.gateway.content.users import ClaimedPseudonyms
+from penstock.gateway.mask import masked
 from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
@@ -79,7 +81,19 @@ def _call(model: str) -> Call:
 
 
 def breakers(folder: Path) -> Table:
-    table, config = BreakerTable(), _config(folder)
+    table = BreakerTable()
+    use, _ = _failing(folder, table)
+    return Table(use, lambda: len(table), MAX_TARGETS)
+
+
+def breaker_keys(folder: Path) -> Table:
+    use, health = _failing(folder, BreakerTable())
+    return Table(use, lambda: len(health._keys), MAX_TARGETS)
+
+
+def _failing(folder: Path, table: BreakerTable) -> tuple[Callable[[str], object], TargetHealth]:
+    """A function that lets a target fail, and the state that it changes."""
+    config = _config(folder)
     health = TargetHealth(config.retries, lambda: 1.0, lambda: 1.0, table)
     failure = Failure(code="upstream_rate_limited", message="", status=429)
 
@@ -88,7 +102,7 @@ def breakers(folder: Path) -> Table:
         health.failed(target, failure)
         health.broke(target, failure)
 
-    return Table(use, lambda: len(table), MAX_TARGETS)
+    return use, health
 
 
 def plans(kind: CallKind) -> Callable[[Path], Table]:
@@ -149,6 +163,13 @@ def header_lines(_: Path) -> Table:
     return Table(lambda name: cached("acme", name), lambda: cached.cache_info().currsize, 1_024)
 
 
+def references(_: Path) -> Table:
+    cached = mask._character
+    return Table(
+        lambda name: masked(f"&{name[-9:]};", ["sk-acme-0123456789"]), lambda: cached.cache_info().currsize, 1_024
+    )
+
+
 def captures(folder: Path) -> Table:
     entries = [
         LibraryCapture(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")), "openai_chat"))
@@ -204,6 +225,7 @@ def pseudonyms(_: Path) -> Table:
 
 TABLES: dict[str, Callable[[Path], Table]] = {
     "circuit breakers": breakers,
+    "keys of circuit breakers": breaker_keys,
     "plans of streamed chats": plans("streamed"),
     "plans of whole chats": plans("whole"),
     "plans of embeddings": plans("embeddings"),
@@ -214,6 +236,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "places of usual calls": places,
     "series for a collector": histograms,
     "header lines": header_lines,
+    "HTML references": references,
     "turns of captures": captures,
     "views of running calls": views,
     "pseudonyms of users": pseudonyms,

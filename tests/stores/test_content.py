@@ -10,10 +10,16 @@ import pytest
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.content.store import ContentStore, HistoryLimits
+from penstock.stores.book.database import Transaction
 from penstock.stores.content.open import open_file
-from penstock.stores.content.sql_content import SqlContent
+from penstock.stores.content.schema import CONTENT_MIGRATIONS
+from penstock.stores.content.sql_content import SqlContent, fair_share
 from tests.stores.contents import ContentPlace, record
 
+_OLD_RECORD = """
+INSERT INTO records (id, kind, owner, parent, thread, at_ms, until_ms, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_OLD_THREAD = "INSERT INTO threads (id, kind, until_ms) VALUES (?, 'answer', ?)"
 ALL = HistoryLimits(("input", "output"), 100, 1_000_000)
 
 
@@ -29,8 +35,8 @@ def ids(store: ContentStore, id: str, owner: str = "key_a", limits: HistoryLimit
 
 
 def size_of(store: SqlContent) -> int:
-    rows = store.database.fetch("SELECT value FROM meta WHERE name = 'bytes of answer'")
-    return cast(int, rows[0][0]) if rows else 0
+    ((size,),) = store.database.fetch("SELECT COALESCE(SUM(bytes), 0) FROM owners WHERE kind = 'answer'")
+    return int(cast(int, size))
 
 
 def test_a_record_is_read_as_it_was_written(store: SqlContent) -> None:
@@ -112,6 +118,66 @@ def test_beyond_the_total_size_the_oldest_threads_are_deleted_whole(store: SqlCo
     assert sorted(store.database.fetch("SELECT id FROM records")) == [("s1",), ("t1",)]
     assert store.prune("answer", 0, 100) == 2
     assert size_of(store) == 0
+
+
+def test_an_owner_that_adds_much_loses_its_own_oldest_threads(store: SqlContent) -> None:
+    store.put([record("b1", owner="key_b", hours=1, input="x" * 5_000)])
+    store.put([record(f"a{number}", hours=2 + number, input="x" * 5_000) for number in range(5)])
+    store.put([record("c1", owner="key_c", hours=0.5, input="x" * 100)])
+    assert store.prune("answer", 23_000, 100) == 2
+    assert sorted(store.database.fetch("SELECT id FROM records")) == [("a2",), ("a3",), ("a4",), ("b1",), ("c1",)]
+    assert store.prune("answer", 23_000, 100) == 0
+    store.put([record("b2", owner="key_b", hours=9, input="x" * 5_000)])
+    assert store.prune("answer", 23_000, 100) == 1
+    assert sorted(store.database.fetch("SELECT id FROM records")) == [("a3",), ("a4",), ("b1",), ("b2",), ("c1",)]
+    assert store.prune("answer", 0, 100) == 5
+    assert store.database.fetch("SELECT * FROM owners") == []
+
+
+SHARES: dict[str, tuple[list[int], int, int]] = {
+    "none": ([], 10, 0),
+    "within the total": ([3, 7], 10, 7),
+    "one owner": ([11], 10, 10),
+    "two beyond it": ([9, 8], 10, 5),
+    "what some do not use": ([1, 2, 90, 80], 23, 10),
+    "an odd rest": ([4, 4, 4], 11, 3),
+    "as many as fit": ([5, 5], 10, 5),
+    "nothing allowed": ([1, 2], 0, 0),
+}
+
+
+@pytest.mark.parametrize(("sizes", "total", "share"), SHARES.values(), ids=SHARES)
+def test_the_share_of_owners_is_as_large_as_possible(sizes: list[int], total: int, share: int) -> None:
+    assert fair_share(sizes, total) == share
+
+
+def test_a_store_of_an_older_version_counts_what_each_owner_has(content_place: ContentPlace) -> None:
+    def fill(transaction: Transaction) -> None:
+        for id, owner, size in (("r1", "key_a", 700), ("r2", "key_a", 300), ("s1", "key_b", 600)):
+            transaction.fetch(_OLD_RECORD, (id, "answer", owner, "", id, 1, 2**50, size))
+            transaction.fetch(_OLD_THREAD, (id, 2**50))
+
+    with closing(content_place.open(CONTENT_MIGRATIONS[:2])) as older:
+        older.database.write(fill)
+    with closing(content_place.open()) as store:
+        assert size_of(store) == 1_600
+        assert store.prune("answer", 1_300, 100) == 1
+        assert sorted(store.database.fetch("SELECT id, owner FROM threads")) == [("r2", "key_a"), ("s1", "key_b")]
+
+
+def test_what_is_read_is_reserved_before(store: SqlContent) -> None:
+    store.put([record("r1", input="é" * 10, output="[]"), record("r2", "r1", input="abc", output="[]")])
+    reserved: list[int] = []
+    limits = HistoryLimits(("input", "output"), 100, 1_000, reserved.append)
+    assert ids(store, "r2", limits=limits) == ["r1", "r2"]
+    assert reserved == [27]
+
+    def refuse(_: int) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        store.history("answer", "key_a", "r2", HistoryLimits(("input",), 100, 1_000, refuse))
+    assert ids(store, "r2") == ["r1", "r2"], "the store can be used after that"
 
 
 def test_the_total_size_is_per_kind(store: SqlContent) -> None:

@@ -119,6 +119,23 @@ def test_records_that_wait_are_written_together(disk: Disk) -> None:
     assert disk.batches == [1, 49]
 
 
+def test_no_more_than_so_many_bytes_wait(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.stores.content.writer._MAX_QUEUED", 30)
+
+    async def test(writing: Writing) -> None:
+        disk.gate.clear()
+        first = writing.put(record("r0", input="x" * 20))
+        await asyncio.to_thread(disk.entered.wait, 5.0)
+        fits = writing.put(record("r1", input="x" * 10))
+        assert "too slow" in await writing.put(record("r2", input="x"))
+        disk.gate.set()
+        assert await asyncio.gather(first, fits) == ["", ""]
+        assert await writing.put(record("r3", input="x" * 30)) == "", "there is room again"
+
+    run(disk, test)
+    assert stored(disk) == ["r0", "r1", "r3"]
+
+
 def test_a_defective_record_does_not_harm_the_others(disk: Disk) -> None:
     async def test(writing: Writing) -> None:
         disk.gate.clear()

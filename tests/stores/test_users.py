@@ -50,7 +50,7 @@ def test_erasing_a_user_deletes_its_names_and_records(store: SqlContent) -> None
     assert store.record("answer", "key_a", "r1") is None
     assert {store.record("answer", "key_a", id) is None for id in ("other", "nobody")} == {False}
     assert store.database.fetch("SELECT SUM(size) FROM records") == [
-        *store.database.fetch("SELECT value FROM meta WHERE name = 'bytes of answer'")
+        *store.database.fetch("SELECT SUM(bytes) FROM owners")
     ]
     assert store.users.claim({ANN: "u_5"}, {}).by_name == {ANN: "u_5"}
     assert store.users.erase("u_1") == type(erased)((), 0)

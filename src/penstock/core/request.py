@@ -224,6 +224,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""
+    memory: object = None
+    """What lives as long as the request does: the memory that is reserved for it."""
 
     @property
     def has_many_values(self) -> bool:

@@ -60,6 +60,8 @@ class QueryThread(Generic[Store]):
                 self._loop.call_soon_threadsafe(then, result)
             except RuntimeError:
                 return  # the loop is closed: the process ends
+            finally:
+                del result  # the traceback of an error refers to this frame: a cycle
 
         try:
             self._queue.put_nowait(job)
@@ -86,6 +88,7 @@ class QueryThread(Generic[Store]):
                 self._close_store()
                 return
             job()
+            del job  # so that nothing of it lives until the next one
 
     def _close_store(self) -> None:
         store, self._store = self._store, None

@@ -181,7 +181,8 @@ class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
         int, Meta(ge=1024, description="Bytes of one response with its input; a larger one is not kept.")
     ] = 10_000_000
     max_total: Annotated[
-        int, Meta(ge=1024, description="Bytes of all responses; the oldest conversations are deleted.")
+        int,
+        Meta(ge=1024, description="Bytes of all responses; keys beyond their share lose their oldest conversations."),
     ] = 1_000_000_000
     shared_state: Annotated[
         bool,

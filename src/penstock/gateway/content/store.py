@@ -6,7 +6,7 @@ records it has. All records that continue one another are a *thread*: they are d
 last of them was added, so that no record outlives what it continues.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -51,6 +51,8 @@ class HistoryLimits(Struct, frozen=True):
     parts: tuple[str, ...]
     records: int
     size: int
+    reserve: Callable[[int], None] | None = None
+    """Called with the number of bytes before they are read. It may raise, and then nothing is read."""
 
 
 class ContentStore(Protocol):
@@ -83,7 +85,10 @@ class ContentStore(Protocol):
         """Delete a record of this owner; returns whether it existed."""
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
-        """Delete expired threads, then the oldest ones until the rest is within the limit of bytes.
+        """Delete expired threads; if there are none, the oldest ones of each owner that exceeds its share of the limit.
+
+        The share is as large as possible: what some owners do not use, others may. So an owner that stays within its
+        share loses nothing, however much the others add.
 
         Deletes at most `most` records, and returns how many it deleted.
         """

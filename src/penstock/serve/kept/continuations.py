@@ -16,6 +16,7 @@ from penstock.gateway.content.store import History, KeptRecord
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
+from penstock.serve.kept.memory import ConversationMemoryError, MemoryShare
 from penstock.serve.responses import refused
 from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
 
@@ -23,6 +24,11 @@ OFF = "this gateway keeps no responses; its operator can set store = true in [re
 UNAVAILABLE = Failure(
     code="content_unavailable",
     message="the gateway cannot read the responses that it keeps now; try again soon",
+    retry_after="2",
+)
+_BUSY = Failure(
+    code="content_unavailable",
+    message="too many long conversations are being continued at the moment; try again soon",
     retry_after="2",
 )
 _NOT_FOUND: ErrorCode = "previous_response_not_found"
@@ -33,13 +39,17 @@ Parsed: TypeAlias = Callable[[], ClientRequest]
 
 
 class _Pending(NamedTuple):
-    """A request that is being resolved: its body, how that is read, and what is called with the result."""
+    """A request that is being resolved: its body, how that is read, and what is called with the result.
+
+    `share` is the memory of what was read from the database for it; None if nothing can be.
+    """
 
     exchange: Exchange
     body: bytes
     key: Key | None
     read: Callable[[bytes], ClientRequest]
     then: Callable[[Parsed], None]
+    share: MemoryShare | None
 
 
 class Continuations:
@@ -81,7 +91,8 @@ class Continuations:
     ) -> None:
         """Call `then`, now or later, with the request: expanded if it continues an answer of this key, and with the
         items of such answers that it refers to."""
-        pending = _Pending(exchange, exchange.body, key, read, then)
+        share = self._keeper.share() if self._keeper is not None else None
+        pending = _Pending(exchange, exchange.body, key, read, then, share)
         if self._may_refer(exchange.body):
             in_thread(exchange, partial(self.stored.references, exchange.body), partial(self._find_items, pending))
         else:
@@ -102,19 +113,19 @@ class Continuations:
         except RequestError as error:
             pending.then(partial(_raise, error.failure))
             return
-        keeper = self._keeper
-        if not ids or keeper is None:
+        keeper, share = self._keeper, pending.share
+        if not ids or keeper is None or share is None:
             self._continue(pending)
             return
         owner = keeper.ids(self.stored).owner(pending.key)
-        if not keeper.named(owner, ids, partial(self._insert_items, pending)):
+        if not keeper.named(owner, ids, share, partial(self._insert_items, pending)):
             pending.then(partial(_raise, UNAVAILABLE))
 
     def _insert_items(self, pending: _Pending, found: tuple[KeptRecord, ...] | Exception) -> None:
         if pending.exchange.over:
             return  # the client has disconnected
         if isinstance(found, Exception):
-            pending.then(partial(_raise, UNAVAILABLE))
+            pending.then(partial(_raise, unreadable(found)))
         else:
             resolved = partial(self.stored.resolve, pending.body, [kept_answer(record) for record in found])
             in_thread(pending.exchange, resolved, partial(self._on_inserted, pending))
@@ -129,34 +140,32 @@ class Continuations:
             pending.then(partial(_raise, error.failure))
             return
         if continuation is None:
-            in_thread(pending.exchange, partial(pending.read, pending.body), pending.then)
+            in_thread(pending.exchange, partial(_read, pending, pending.body), pending.then)
             return
-        keeper, previous = self._keeper, continuation.previous
-        if keeper is None:
+        keeper, share, previous = self._keeper, pending.share, continuation.previous
+        if keeper is None or share is None:
             pending.then(partial(_raise, self._not_found(previous, OFF)))
             return
         ids = keeper.ids(self.stored)
         owner = ids.owner(pending.key)
         if not ids.is_valid(previous, owner):
             pending.then(partial(_raise, self._not_found(previous)))
-        elif not keeper.history(owner, previous, partial(self._expand, pending, continuation)):
+        elif not keeper.history(owner, previous, share, partial(self._expand, pending, continuation)):
             pending.then(partial(_raise, UNAVAILABLE))
 
     def _expand(self, pending: _Pending, continuation: Continuation, found: History | Exception) -> None:
         if pending.exchange.over:
             return  # the client has disconnected
         if isinstance(found, Exception):
-            pending.then(partial(_raise, UNAVAILABLE))
+            pending.then(partial(_raise, unreadable(found)))
         elif not found.records:
             pending.then(partial(_raise, self._unusable(continuation.previous, found)))
         else:
-            expanded = partial(self._expanded, pending.read, continuation, found)
+            expanded = partial(self._expanded, pending, continuation, found)
             in_thread(pending.exchange, expanded, pending.then)
 
-    def _expanded(
-        self, read: Callable[[bytes], ClientRequest], continuation: Continuation, history: History
-    ) -> ClientRequest:
-        request = read(self.stored.expand(continuation, list(map(kept_answer, history.records))))
+    def _expanded(self, pending: _Pending, continuation: Continuation, history: History) -> ClientRequest:
+        request = _read(pending, self.stored.expand(continuation, list(map(kept_answer, history.records))))
         request.continuation = continuation
         return request
 
@@ -175,6 +184,18 @@ class Continuations:
     def _not_found(self, previous: str, why: str = "") -> Failure:
         message = f"Previous response with id {previous[:_MAX_QUOTED]!r} not found{f': {why}' if why else ''}."
         return refused(message, _NOT_FOUND, param=self.stored.id_member)
+
+
+def unreadable(error: Exception) -> Failure:
+    """What a client gets if kept answers could not be read."""
+    return _BUSY if isinstance(error, ConversationMemoryError) else UNAVAILABLE
+
+
+def _read(pending: _Pending, body: bytes) -> ClientRequest:
+    """The request, which has its share of the memory as long as it exists."""
+    request = pending.read(body)
+    request.memory = pending.share
+    return request
 
 
 def _raise(failure: Failure) -> NoReturn:

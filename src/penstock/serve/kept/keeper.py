@@ -19,6 +19,7 @@ from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
 from penstock.serve.kept.kept_content import KeptContent
+from penstock.serve.kept.memory import ConversationMemory, MemoryShare
 
 _KIND = "answer"
 _INPUT, _OUTPUT, _ANSWER = "input", "output", "answer"
@@ -27,6 +28,8 @@ _DAY_MS = 86_400_000
 _DELAY_S = 5.0
 # The answers of one conversation. Providers' contexts end long before.
 _MAX_ANSWERS = 1_000
+# How many times `max_body` all conversations together may have that running calls continue.
+_MAX_CONTINUED = 10
 
 NotKept: TypeAlias = Literal["size", "database"]
 """Why an answer is not kept: it is too large, or the database does not work."""
@@ -48,6 +51,7 @@ class AnswerKeeper:
         self._content = content
         self._warn = warn
         self._count = count
+        self._memory = ConversationMemory()
         self.enabled = config.responses.store
         self.use(config)
 
@@ -55,6 +59,7 @@ class AnswerKeeper:
         """Apply a configuration. Whether answers are kept is fixed at the start."""
         self._settings: KeptResponsesSettings = config.responses
         self._max_body = config.limits.max_body
+        self._memory.limit = _MAX_CONTINUED * self._max_body
 
     def ids(self, stored: StoredAnswers) -> AnswerIds:
         """The ids of an API's answers."""
@@ -127,17 +132,28 @@ class AnswerKeeper:
 
         return self._submit(work, then)
 
-    def history(self, owner: str, id: str, then: Callable[[History | Exception], None]) -> bool:
+    def share(self) -> MemoryShare:
+        """A share of the memory for conversations, with which `history` and `named` read."""
+        return MemoryShare(self._memory)
+
+    def history(self, owner: str, id: str, share: MemoryShare, then: Callable[[History | Exception], None]) -> bool:
         """Read a kept answer and those before it, then call `then`. Returns False if too many reads wait."""
-        limits = HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body)
+        limits = self._limits(share)
         return self._submit(lambda store: store.history(_KIND, owner, id, limits), then)
 
     def named(
-        self, owner: str, names: Sequence[str], then: Callable[[tuple[KeptRecord, ...] | Exception], None]
+        self,
+        owner: str,
+        names: Sequence[str],
+        share: MemoryShare,
+        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
     ) -> bool:
         """Read the kept answers with these names, then call `then`. Returns False if too many reads wait."""
-        limits = HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body)
+        limits = self._limits(share)
         return self._submit(lambda store: store.named(_KIND, owner, names[:_MAX_ANSWERS], limits), then)
+
+    def _limits(self, share: MemoryShare) -> HistoryLimits:
+        return HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body, share.add)
 
     def _submit(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
         return self.enabled and self._content.read(work, then)

@@ -18,8 +18,9 @@ from penstock.core.failure import Failure
 from penstock.gateway.content.store import History
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange
-from penstock.serve.kept.continuations import OFF, UNAVAILABLE
+from penstock.serve.kept.continuations import OFF, UNAVAILABLE, unreadable
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
+from penstock.serve.kept.memory import MemoryShare
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
 from penstock.serve.surfaces.client import BROKEN, report
 from penstock.serve.surfaces.surface import in_thread
@@ -28,12 +29,13 @@ _MAX_QUOTED = 100
 
 
 class _Wanted(NamedTuple):
-    """A request for a kept answer."""
+    """A request for a kept answer, with the memory of what was read for it."""
 
     exchange: Exchange
     request_id: str
     owner: str
     id: str
+    share: MemoryShare | None = None
 
     @property
     def query(self) -> dict[str, str]:
@@ -110,6 +112,9 @@ class KeptRoutes:
         keeper.delete(wanted.owner, wanted.id, then)
 
     def _list_input(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
+        share = keeper.share()
+        wanted = wanted._replace(share=share)
+
         def then(found: History | Exception) -> None:
             if isinstance(found, Exception):
                 self._refuse_missing(wanted, found)
@@ -119,12 +124,12 @@ class KeptRoutes:
                 write = partial(self._stored.write_input, list(map(kept_answer, found.records)), wanted.query)
                 in_thread(wanted.exchange, write, partial(self._send, wanted))
 
-        if not keeper.history(wanted.owner, wanted.id, then):
+        if not keeper.history(wanted.owner, wanted.id, share, then):
             self._refuse(wanted, UNAVAILABLE)
 
     def _refuse_missing(self, wanted: _Wanted, found: object) -> None:
         """Refuse a request whose answer was not found, or could not be looked up because of an error."""
-        self._refuse(wanted, UNAVAILABLE if isinstance(found, Exception) else _not_found(wanted.id))
+        self._refuse(wanted, unreadable(found) if isinstance(found, Exception) else _not_found(wanted.id))
 
     def _send(self, wanted: _Wanted, write: Callable[[], bytes]) -> None:
         """Send the body that `write` returns, or the error that it raises."""

@@ -1,6 +1,6 @@
 """Opens the store of kept content, beside the ledger: a file in the state folder, or a schema in PostgreSQL."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import BookError
@@ -8,7 +8,7 @@ from penstock.gateway.config import LedgerSettings
 from penstock.providers.secret import Secret
 from penstock.stores.book.open import state_folder
 from penstock.stores.book.postgres import PostgresDatabase
-from penstock.stores.book.schema import migrate
+from penstock.stores.book.schema import Migration, migrate
 from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.content.schema import CONTENT_MIGRATIONS
 from penstock.stores.content.sql_content import SqlContent
@@ -41,23 +41,23 @@ def has_content(settings: LedgerSettings, environment: Mapping[str, str]) -> boo
         return False
 
 
-def open_in_postgres(url: Secret) -> SqlContent:
+def open_in_postgres(url: Secret, migrations: Sequence[Migration] = CONTENT_MIGRATIONS) -> SqlContent:
     """Open the store in a PostgreSQL database."""
     database = PostgresDatabase(url, schema=CONTENT_SCHEMA, lock=_LOCK)
     try:
         database.make_schema()
-        migrate(database, CONTENT_MIGRATIONS, table=_TABLE)
+        migrate(database, migrations, table=_TABLE)
     except BaseException:
         database.close()
         raise
     return SqlContent(database)
 
 
-def open_file(path: Path) -> SqlContent:
+def open_file(path: Path, migrations: Sequence[Migration] = CONTENT_MIGRATIONS) -> SqlContent:
     """Open the store in a file."""
     database = SqliteDatabase(path)
     try:
-        migrate(database, CONTENT_MIGRATIONS, table=_TABLE)
+        migrate(database, migrations, table=_TABLE)
         database.fetch("PRAGMA secure_delete = ON")  # deleted content is overwritten in the file
     except BaseException:
         database.close()

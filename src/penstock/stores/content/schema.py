@@ -1,12 +1,13 @@
 """Schema: the tables of kept content. The rules for migrations are those of the ledger (`stores/book/schema.py`).
 
-threads   when the records of a thread may be deleted
+threads   the owner of a thread, and when its records may be deleted
+owners    the bytes of each owner's records, for each kind
 records   one row per record: its owner, its parent, its size
 parts     the texts of records. They are apart, because a change of a row copies the whole row.
 names     further names of records, by their owner
 users     the pseudonyms of end users
 secrets   random keys that all users of the database share
-meta      numbers: the version of the `schema`; the bytes of each kind of record
+meta      numbers: the version of the `schema`
 """
 
 from collections.abc import Sequence
@@ -80,5 +81,24 @@ def _third(_dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _fourth(_dialect: SqlDialect) -> Sequence[str]:
+    """Count bytes for each owner, and find the oldest threads of one."""
+    return (
+        """
+        CREATE TABLE owners (
+            kind TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            bytes BIGINT NOT NULL,
+            PRIMARY KEY (kind, owner)
+        )
+        """,
+        "INSERT INTO owners (kind, owner, bytes) SELECT kind, owner, SUM(size) FROM records GROUP BY kind, owner",
+        "DELETE FROM meta WHERE name LIKE 'bytes of %'",
+        "ALTER TABLE threads ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+        "UPDATE threads SET owner = (SELECT MIN(owner) FROM records WHERE thread = threads.id)",
+        "CREATE INDEX threads_by_owner ON threads (kind, owner, until_ms)",
+    )
+
+
 # The n-th migration leads to version n.
-CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third)
+CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth)

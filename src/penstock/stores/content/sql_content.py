@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
@@ -24,12 +24,12 @@ ON CONFLICT (owner, name) DO UPDATE SET record = excluded.record
 _NEW_PART = "INSERT INTO parts (record, name, size, body) VALUES (?, ?, ?, ?)"
 # A thread is kept until the latest time of its records.
 _EXTEND = """
-INSERT INTO threads (id, kind, until_ms) VALUES (?, ?, ?)
+INSERT INTO threads (id, kind, owner, until_ms) VALUES (?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET until_ms = excluded.until_ms WHERE excluded.until_ms > threads.until_ms
 """
 _COUNT = """
-INSERT INTO meta (name, value) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET value = meta.value + excluded.value
+INSERT INTO owners (kind, owner, bytes) VALUES (?, ?, ?)
+ON CONFLICT (kind, owner) DO UPDATE SET bytes = owners.bytes + excluded.bytes
 """
 # A record, then its parent, and so on. Each of them has the same owner: a parent is checked again.
 _CHAIN = """
@@ -45,12 +45,12 @@ WITH RECURSIVE chain (id, parent, at_ms, until_ms, depth) AS (
 """
 _CHAIN_ROWS = f"{_CHAIN} SELECT id, parent, at_ms, until_ms FROM chain ORDER BY depth DESC"
 _EXPIRED = """
-SELECT r.id, r.size FROM threads t JOIN records r ON r.thread = t.id
+SELECT r.id, r.owner, r.size FROM threads t JOIN records r ON r.thread = t.id
 WHERE t.kind = ? AND t.until_ms <= ? ORDER BY t.until_ms LIMIT ?
 """
 _OLDEST = """
 SELECT t.id, SUM(r.size) FROM threads t JOIN records r ON r.thread = t.id
-WHERE t.id IN (SELECT id FROM threads WHERE kind = ? ORDER BY until_ms LIMIT ?)
+WHERE t.id IN (SELECT id FROM threads WHERE kind = ? AND owner = ? ORDER BY until_ms LIMIT ?)
 GROUP BY t.id, t.until_ms ORDER BY t.until_ms
 """
 
@@ -120,6 +120,8 @@ class SqlContent:
             ((size,),) = reader.fetch(f"{_CHAIN} SELECT COALESCE(SUM(p.size), 0) {joined}", parameters)
             if cast(int, size) > limits.size:
                 return History(fits=False)
+            if limits.reserve is not None:
+                limits.reserve(cast(int, size))
             parts: dict[Value, list[Row]] = {}
             for record, *part in reader.fetch(f"{_CHAIN} SELECT p.record, p.name, p.body {joined}", parameters):
                 parts.setdefault(record, []).append(tuple(part))
@@ -140,6 +142,8 @@ class SqlContent:
             ((count, size),) = reader.fetch(f"SELECT COUNT(*), COALESCE(SUM(r.size), 0) {chosen}", parameters)
             if cast(int, count) > limits.records or cast(int, size) > limits.size:
                 return ()
+            if limits.reserve is not None:
+                limits.reserve(cast(int, size))
             rows = reader.fetch(f"SELECT r.id, r.parent, r.at_ms, r.until_ms {chosen}", parameters)
             query = f"SELECT name, body FROM parts WHERE record = ? AND name IN {marks(limits.parts)}"
             return tuple(
@@ -154,7 +158,7 @@ class SqlContent:
 
         def delete(transaction: Transaction) -> bool:
             rows = transaction.fetch(
-                "SELECT r.id, r.size FROM records r JOIN threads t ON t.id = r.thread "
+                "SELECT r.id, r.owner, r.size FROM records r JOIN threads t ON t.id = r.thread "
                 "WHERE r.id = ? AND r.kind = ? AND r.owner = ? AND t.until_ms > ?",
                 (id, kind, owner, now),
             )
@@ -165,18 +169,18 @@ class SqlContent:
 
     def _delete_about(self, pseudonyms: Sequence[str], most: int) -> int:
         """Delete records about users, of any kind, at most so many; returns how many were deleted."""
-        query = f"SELECT kind, id, size FROM records WHERE subject IN {marks(pseudonyms)} LIMIT ?"
+        query = f"SELECT kind, id, owner, size FROM records WHERE subject IN {marks(pseudonyms)} LIMIT ?"
 
         def delete(transaction: Transaction) -> int:
             rows = transaction.fetch(query, (*pseudonyms, most))
             for kind in {cast(str, kind) for kind, *_ in rows}:
-                _delete(transaction, kind, [(id, size) for of_kind, id, size in rows if of_kind == kind])
+                _delete(transaction, kind, [row[1:] for row in rows if row[0] == kind])
             return len(rows)
 
         return self.database.write(delete)
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
-        """Delete expired threads, then the oldest ones until the rest is within the limit of bytes."""
+        """Delete expired threads, then the oldest ones of owners that exceed their share of the limit."""
         now = _now_ms()
 
         def prune(transaction: Transaction) -> int:
@@ -204,8 +208,8 @@ def _put(transaction: Transaction, records: Sequence[KeptRecord]) -> None:
         if transaction.fetch(_NEW_RECORD, row):
             transaction.execute_each(_NEW_PART, parts)
             transaction.execute_each(_NEW_NAME, [(record.owner, name, record.id) for name in record.names])
-            transaction.fetch(_EXTEND, (thread, record.kind, record.until_ms))
-            transaction.fetch(_COUNT, (_size_name(record.kind), size))
+            transaction.fetch(_EXTEND, (thread, record.kind, record.owner, record.until_ms))
+            transaction.fetch(_COUNT, (record.kind, record.owner, size))
 
 
 def _thread(transaction: Transaction, record: KeptRecord) -> str:
@@ -228,36 +232,48 @@ def _record(kind: str, owner: str, row: Row, parts: Sequence[Row]) -> KeptRecord
 
 
 def _expire_excess(transaction: Transaction, kind: str, max_total: int, most: int) -> bool:
-    """Let the oldest threads expire until the rest is within the limit of bytes. Returns whether any expire."""
-    rows = transaction.fetch("SELECT value FROM meta WHERE name = ?", (_size_name(kind),))
-    excess = (cast(int, rows[0][0]) if rows else 0) - max_total
-    if excess <= 0:
-        return False
+    """Let the oldest threads of each owner that exceeds its share expire. Returns whether any expire."""
+    rows = transaction.fetch("SELECT owner, bytes FROM owners WHERE kind = ?", (kind,))
+    used = {owner: cast(int, size) for owner, size in rows}
+    share = fair_share(used.values(), max_total)
     expired: list[Row] = []
-    for id, size in transaction.fetch(_OLDEST, (kind, most)):
-        if excess <= 0:
-            break
-        expired.append((id,))
-        excess -= cast(int, size)
+    for owner, size in used.items():
+        excess = size - share
+        if excess > 0:
+            for id, thread_size in transaction.fetch(_OLDEST, (kind, owner, most)):
+                expired.append((id,))
+                excess -= cast(int, thread_size)
+                if excess <= 0:
+                    break
     transaction.execute_each("UPDATE threads SET until_ms = 0 WHERE id = ?", expired)
     return bool(expired)
 
 
+def fair_share(sizes: Iterable[int], total: int) -> int:
+    """The largest share with which all sizes fit into the total, if those above it are reduced to it.
+
+    What the owners of small sizes do not use is divided among the others (max-min fairness).
+    """
+    ordered = sorted(sizes)
+    for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
+        if size * count > total:
+            return total // count
+        total -= size
+    return ordered[-1] if ordered else 0
+
+
 def _delete(transaction: Transaction, kind: str, rows: Sequence[Row]) -> None:
-    """Delete records, given their ids and sizes, with their parts and the threads that are empty then."""
+    """Delete records, given their ids, owners and sizes, with their parts and the threads that are empty then."""
     if not rows:
         return
-    ids = [id for id, _ in rows]
+    ids = [id for id, _, _ in rows]
     threads = transaction.fetch(f"SELECT DISTINCT thread FROM records WHERE id IN {marks(ids)}", ids)
     transaction.fetch(f"DELETE FROM records WHERE id IN {marks(ids)}", ids)
     transaction.execute_each(
         "DELETE FROM threads WHERE id = ? AND NOT EXISTS (SELECT 1 FROM records WHERE thread = threads.id)", threads
     )
-    transaction.fetch(_COUNT, (_size_name(kind), -sum(cast(int, size) for _, size in rows)))
-
-
-def _size_name(kind: str) -> str:
-    return f"bytes of {kind}"
+    transaction.execute_each(_COUNT, [(kind, owner, -cast(int, size)) for _, owner, size in rows])
+    transaction.fetch("DELETE FROM owners WHERE kind = ? AND bytes <= 0", (kind,))
 
 
 def _now_ms() -> int:

@@ -18,6 +18,8 @@ from penstock.gateway.content.store import ContentStore, KeptRecord
 
 # Records in one transaction.
 _MAX_BATCH = 100
+# Bytes that may wait to be written. A record may have ten million; a disk writes more than that in a second.
+_MAX_QUEUED = 100_000_000
 # How often expired content is looked for; how many records are deleted at once; and the pause if there are more.
 _PRUNE_S = 10.0
 _PRUNE_BATCH = 100
@@ -60,6 +62,8 @@ class ContentStoreWriter:
         self._log = log
         self._store: ContentStore | None = None
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._put_bytes = 0  # written by the event loop's thread only, as `_taken_bytes` by this one
+        self._taken_bytes = 0
         self._ending = threading.Event()
         self._started = threading.Event()
         self._unusable: BookUnusableError | None = None
@@ -82,7 +86,12 @@ class ContentStoreWriter:
             raise self._unusable
 
     def put(self, record: KeptRecord, then: OnKept) -> None:
-        """Write a record, durably, and call `then`."""
+        """Write a record, durably, and call `then`; at once, if too much waits already."""
+        size = _size(record)
+        if self._put_bytes - self._taken_bytes + size > _MAX_QUEUED:
+            then("the database is too slow for the responses that are waiting")
+            return
+        self._put_bytes += size
         self._queue.put(_NewRecord(record, then))
 
     def change(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> None:
@@ -164,6 +173,8 @@ class ContentStoreWriter:
 
     def _finish(self, batch: list[_Job], job: _Job, result: object) -> None:
         batch.remove(job)
+        if isinstance(job, _NewRecord):
+            self._taken_bytes += _size(job.record)
         self._call_in_loop(job.then, result)
 
     def _prune(self, store: ContentStore) -> None:
@@ -208,3 +219,7 @@ class ContentStoreWriter:
             self._loop.call_soon_threadsafe(callback, argument)
         except RuntimeError:
             return  # the loop is closed
+
+
+def _size(record: KeptRecord) -> int:
+    return sum(map(len, record.parts.values()))
