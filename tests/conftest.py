@@ -1,4 +1,6 @@
-"""Configuration of all tests: the tier of each (docs/testing.md), and the guard that fast tests start no process."""
+"""Configuration of all tests: their tiers (docs/testing.md), their order and their distribution over processes, and the
+guard that fast tests start no process.
+"""
 
 import atexit
 import functools
@@ -14,6 +16,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
+
+from tests.tiers import FOLDERS, PROCESSES, TIERS, unit_of
 
 # A shell that runs the tests in the background makes them ignore Ctrl-C. The tested processes must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,12 +32,6 @@ settings.register_profile("penstock", deadline=None, suppress_health_check=[Heal
 settings.register_profile("fast", settings.get_profile("penstock"), max_examples=50)
 settings.load_profile("penstock")
 
-TIERS = ("fast", "slow", "browser")
-# Folders whose tests are all of one tier.
-_SLOW_FOLDERS = ("anthropic", "bench", "faults", "judges", "kept", "ledger", "local", "responses_api")
-FOLDERS = dict.fromkeys(_SLOW_FOLDERS, "slow") | {"web": "browser"}
-# Fixtures that start processes, whatever the folder: the tests that use them are slow.
-PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
 _TESTS = Path(__file__).parent
 _SLOW_MODULE = b"\npytestmark = pytest.mark.slow\n"
 _STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
@@ -77,8 +76,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, and put the longest first, so that all processes end at about the same time."""
+    ranks: dict[str, int] = {}
     for item in items:
-        item.add_marker(tier_of(item))
+        tier = tier_of(item)
+        item.add_marker(tier)
+        unit = unit_of(item.nodeid)
+        ranks[unit] = max(TIERS.index(tier), ranks.get(unit, 0))
+    items.sort(key=lambda item: -ranks[unit_of(item.nodeid)])
+
+
+class _UnitScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Gives a process whole modules, so that what a module's tests share is started once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _UnitScheduling | None:
+    """Distribute with `--dist loadfile`, which scripts/test gives."""
+    return _UnitScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class _Guard:

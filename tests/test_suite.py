@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import FOLDERS, TOGETHER, unit_of
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -55,6 +57,17 @@ def test_a_fast_test_cannot_start_a_process(start: Callable[[], object]) -> None
 @pytest.mark.slow
 def test_a_slow_test_can() -> None:
     STARTS["a command"]()
+
+
+def test_the_tables_of_folders_name_folders() -> None:
+    for folder in (*FOLDERS, *TOGETHER):
+        assert list((ROOT / "tests" / folder).rglob("test_*.py")), folder
+
+
+def test_modules_stay_whole_and_some_folders_too() -> None:
+    assert unit_of("tests/core/test_scan.py::test_a[x::y]") == "tests/core/test_scan.py"
+    assert unit_of("tests/test_words.py::test_a") == "tests/test_words.py"
+    assert unit_of("tests/web/test_live.py::test_a") == unit_of("tests/web/test_past.py::test_a")
 
 
 def test_every_test_is_in_one_tier(request: pytest.FixtureRequest) -> None:

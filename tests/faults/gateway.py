@@ -36,6 +36,7 @@ _START_S = 30.0
 # Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 _SETTLE_S = 8.0
 _STOP_S = 10.0
+_POLL_S = 0.02
 
 Table = Mapping[str, object]
 
@@ -232,9 +233,12 @@ class Gateway:
             self._condition.notify_all()  # for those who wait for it to listen
 
     def until(self, true: Callable[[], object], timeout_s: float = _SETTLE_S) -> None:
-        """Wait until something can be seen in the output."""
+        """Wait until something is true. It is checked after each line of the output, and every so often without one."""
+        deadline = time.monotonic() + timeout_s
         with self._condition:
-            assert self._condition.wait_for(true, timeout_s), "".join(self.output[-5:])
+            while not true():
+                assert time.monotonic() < deadline, "".join(self.output[-5:])
+                self._condition.wait(_POLL_S)
 
     @property
     def lines(self) -> list[Any]:

@@ -195,6 +195,18 @@ def test_expired_content_is_deleted_without_any_job(disk: Disk) -> None:
     run(disk, test)
 
 
+def test_content_that_expires_later_is_deleted_then(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.stores.content.writer._PRUNE_S", 0.05)
+
+    async def test(writing: Writing) -> None:
+        assert await writing.put(record("stays")) == ""
+        assert await writing.put(record("goes", hours=0.1 / 3_600)) == ""
+        assert await writing.put(record("large", input="x" * 2_000_000, hours=0.5)) == "", "beyond the total size"
+        await until(lambda: stored(disk) == ["stays"])
+
+    run(disk, test)
+
+
 def test_a_file_that_was_moved_away_is_made_again(disk: Disk) -> None:
     async def test(writing: Writing) -> None:
         assert await writing.put(record("r1")) == ""
