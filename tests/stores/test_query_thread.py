@@ -11,21 +11,21 @@ from penstock.errors import BookError
 from penstock.stores.query_thread import QueryThread
 
 
-class Shelf:
-    """A store that counts how often it was opened."""
+class Opened:
+    """A store that counts how often one was opened."""
 
-    opened = 0
+    count = 0
 
     def __init__(self) -> None:
-        type(self).opened += 1
+        type(self).count += 1
 
     def close(self) -> None:
         pass
 
 
-def run(test: Callable[[QueryThread[Shelf]], object], max_queued: int = 3) -> None:
+def run(test: Callable[[QueryThread[Opened]], object], max_queued: int = 3) -> None:
     async def main() -> None:
-        thread = QueryThread(Shelf, "test", max_queued)
+        thread = QueryThread(Opened, "test", max_queued)
         try:
             await asyncio.wait_for(test(thread), 10)  # type: ignore[arg-type]
         finally:
@@ -34,18 +34,18 @@ def run(test: Callable[[QueryThread[Shelf]], object], max_queued: int = 3) -> No
     asyncio.run(main())
 
 
-async def asked(thread: QueryThread[Shelf], work: Callable[[Shelf], object]) -> object:
+async def asked(thread: QueryThread[Opened], work: Callable[[Opened], object]) -> object:
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     assert thread.submit(work, future.set_result)
     return await future
 
 
 def test_a_query_beyond_the_queue_is_refused() -> None:
-    async def test(thread: QueryThread[Shelf]) -> None:
+    async def test(thread: QueryThread[Opened]) -> None:
         entered, gate = threading.Event(), threading.Event()
         results: asyncio.Queue[object] = asyncio.Queue()
 
-        def wait(_: Shelf) -> None:
+        def wait(_: Opened) -> None:
             entered.set()
             gate.wait(5.0)
 
@@ -59,20 +59,20 @@ def test_a_query_beyond_the_queue_is_refused() -> None:
 
 
 def test_an_error_is_the_result_and_a_failed_store_is_opened_again() -> None:
-    def fail(error: Exception) -> Callable[[Shelf], None]:
-        def work(_: Shelf) -> None:
+    def fail(error: Exception) -> Callable[[Opened], None]:
+        def work(_: Opened) -> None:
             raise error
 
         return work
 
-    async def test(thread: QueryThread[Shelf]) -> None:
-        Shelf.opened = 0
+    async def test(thread: QueryThread[Opened]) -> None:
+        Opened.count = 0
         assert await asked(thread, lambda _: 1) == 1
         assert isinstance(await asked(thread, fail(KeyError("a"))), KeyError)
-        assert Shelf.opened == 1
+        assert Opened.count == 1
         assert isinstance(await asked(thread, fail(BookError("gone"))), BookError)
         assert await asked(thread, lambda _: 2) == 2
-        assert Shelf.opened == 2
+        assert Opened.count == 2
 
     run(test)
 
@@ -83,13 +83,13 @@ def test_nothing_of_a_query_is_left_behind() -> None:
     class Share:
         """What a query refers to."""
 
-        def fail(self, _: Shelf) -> None:
+        def fail(self, _: Opened) -> None:
             raise KeyError
 
-        def work(self, _: Shelf) -> int:
+        def work(self, _: Opened) -> int:
             return 1
 
-    async def test(thread: QueryThread[Shelf]) -> None:
+    async def test(thread: QueryThread[Opened]) -> None:
         for name in ("work", "fail"):
             share = Share()
             lost = weakref.ref(share)
