@@ -56,6 +56,7 @@ ErrorCode: TypeAlias = Literal[
     "origin_not_allowed",
     "page_not_proven",
     "previous_response_not_found",
+    "provider_keys_at_limit",
     "rate_limit_exceeded",
     "request_timeout",
     "request_too_complex",
@@ -321,6 +322,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "provider",
             "Every target of this model failed recently and is cooling down.",
             _RETRY_LATER,
+        ),
+        "provider_keys_at_limit": ErrorRow(
+            _LIMITED,
+            "operator",
+            "The [keys of the model's providers](configuration.md#several-keys-of-a-provider) are at the limits that "
+            "the configuration sets (`rpm`, `tpm`), or cool down.",
+            "Retry after the time in `retry-after`. If it is missing, the request alone exceeds the limit.",
         ),
         "capture_not_found": ErrorRow(
             {404: "invalid_request_error", 502: "invalid_request_error"},

@@ -73,6 +73,28 @@ def test_a_good_file_is_shown_without_its_secrets(folder: Path) -> None:
     assert (result.stdout, result.stderr, result.exit_code) == (REPORT, "", 0)
 
 
+def test_several_keys_are_shown_by_name_with_their_limits(folder: Path) -> None:
+    keys = f'''[[providers.openai.keys]]
+name = "one"
+api_key = "{CANARY}-1"
+rpm = 1000
+tpm = 200000
+[[providers.openai.keys]]
+name = "two"
+api_key = "${{SECOND_KEY}}"
+account = "org-2"
+'''
+    (folder / "penstock.toml").write_text(keys)
+    env = {"SECOND_KEY": f"{CANARY}-2"}
+    assert "one in penstock.toml (1,000 rpm, 200,000 tpm); two from SECOND_KEY" in check(env=env).stdout
+    (openai, _) = json.loads(check("--json", env=env).stdout)["providers"]
+    assert openai["key"] is None
+    assert openai["keys"] == [
+        {"name": "one", "key": "penstock.toml", "account": None, "rpm": 1000, "tpm": 200000, "weight": None},
+        {"name": "two", "key": "SECOND_KEY", "account": "org-2", "rpm": None, "tpm": None, "weight": None},
+    ]
+
+
 def test_a_file_may_be_named(folder: Path) -> None:
     (folder / "other.toml").write_text("[server]\n")
     assert check("--config", "other.toml").stdout.startswith("other.toml: ok\n")
@@ -129,6 +151,7 @@ def test_json_says_the_same(folder: Path) -> None:
         "replay_as": None,
         "replay_faults": [],
         "key": "penstock.toml",
+        "keys": [],
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)
     assert (local["base_url"], local["model"], local["key"]) == (None, "smollm2", None)

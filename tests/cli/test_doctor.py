@@ -76,6 +76,14 @@ def test_a_wrong_key(run: Any, provider: str) -> None:
     assert findings["provider acme"][0]["action"].startswith("check the key from ")
 
 
+def test_each_of_several_keys_is_tried(run: Any, provider: str) -> None:
+    keys = f'keys = [{{ name = "good", api_key = "{KEY}" }}, {{ name = "bad", api_key = "some-other-key" }}]'
+    status, findings, _ = run(f'[providers.acme]\nbase_url = "{provider}/200/0"\n{keys}\n')
+    assert status == 1
+    levels = [findings[f"provider acme, key {name}"][0]["level"] for name in ("good", "bad")]
+    assert levels == ["ok", "error"]
+
+
 def test_a_provider_in_trouble_is_a_warning(run: Any, provider: str) -> None:
     status, findings, _ = run(acme(f"{provider}/503/0"))
     assert (status, findings["provider acme"][0]["level"]) == (0, "warning")

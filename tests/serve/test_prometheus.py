@@ -38,6 +38,11 @@ MAY_BE_ZERO = {
     "sum by (reason) (rate(penstock_responses_not_kept_total[$__rate_interval]))",
     "sum by (store, to) (rate(penstock_limits_store_changes_total[$__rate_interval]))",
 }
+TWO_KEYS = """
+[providers.keyed]
+base_url = "URL"
+keys = [{ name = "first", api_key = "sk-first-of-two", rpm = 1 }, { name = "second", api_key = "sk-second-of-two" }]
+"""
 SCRIPTS = {
     "main/good": [head(), sleep(0.06), chunk(HELLO), sleep(0.03), chunk(WORLD), sleep(0.03), chunk(REST), last_chunk()],
     "main/odd": stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")),
@@ -71,6 +76,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
     book.close()
     with Collector(status=400) as collector:  # which takes nothing
         configuration = settings(upstream.url, 1, telemetry={"otlp": collector.url, "interval_s": 0.2})
+        configuration += TWO_KEYS.replace("URL", upstream.url)
         with Gateway(folder, upstream, configuration, arguments=("--workers", "2")) as gateway:
             yield AdminClient(gateway)
 
@@ -89,6 +95,8 @@ def traffic(served: AdminClient) -> int:
             gateway.ask(model, stream=True)
     gateway.ask("pair-0", stream=True)
     gateway.ask("main/plain", stream=False)
+    for _ in range(2):  # one of them finds the first key at its limit
+        assert gateway.ask("keyed/good", stream=True).status == 200
     assert gateway.ask("nobody/at-all", stream=True).status == 404
     with gateway.begin("main/endless", stream=True) as leaves:
         leaves.read_until(b"Hello")
@@ -101,7 +109,7 @@ def traffic(served: AdminClient) -> int:
     with gateway.client() as client:  # it has a loss: chat completions have no top_k
         client.send(post(messages_body("main/noted", top_k=3), path="/v1/messages"))
         assert client.response("POST").status == 200
-    return 11
+    return 13
 
 
 def messages_body(model: str, **fields: object) -> bytes:

@@ -11,6 +11,8 @@ from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
 from penstock.gateway.config import Config, LedgerSettings, Provider, Route, Target, default_file, load
+from penstock.providers.provider import ProviderKey
+from penstock.providers.secret import Secret
 from penstock.upstream.local.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
@@ -71,6 +73,17 @@ def describe(config: Config) -> dict[str, object]:
                 "replay_as": provider.replay_as or None,
                 "replay_faults": list(provider.replay_faults),
                 "key": provider.api_key.source if provider.api_key else None,
+                "keys": [
+                    {
+                        "name": key.name,
+                        "key": key.api_key.source,
+                        "account": key.account or provider.account or None,
+                        "rpm": key.rpm,
+                        "tpm": key.tpm,
+                        "weight": key.weight,
+                    }
+                    for key in provider.keys
+                ],
             }
             for provider in config.providers.values()
         ],
@@ -125,10 +138,18 @@ def _place(provider: Provider) -> str:
 
 
 def _key(provider: Provider, config: Config) -> str:
-    if provider.api_key is None:
-        return "none"
-    source = provider.api_key.source
-    return f"in {source}" if source == config.source else f"from {source}"
+    if provider.keys:
+        return "; ".join(f"{key.name} {_source(key.api_key, config)}{_limits(key)}" for key in provider.keys)
+    return _source(provider.api_key, config) if provider.api_key is not None else "none"
+
+
+def _source(secret: Secret, config: Config) -> str:
+    return f"in {secret.source}" if secret.source == config.source else f"from {secret.source}"
+
+
+def _limits(key: ProviderKey) -> str:
+    limits = [f"{limit:,} {name}" for name, limit in (("rpm", key.rpm), ("tpm", key.tpm)) if limit is not None]
+    return f" ({', '.join(limits)})" if limits else ""
 
 
 def _targets(route: Route) -> str:

@@ -95,7 +95,8 @@ def _examine(config: Config, *, offline: bool) -> Iterator[Diagnosis]:
     yield from _ports(config)
     yield from _permissions(config)
     yield from _storage(config)
-    called = [each for each in config.providers.values() if each.base_url and not each.replay and not each.embedded]
+    remote = [each for each in config.providers.values() if each.base_url and not each.replay and not each.embedded]
+    called = [called for each in remote for called in ([each.with_key(key) for key in each.keys] or [each])]
     if offline or not called:
         return
     with ThreadPoolExecutor(max_workers=min(16, len(called))) as pool:
@@ -163,7 +164,9 @@ def _ports(config: Config) -> Iterator[Diagnosis]:
 
 def _permissions(config: Config) -> Iterator[Diagnosis]:
     file = Path(config.source)
-    secrets = [provider.api_key for provider in config.providers.values()] + list(config.server.keys)
+    providers = config.providers.values()
+    secrets = [*(provider.api_key for provider in providers), *config.server.keys]
+    secrets += [key.api_key for provider in providers for key in provider.keys]
     inside = any(secret is not None and secret.source == config.source for secret in secrets)
     if file.is_file() and inside and stat.S_IMODE(file.stat().st_mode) & 0o077:
         yield Diagnosis(
@@ -251,6 +254,8 @@ def _folder(folder: Path, needed: int) -> Diagnosis:
 def _provider(provider: Provider) -> list[Diagnosis]:
     """Ask a provider for its models: whether it is reachable, whether it takes the key, and what time it has there."""
     check, host = f"provider {provider.name}", urlsplit(provider.base_url).netloc
+    if provider.key is not None:
+        check += f", key {provider.key.name}"
     headers = {name: value.reveal() for name, value in provider.headers.items()}
     if provider.api_key is not None:
         bearer = provider.key_header.lower() == "authorization"

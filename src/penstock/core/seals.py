@@ -13,6 +13,7 @@ readable text where the target wants it. Penstock never makes up a seal.
 """
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 
@@ -22,6 +23,7 @@ WRAPPED = "penstock"
 """The scheme of a seal whose value is wrapped."""
 PREFIX = "penstock1."
 _REDACTED = "+redacted"
+_ISSUER = re.compile(rb"penstock1\.[^.\"\\\\]{1,40}\.([0-9a-f]{1,64})\.")
 
 
 def wrap(seal: ReasoningSeal, issuer: str) -> str:
@@ -41,6 +43,13 @@ def unwrap(text: str) -> tuple[ReasoningSeal, str] | None:
     except (binascii.Error, ValueError):
         return None
     return ReasoningSeal(scheme.removesuffix(_REDACTED), decoded, scheme.endswith(_REDACTED)), issuer
+
+
+def last_issuer(body: bytes) -> str:
+    """The issuer of the last wrapped seal in a request; empty if it has none."""
+    place = body.rfind(PREFIX.encode())
+    match = _ISSUER.match(body, place) if place >= 0 else None
+    return match[1].decode() if match is not None else ""
 
 
 def received(text: str, scheme: str, *, redacted: bool = False) -> ReasoningSeal:

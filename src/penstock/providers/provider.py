@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.providers.secret import Secret
@@ -59,15 +59,37 @@ class OfferedDialect(Struct, frozen=True, kw_only=True):
     not_for: Annotated[tuple[str, ...], Meta(description="Models that this API does not offer; patterns.")] = ()
 
 
+class ProviderKey(Struct, frozen=True, kw_only=True):
+    """One of several keys of a provider, with limits of its own."""
+
+    name: Annotated[str, Meta(description="Its name in the log, metrics and messages; unique for its provider.")]
+    api_key: Annotated[Secret, Meta(description="The key, best as ${NAME} or ${file:PATH}.")]
+    account: Annotated[
+        str, Meta(description="The account at the provider that it belongs to. Default: that of the provider.")
+    ] = ""
+    rpm: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Requests in any 60 seconds. Default: no limit.")
+    ] = None
+    tpm: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Tokens in any 60 seconds. Default: no limit.")
+    ] = None
+    weight: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Its share of the calls, relative to the other weights. Default: keys are used in order."),
+    ] = None
+
+
 class Provider(Struct, frozen=True, kw_only=True):
     """A service that answers calls. `timeouts` is complete: it includes the general ones that the provider leaves out.
 
     If `model` is set, the provider is a local model and has no `base_url`. `implied` means that the configuration does
-    not name it: it is a built-in provider that is always available.
+    not name it: it is a built-in provider that is always available. `key` is the one of `keys` that an attempt uses;
+    then `api_key` is its secret.
     """
 
     name: str
     implied: bool = False
+    key: ProviderKey | None = None
     base_url: Annotated[
         str,
         Meta(description="The address of its API, without /chat/completions or /messages. Required for a new one."),
@@ -80,6 +102,16 @@ class Provider(Struct, frozen=True, kw_only=True):
     api_key: Annotated[Secret | None, Meta(description="Its key, best as ${NAME}. Default: the variable in `env`.")] = (
         None
     )
+    keys: Annotated[
+        tuple[ProviderKey, ...],
+        Meta(
+            description="Several keys instead of api_key. A key that is at its limit or cools down yields to the next."
+        ),
+    ] = ()
+    account: Annotated[
+        str,
+        Meta(description="A name for the account at the provider, so that reasoning survives a rotation of api_key."),
+    ] = ""
     env: Annotated[str, Meta(description="The environment variable that usually holds its key.")] = ""
     url_env: Annotated[
         str,
@@ -192,10 +224,26 @@ class Provider(Struct, frozen=True, kw_only=True):
                 settings |= special
         return settings
 
+    def with_key(self, key: ProviderKey) -> "Provider":
+        """The provider as it is called with one of its keys."""
+        return structs.replace(self, api_key=key.api_key, key=key)
+
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not be disclosed: the API key and the values of additional headers."""
-        secrets = [*self.headers.values(), *([self.api_key] if self.api_key is not None else [])]
+        """The values that must not be disclosed: the values of additional headers, and all API keys."""
+        keys = [key.api_key for key in self.keys]
+        if self.api_key is not None and self.api_key not in keys:
+            keys.append(self.api_key)
+        secrets = [*self.headers.values(), *keys]
         return tuple(secret.reveal() for secret in secrets if len(secret.reveal()) >= _MIN_SECRET)
+
+    def account_identity(self) -> tuple[str, ...]:
+        """What tells its account from others at the same address: the name that the configuration gives it, and the
+        additional headers. Keys of `keys` without an `account` belong to one account. A single `api_key` without an
+        `account` stands for itself, because the next one may be that of another account."""
+        own = self.key.account if self.key is not None else ""
+        if not (own or self.account) and self.key is None:
+            return self.secrets()
+        return (*(value.reveal() for value in self.headers.values()), own or self.account)
 
     def credentials(self, dialect: str = "") -> dict[str, str]:
         """The headers that are sent to this provider only, in one of its dialects: its additional headers, its key."""

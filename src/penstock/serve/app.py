@@ -23,6 +23,7 @@ from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.content.users import ErasedUser
 from penstock.gateway.keys.keys import Key, KeyRing, configured
+from penstock.gateway.limits.provider_keys import quota_of
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.pool import Pool
@@ -33,7 +34,7 @@ from penstock.replay.playback import PlaybackOptions, parse_speed
 from penstock.replay.styles.catalog import load_style
 from penstock.replay.upstream import Replay
 from penstock.serve.auth import Authenticator
-from penstock.serve.bookkeeping import Bookkeeping
+from penstock.serve.bookkeeping import Bookkeeping, own_accounts
 from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_tls, open_tls
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.kept.continuations import Continuations
@@ -127,7 +128,8 @@ class App:
         self.draining = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
         self._authenticator = self._books.authenticator if self._books is not None else Authenticator()
-        self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
+        self._unbooked = own_accounts(config, home) if self._books is None else None
+        self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger(self._unbooked)
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()
@@ -332,6 +334,8 @@ class App:
             self._recorder.close()
         if self.content is not None:
             await asyncio.get_running_loop().run_in_executor(None, self.content.close)
+        if self._unbooked is not None:
+            self._unbooked.close()
         if self._books is not None:
             await self._books.close()
             self._books = None
@@ -565,6 +569,22 @@ class App:
             self.content.users.forget()
         ids = ", ".join(erased.pseudonyms) or "an erased user"
         self._log.write(f"the user behind {ids} was erased, with {erased.records} kept records")
+
+    def provider_keys(self) -> list[dict[str, object]]:
+        """The keys of all providers that have several: their limits, their use, and which models they cool down for."""
+        return [
+            {"provider": provider.name, "key": key.name, "account": key.account or provider.account or None}
+            | {"rpm": key.rpm, "tpm": key.tpm}
+            | self._key_state(provider.with_key(key))
+            for provider in self.config.providers.values()
+            for key in provider.keys
+        ]
+
+    def _key_state(self, provider: Provider) -> dict[str, object]:
+        quota = quota_of(provider)
+        requests, tokens = self._ledger.provider_keys.used(quota) if quota is not None else (None, None)
+        cooling = self._gateway.cooling_models(provider)
+        return {"requests": requests, "tokens": tokens, "cooling_s": cooling}
 
     def holds(self) -> dict[str, int]:
         """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""

@@ -20,6 +20,7 @@ from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import open_book, state_folder
 from penstock.stores.book.writer import BookWriter, Keys
 from penstock.stores.journal import Journal, recover
+from penstock.upstream.local.model import RuntimeFolder
 
 # How long the start waits for the keys. If the book cannot be reached by then, the gateway starts without them.
 _START_S = 5.0
@@ -196,7 +197,25 @@ def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAc
     if settings.redis is None and config.server.workers == 1:
         return None
     query = _SpentQuery(partial(open_book, settings, environment))
-    return SharedAccounts(shared_storage(config, environment), query, settings.local_share)
+    return SharedAccounts(shared_storage(config, environment), query, _share(config))
+
+
+def own_accounts(config: Config, home: RuntimeFolder) -> Accounts:
+    """The accounts of providers' keys for a gateway without a ledger. Its workers share them."""
+    if config.server.workers == 1:
+        return LocalAccounts()
+    return SharedAccounts(SqliteAccounts(home.subfolder("limits")), _spent_nothing, 1 / config.server.workers)
+
+
+def _spent_nothing(_key: Key, _since_ms: int, _recent_since_ms: int) -> Spent:
+    return Spent(total=0, recent=frozenset())
+
+
+def _share(config: Config) -> float:
+    """The share of each limit that this process uses while the storage does not answer. Without Redis, the workers of
+    this gateway are all that share it."""
+    share = config.ledger.local_share
+    return share if config.ledger.redis is not None else min(share, 1 / config.server.workers)
 
 
 def shared_storage(config: Config, environment: Mapping[str, str]) -> Storage:

@@ -25,8 +25,9 @@ from penstock.gateway.billing.tags import clean_tags, clean_text
 from penstock.gateway.calls.call import DEGRADED, Attempt, Call
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider
-from penstock.gateway.limits.accounts import Accounts
+from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.limits.provider_keys import ProviderKeyLimits
 from penstock.gateway.limits.reservation import Reservations
 
 # How often the progress of open calls is written to the journal.
@@ -97,6 +98,8 @@ class Ledger:
         self._accounts = accounts
         self._ratios = BytesPerToken()
         self._reservations = Reservations(accounts, self._ratios)
+        self.provider_keys = ProviderKeyLimits(accounts)
+        """The limits of providers' keys."""
         self._open: dict[str, Call] = {}
         self._unbooked_holds: set[str] = set()
         self._mark_timer: asyncio.TimerHandle | None = None
@@ -207,6 +210,8 @@ class Ledger:
         is full."""
         call.over = True
         entry = entry_of(call, self._ratios.output, self._price_of)
+        if call.key_holds:
+            self.provider_keys.settle(call, entry)
         if not call.attempts and call.reserved is None and not self._journal.has_room:
             return entry
         self._open.pop(call.id, None)
@@ -312,13 +317,17 @@ def _output(ratios: BytesPerToken, call: Call) -> int:
 
 
 class NoLedger:
-    """Null object for a gateway without a ledger: admits every call and stores nothing."""
+    """Null object for a gateway without a ledger: admits every call and stores nothing.
+
+    `accounts` are those of providers' keys.
+    """
 
     ready = True
     degraded = ""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Accounts | None = None) -> None:
         self._ratios = BytesPerToken()
+        self.provider_keys = ProviderKeyLimits(accounts if accounts is not None else LocalAccounts())
 
     def affordable(self, plans: list[Plan]) -> list[Plan]:
         """All plans: no key has a budget."""
@@ -343,4 +352,8 @@ class NoLedger:
 
     def settle(self, call: Call) -> Entry:
         """The entry, for metrics and logs. It is not stored."""
-        return entry_of(call, self._ratios.output)
+        call.over = True
+        entry = entry_of(call, self._ratios.output)
+        if call.key_holds:
+            self.provider_keys.settle(call, entry)
+        return entry

@@ -97,6 +97,8 @@ class Attempt(Struct, eq=False):
     """Characters of text, reasoning and tool calls so far."""
     audio_chars: int = 0
     """Characters of base64-encoded audio so far."""
+    provider_key: str = ""
+    """The name of the provider's key, if the provider has several."""
 
     def report_tier(self, name: object) -> None:
         """Set the service tier that the provider reports, if it reports one.
@@ -171,6 +173,10 @@ class Call(Struct, eq=False):
     """Whether a loss that changes the meaning is a failure."""
     keeping: AnswerKeeping | None = None
     """Keeps its answer, if the client may continue it."""
+    key_holds: dict[int, str] = {}
+    """By number of the attempt: the account of the provider's key that has tokens reserved for it."""
+    yielded: list[tuple[str, str, str]] = []
+    """The keys of providers that were at their limit: provider, key and limit."""
 
     @property
     def usage(self) -> Usage | Tokens | None:

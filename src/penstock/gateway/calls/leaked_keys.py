@@ -50,8 +50,8 @@ def _keys(config: Config) -> Iterator[str]:
     Not every header is a key: some name a deployment, which is also a model's name.
     """
     for provider in config.providers.values():
-        if provider.api_key is not None:
-            yield provider.api_key.reveal()
+        for secret in (*filter(None, [provider.api_key]), *(key.api_key for key in provider.keys)):
+            yield secret.reveal()
         for name, value in provider.headers.items():
             if SECRET_NAME.search(name) or _KEY.search(value.reveal()):
                 yield value.reveal().rpartition(" ")[2]  # without the scheme

@@ -1,11 +1,16 @@
 """Pipeline: from a request to an answer, with fallback over the targets of the model.
 
 `Gateway` chooses the targets; `ChatAttempts` and `EmbeddingAttempts` try them one after another until one commits. Each
-attempt after the first is taken from the retry budget. One retry is free: on a new connection, if a pooled one fails so
-soon that the provider has presumably not seen the request (`http/client.py`, rule 3).
+attempt after the first is taken from the retry budget. Two kinds of retries are free: on a new connection, if a pooled
+one fails so soon that the provider has presumably not seen the request (`http/client.py`, rule 3); and with another key
+of the same provider, if the provider refuses one, which then cools down.
+
+A key of a provider that is at its own limit (`gateway/limits/provider_keys.py`) is skipped without an attempt. If no
+target is left because of that, the client gets a 429.
 """
 
 import asyncio
+import math
 import random
 import time
 from abc import ABC, abstractmethod
@@ -23,6 +28,7 @@ from penstock.core.dialects.registry import DIALECTS
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss, changes_meaning
 from penstock.core.request import ClientRequest
+from penstock.core.seals import last_issuer
 from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
@@ -33,11 +39,13 @@ from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_call import AdaptedRequest, take_turn, unusable_tools
 from penstock.gateway.calls.local_errors import check, rewrite_error
 from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint, header_lines
-from penstock.gateway.calls.routing import TargetHealth, in_order
+from penstock.gateway.calls.routing import TargetHealth, from_account, in_order, is_of_key, with_state
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.demand import TokenDemand, chat_demand, embeddings_demand
+from penstock.gateway.limits.provider_keys import Yielded
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
 from penstock.gateway.relay.control import AttemptControl
@@ -134,7 +142,7 @@ class Gateway:
             if self.config.telemetry.content and not request.has_many_values:  # else a thread reads it
                 call.request = request.read()
         known = self._streamed if request.stream else self._whole
-        plans = self._select_plans(call, client, known[request.dialect])
+        plans = self._select_plans(call, client, known[request.dialect], request)
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
@@ -142,8 +150,10 @@ class Gateway:
         plans = self._select_plans(call, client, self._embeddings)
         return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
 
-    def _select_plans(self, call: Call, client: Refusable, known: Plans) -> Sequence[Plan] | None:
-        """The plans to try, in order; None if the client was refused."""
+    def _select_plans(
+        self, call: Call, client: Refusable, known: Plans, request: ClientRequest | None = None
+    ) -> Sequence[Plan] | None:
+        """The plans to try, in order; None if the client was refused. `request` is that of a chat."""
         self.retry_budget.earn()
         model, key = call.model, call.key
         if key is not None and key.models:
@@ -164,10 +174,13 @@ class Gateway:
                 call.strict = True
         if len(plans) == 1 and (key is None or key.budget is None) and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
-        return self._choose(call, client, plans)
+        stateful = request is not None and bool(request.provider_state)
+        return self._choose(call, client, with_state(plans) if stateful else plans, request)
 
-    def _choose(self, call: Call, client: Refusable, plans: Sequence[Plan]) -> Sequence[Plan] | None:
-        """As `_select_plans`, if there are several targets, a budget, or a target that cools down."""
+    def _choose(
+        self, call: Call, client: Refusable, plans: Sequence[Plan], request: ClientRequest | None
+    ) -> Sequence[Plan] | None:
+        """As `_select_plans`, if there are several targets or keys, a budget, or a target that cools down."""
         if not plans:
             client.refuse(refusals.no_embeddings(call.model))
             return None
@@ -175,8 +188,11 @@ class Gateway:
         if not ready:
             client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, plans[0].alternatives))))
             return None
-        if not call.strict:  # else targets may be skipped without an attempt
-            ready = ready[: self.config.retries.max_attempts]
+        if request is not None and any(plan.provider_key for plan in ready) and (issuer := _issuer(request)):
+            ready = from_account(ready, issuer)
+        if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
+            places = list(dict.fromkeys(plan.place for plan in ready))[: self.config.retries.max_attempts]
+            ready = [plan for plan in ready if plan.place in places]
         if call.key is not None and call.key.budget is not None:
             ready = self.ledger.affordable(ready)
         if not ready:
@@ -201,7 +217,26 @@ class Gateway:
 
     def is_available(self, target: Target) -> bool:
         """Whether a target would be tried now."""
-        return not self.health.cooling_s(target)
+        return any(not self.health.cooling_s(each) for each in target.by_key())
+
+    def cooling_models(self, provider: Provider) -> dict[str, float]:
+        """The models of a provider that cool down for the key with which it is called, and the seconds that are left.
+
+        Only models of the configuration are known; the breakers have no names.
+        """
+        routed = (target for route in self.config.routes.values() for target in route.targets)
+        named = [target for target in routed if target.provider.name == provider.name]
+        named += [
+            Target(provider=provider, model=model, timeouts=provider.timeouts)
+            for model in dict.fromkeys(provider.models).keys() - {target.model for target in named}
+        ]
+        cooling: dict[str, float] = {}
+        for target in named:
+            for dialect in dict.fromkeys((target.dialect, *DIALECTS)):
+                asked = structs.replace(target, provider=provider).for_client(dialect)
+                if wait := self.health.cooling_s(asked):
+                    cooling[target.model] = max(round(wait, 1), cooling.get(target.model, 0.0))
+        return cooling
 
     def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
         """The endpoint of a target."""
@@ -247,12 +282,16 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
     Nearly always the pool has an idle connection. Then the request is sent at once, without a task.
     """
 
-    _tried = 0  # targets before the current one
+    _tried = 0  # plans before the current one
+    _place = -1  # that of the target of the last attempt
+    _targets_tried = 0
     _needs_fresh_connection = False
     _is_probe = False
     _committed = False
     _task: asyncio.Task[None] | None = None
     _stopped = False
+    _demanded: TokenDemand | None = None
+    _yielded: Yielded | None = None  # the limit of a provider's key that is free again soonest
 
     def __init__(
         self, gateway: Gateway, call: Call, client: ClientType, request: Request, plans: Sequence[Plan]
@@ -267,7 +306,8 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
     def start(self) -> None:
         """Try the first target, once the ledger has admitted the call."""
         try:
-            if self._gateway.ledger.admit(self._call, self._demand(), self._plans, self._on_decided):
+            self._demanded = self._demand()
+            if self._gateway.ledger.admit(self._call, self._demanded, self._plans, self._on_decided):
                 self._try()
         except Exception as error:  # noqa: BLE001 - the client gets an error
             self._client.fail(error)
@@ -323,20 +363,75 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
             if self._tried + 1 >= len(self._plans):
                 if failed is not None:
                     self._call.losses, failure = losses, failed
+                elif self._yielded is not None:
+                    failure = self._keys_at_limit(self._yielded)
                 elif wait := self._cooling_s():
                     failure = refusals.all_cooling(wait)
                 self._client.refuse(failure)
                 return
             self._tried += 1
             self._plan = self._plans[self._tried]
+        plan = self._plan
+        if plan.quota is None:
+            self._begin()
+        else:
+            assert self._demanded is not None  # since the start
+            then, limits = partial(self._on_key_decided, failed), self._gateway.ledger.provider_keys
+            limits.reserve(plan.quota, self._call, self._demanded, plan.timeouts.total_s, then)
+
+    def _on_key_decided(self, failed: Failure | None, yielded: Yielded | None) -> None:
+        """The provider's key may be used, or is at its limit. `failed` is as in `_try`."""
+        if self._stopped:
+            return
+        try:
+            if yielded is None:
+                self._begin()
+            else:
+                self._skip_key(failed, yielded)
+        except Exception as error:  # noqa: BLE001 - the client gets an error
+            self._client.fail(error)
+
+    def _skip_key(self, failed: Failure | None, yielded: Yielded) -> None:
+        """Try the next key or target: the key of the current one is at its limit."""
+        self._call.yielded.append((self._plan.provider, self._plan.provider_key, yielded.limit))
+        if self._yielded is None or (yielded.wait_s or math.inf) < (self._yielded.wait_s or math.inf):
+            self._yielded = yielded
+        if self._tried + 1 < len(self._plans):
+            self._tried += 1
+            self._plan = self._plans[self._tried]
+            # Not at once: the number of keys must not be a depth of calls.
+            asyncio.get_running_loop().call_soon(self._continue, failed)
+        elif failed is None or is_of_key(failed, self._plan):
+            self._client.refuse(self._keys_at_limit(self._yielded))
+        else:
+            self._client.refuse(failed)
+
+    def _continue(self, failed: Failure | None) -> None:
+        if not self._stopped:
+            try:
+                self._try(failed)
+            except Exception as error:  # noqa: BLE001 - the client gets an error
+                self._client.fail(error)
+
+    def _keys_at_limit(self, yielded: Yielded) -> Failure:
+        """The failure if keys are at their limits, and all other targets cool down."""
+        waits = [wait for wait in map(self._gateway.health.cooling_s, self._plan.alternatives) if wait]
+        if yielded.wait_s is not None:
+            waits.append(yielded.wait_s)
+        return refusals.keys_at_limit(min(waits, default=None))
+
+    def _begin(self) -> None:
+        """Start an attempt at the current target."""
         gateway, call, plan = self._gateway, self._call, self._plan
         self._is_probe = gateway.health.tried(plan.target)
         if not call.attempts:
             call.overhead_s = time.perf_counter() - call.read_s
-        attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect)
+        attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect, provider_key=plan.provider_key)
         if call.trace is not None and gateway.config.telemetry.propagate:
             attempt.span = new_span()
         call.attempts.append(attempt)
+        if plan.place != self._place:
+            self._place, self._targets_tried = plan.place, self._targets_tried + 1
         call.control = AttemptControl(attempt)
         gateway.ledger.start_attempt(call, attempt, plan)
         self._ask()
@@ -386,12 +481,10 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
             return
         self._is_probe = False
         health.failed(self._plan.target, failure)
-        following = self._plans[self._tried + 1 : self._tried + 2] if failure.retryable else ()
-        if len(self._call.attempts) >= self._gateway.config.retries.max_attempts:
-            following = ()
-        if following and self._gateway.retry_budget.spend():
-            self._tried += 1
-            self._plan = following[0]
+        following = self._following(failure) if failure.retryable else None
+        if following is not None:
+            self._tried = following
+            self._plan = self._plans[following]
             self._needs_fresh_connection = False
             self._try(failure)
             return
@@ -399,6 +492,17 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
         self._client.refuse(failure)
+
+    def _following(self, failure: Failure) -> int | None:
+        """The number of the plan to try after a failure; None if there is none, or the retry budget is used up."""
+        place, following = self._plan.place, self._tried + 1
+        if is_of_key(failure, self._plan) and following < len(self._plans) and self._plans[following].place == place:
+            return following  # another key of the same target
+        while following < len(self._plans) and self._plans[following].place == place:
+            following += 1
+        if following == len(self._plans) or self._targets_tried >= self._gateway.config.retries.max_attempts:
+            return None
+        return following if self._gateway.retry_budget.spend() else None
 
     def _conclude(self, failure: Failure | None) -> None:
         """The committed answer is complete, or failed."""
@@ -416,9 +520,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that strict mode skipped
     # Whether the request has many values: then a thread does what takes time for each of them, so that no call waits.
     _many = False
-    # What that thread has made of the request: its demand, and the request for the current target and for those that it
-    # cannot be written for.
-    _demanded: TokenDemand | None = None
+    # What that thread has made of the request, beside its demand: the request for the current target and for those that
+    # it cannot be written for.
     _written: Mapping[Plan, OutgoingRequest | Failure] = MappingProxyType({})
     _cooling: Sequence[Plan] | None = None  # the plans of targets that cool down, once they are known
 
@@ -664,6 +767,14 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
 
 
 Attempts: TypeAlias = ChatAttempts | EmbeddingAttempts
+
+
+def _issuer(request: ClientRequest) -> str:
+    """The provider account that made the reasoning in a request, or the answer that it continues; empty if unknown."""
+    issuer = last_issuer(request.members.body)
+    if not issuer and request.continuation is not None:
+        issuer = issuer_of(request.continuation.previous)
+    return issuer
 
 
 def _checked(body: bytes, model: str) -> dict[str, Any]:

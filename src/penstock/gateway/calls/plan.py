@@ -13,6 +13,7 @@ dialects. Which of them a target is asked in:
 
 import hashlib
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -24,6 +25,8 @@ from penstock.core.stream import MAX_BODY
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.config import Config, Provider, Route, Target
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.provider_keys import quota_of
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
 from penstock.http.client import Receiver
 
@@ -54,13 +57,19 @@ class TargetEndpoint(Protocol):
 
 
 class Plan(Struct, eq=False, kw_only=True):
-    """How a target of a route is called, for one kind of call."""
+    """How a target of a route is called, for one kind of call, with one key of its provider."""
 
     route: str
     """The model's name in the ledger: see `Plans.full_name`."""
     target: Target
+    place: int
+    """The place of the target in the route. The plans for the keys of one provider have the same place."""
     alternatives: tuple[Target, ...]
-    """All targets of the route that can serve this kind of call, itself included."""
+    """All targets of the route that can serve this kind of call, with each key; itself included."""
+    provider_key: str
+    """The name of the provider's key; empty if the provider has no `keys`."""
+    quota: Key | None
+    """The limits of that key; None if it has none."""
     provider: str
     model: str
     secrets: tuple[str, ...]
@@ -110,12 +119,15 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         if route is None:
             return None
         client = "" if route.set or self._kind == "embeddings" else self._client
-        able = tuple(
-            target.for_client(client)
+        able = [
+            target.for_client(client).by_key()
             for target in route.targets
             if self._kind != "embeddings" or target.provider.embeddings
+        ]
+        all_able = tuple(chain.from_iterable(able))
+        plans = tuple(
+            self._plan(route, target, place, all_able) for place, targets in enumerate(able) for target in targets
         )
-        plans = tuple(self._plan(route, target, able) for target in able)
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
             for plan in plans if self._kind == "streamed" else ():
@@ -130,7 +142,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         route = self._config.route(name)
         return name if route is None else route.name
 
-    def _plan(self, route: Route, target: Target, alternatives: tuple[Target, ...]) -> Plan:
+    def _plan(self, route: Route, target: Target, place: int, alternatives: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server
         whole_body = self._kind == "whole" and not provider.embedded  # the local model always streams
         max_event = max(route.max_event, MAX_BODY) if whole_body else route.max_event
@@ -139,7 +151,10 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         return Plan(
             route=route.name,
             target=target,
+            place=place,
             alternatives=alternatives,
+            provider_key=provider.key.name if provider.key is not None else "",
+            quota=quota_of(provider),
             provider=provider.name,
             model=target.model,
             secrets=provider.secrets(),
@@ -179,8 +194,8 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
 
 
 def _issuer(provider: Provider) -> str:
-    """A digest of the provider's address and key: seals are valid for one account only."""
-    identity = "\n".join((provider.name, provider.base_url, *provider.secrets()))
+    """A digest of the provider's address and account: seals are valid for one account only."""
+    identity = "\n".join((provider.name, provider.base_url, *provider.account_identity()))
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 

@@ -60,6 +60,17 @@ def all_cooling(seconds: float) -> Failure:
     )
 
 
+def keys_at_limit(seconds: float | None) -> Failure:
+    """The keys of the model's providers are at the limits that the configuration sets. Without `seconds`, the request
+    alone exceeds them."""
+    what = "every key of this model's providers that can take the request is at the limit that the gateway sets for it"
+    if seconds is None:
+        message = f"{what}, and this request alone exceeds it: shorten the prompt or lower max_tokens"
+        return Failure(code="provider_keys_at_limit", message=message, client_may_retry=False)
+    wait = whole_seconds(seconds)
+    return Failure(code="provider_keys_at_limit", message=f"{what}: try again in {wait} s", retry_after=wait)
+
+
 def whole_seconds(seconds: float) -> str:
     """Seconds for a `Retry-After` header: rounded up, after the clock's rounding errors are removed."""
     return str(math.ceil(round(seconds, 3)))

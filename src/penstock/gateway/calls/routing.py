@@ -1,4 +1,4 @@
-"""Routing: in which order the targets of a model are tried, and which of them cool down.
+"""Routing: in which order the targets of a model and the keys of their providers are tried, and which cool down.
 
 Each target has a circuit breaker. It opens after `_FAILURES_TO_COOL` consecutive failures, or when the target sends
 `Retry-After` or 429. Then the target *cools down* and is not tried. After the cool-down (half-open) one call is
@@ -7,15 +7,24 @@ admitted, the *probe*; its outcome closes the breaker or opens it again.
 An attempt can fail before its commit point, or break after it. The two are counted separately: a commit ends a sequence
 of failures; only a complete answer ends a sequence of breaks, too. So a target that starts every answer and completes
 none cools down. Its probe must then complete before the breaker closes.
+
+If a provider has several keys, each key has a breaker for each target, beside the target's own. A refused key (401,
+403) and a rate limit (429) count for the key, and every other failure for the target. A refused key cools down at once
+while another key of the provider does not; the last one cools down as a target does, because some providers refuse a
+request with the same status.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from itertools import chain, groupby
+from operator import attrgetter
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from penstock.core.failure import Failure
 from penstock.gateway.calls.breakers import (
@@ -36,6 +45,15 @@ _FAILURES_TO_COOL = 5
 _PROVIDERS = "upstream_"
 # Not the provider's fault: the limit is the gateway's, and the request decides whether the answer exceeds it.
 _TOO_LARGE = "upstream_event_too_large"
+_REFUSED = "upstream_auth"
+_OF_KEY = frozenset((_REFUSED, "upstream_rate_limited"))
+
+T = TypeVar("T")
+
+
+def is_of_key(failure: Failure, plan: Plan) -> bool:
+    """Whether a failure is about the key of a provider that has several: another key may succeed."""
+    return bool(plan.provider_key) and failure.code in _OF_KEY
 
 
 class TargetHealth:
@@ -43,7 +61,9 @@ class TargetHealth:
 
     The table of the breakers outlives the configuration. A target's key in it is a digest of its model, of the dialect
     in which it is asked (one API of a provider may work while another fails), and of all settings of its provider. So a
-    provider whose settings change starts with a closed breaker, and the others keep their state.
+    provider whose settings change starts with a closed breaker, and the others keep their state. If the provider has
+    several API keys, they are no part of it; the record of each API key has its secret in the digest, so that a rotated
+    one starts with a closed breaker.
     """
 
     def __init__(
@@ -59,30 +79,28 @@ class TargetHealth:
         self._wall_clock = wall_clock
         self._table = BreakerTable() if table is None else table
         self._words = self._table.words
-        self._seeds: dict[str, bytes] = {}
-        self._keys: dict[tuple[str, str, str], int] = {}
+        self._seeds: dict[tuple[str, str], bytes] = {}
+        self._keys: dict[tuple[str, str, str, str], tuple[int, ...]] = {}
 
     def committed(self, target: Target) -> None:
         """The target has started to answer: its attempt is committed."""
-        if not self._words[0] or self._find(target, self._clock()) is None:
+        if not self._words[0] or not self._find(target, self._clock()):
             return  # nearly always
+        words = self._words
         with self._table.lock:
-            record, words = self._find(target, self._clock()), self._words
-            if record is None:
-                return
-            words[record + FAILURES] = 0.0
-            if not words[record + BREAKS]:
-                self._table.free(record)
-            elif words[record + BREAKS] < _FAILURES_TO_COOL:
-                words[record + COOLS_UNTIL] = words[record + PROBE_UNTIL] = 0.0
+            for record in self._find(target, self._clock()):
+                words[record + FAILURES] = 0.0
+                if not words[record + BREAKS]:
+                    self._table.free(record)
+                elif words[record + BREAKS] < _FAILURES_TO_COOL:
+                    words[record + COOLS_UNTIL] = words[record + PROBE_UNTIL] = 0.0
 
     def completed(self, target: Target) -> None:
         """The target's answer is complete."""
-        if not self._words[0] or self._find(target, self._clock()) is None:
+        if not self._words[0] or not self._find(target, self._clock()):
             return  # nearly always
         with self._table.lock:
-            record = self._find(target, self._clock())
-            if record is not None:
+            for record in self._find(target, self._clock()):
                 self._table.free(record)
 
     def tried(self, target: Target) -> bool:
@@ -91,20 +109,20 @@ class TargetHealth:
         Until the probe has an outcome other calls skip the target, but not longer than the first event may take: a
         worker that dies during its probe must not block a target.
         """
-        if not self._words[0] or self._find(target, now := self._clock()) is None:
+        if not self._words[0] or not self._find(target, now := self._clock()):
             return False  # nearly always
+        is_probe = False
         with self._table.lock:
-            record = self._find(target, now)
-            if record is None or not self._words[record + COOLS_UNTIL] or self._words[record + PROBE_UNTIL] > now:
-                return False
-            self._words[record + PROBE_UNTIL] = now + target.timeouts.first_event_s
-            return True
+            for record in self._find(target, now):
+                if self._words[record + COOLS_UNTIL] and self._words[record + PROBE_UNTIL] <= now:
+                    self._words[record + PROBE_UNTIL] = now + target.timeouts.first_event_s
+                    is_probe = True
+        return is_probe
 
     def release_probe(self, target: Target) -> None:
         """The probe ended without an outcome: another call may be the probe."""
         with self._table.lock:
-            record = self._find(target, self._clock())
-            if record is not None:
+            for record in self._find(target, self._clock()):
                 self._words[record + PROBE_UNTIL] = 0.0
 
     def failed(self, target: Target, failure: Failure) -> None:
@@ -122,48 +140,74 @@ class TargetHealth:
         now = self._clock()
         if not self._table.has_any(now):
             return 0.0
-        record = self._find(target, now)
-        if record is None:
-            return 0.0
+        return max((self._remaining_s(record, now) for record in self._find(target, now)), default=0.0)
+
+    def _remaining_s(self, record: int, now: float) -> float:
         remaining = self._words[record + COOLS_UNTIL] - now
         return remaining if remaining > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
 
     def _count(self, target: Target, failure: Failure, kind: int) -> None:
         if not failure.retryable or not failure.code.startswith(_PROVIDERS) or failure.code == _TOO_LARGE:
-            if self._words[0] and self._find(target, self._clock()) is not None:
+            if self._words[0] and self._find(target, self._clock()):
                 self.release_probe(target)
             return
         now, words = self._clock(), self._words
-        with self._table.claim(self._key(target), now) as record:
-            words[record + PROBE_UNTIL] = 0.0
+        own, *of_key = self._record_keys(target)
+        refused = bool(of_key) and failure.code == _REFUSED and self._has_other_key(target, now)
+        with self._table.claim(of_key[0] if of_key and failure.code in _OF_KEY else own, now) as record:
+            for each in (record, *self._find(target, now)):
+                words[each + PROBE_UNTIL] = 0.0
             words[record + kind] += 1
             failures = words[record + kind]
             wait = self._wait_s(failure.retry_after)
             if wait is None and failure.status == 429:
                 wait = min(2.0 ** min(failures, 30), self._retries.cooldown_s)
-            if wait is None and failures >= _FAILURES_TO_COOL:
+            if wait is None and (failures >= _FAILURES_TO_COOL or refused):
                 wait = self._retries.cooldown_s
             if wait:
                 words[record + COOLS_UNTIL] = now + min(wait, self._retries.max_cooldown_s)
 
-    def _find(self, target: Target, now: float) -> int | None:
-        return self._table.find(self._key(target), now)
+    def _has_other_key(self, target: Target, now: float) -> bool:
+        """Whether another key of the target's provider can be used."""
+        others = [other for other in target.by_key() if other.provider.key != target.provider.key]
+        return any(not self._cools(self._record_keys(other)[-1], now) for other in others)
 
-    def _key(self, target: Target) -> int:
-        """The target's key in the table. Keys are cached: while any target fails, each call needs some."""
+    def _cools(self, key: int, now: float) -> bool:
+        record = self._table.find(key, now)
+        return record is not None and self._remaining_s(record, now) > 0
+
+    def _find(self, target: Target, now: float) -> list[int]:
+        """The records of a target and of the API key with which it is called."""
+        found = [self._table.find(key, now) for key in self._record_keys(target)]
+        return [record for record in found if record is not None]
+
+    def _record_keys(self, target: Target) -> tuple[int, ...]:
+        """The target's key in the table, and that of the API key with which it is called, if its provider has several.
+
+        They are cached: while any target fails, each call needs some.
+        """
         provider = target.provider
-        key = self._keys.get((provider.name, target.model, target.dialect))
-        if key is None:
-            seed = self._seeds.get(provider.name)
-            if seed is None:
-                seed = self._seeds[provider.name] = _seed(provider)
+        name = provider.key.name if provider.key is not None else ""
+        keys = self._keys.get((provider.name, name, target.model, target.dialect))
+        if keys is None:
             dialect = target.dialect or provider.dialect_for(target.model, "")
             model = f"{dialect}/{target.model}".encode(errors="surrogatepass")
-            key = int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
+            seeds = [self._seed(provider, ""), *([self._seed(provider, name)] if name else [])]
+            digests = [blake2b(model, key=seed, digest_size=KEY_BYTES).digest() for seed in seeds]
+            keys = tuple(int.from_bytes(digest) or 1 for digest in digests)
             if len(self._keys) >= MAX_TARGETS:
                 self._keys.clear()
-            self._keys[provider.name, target.model, target.dialect] = key
-        return key
+            self._keys[provider.name, name, target.model, target.dialect] = keys
+        return keys
+
+    def _seed(self, provider: Provider, key: str) -> bytes:
+        """A digest of all settings of a provider; if it has several API keys, with the one of this name or without."""
+        seed = self._seeds.get((provider.name, key))
+        if seed is None:
+            secret = provider.api_key if key or not provider.keys else None
+            seed = _digest(structs.replace(provider, api_key=secret, keys=(), key=None))
+            self._seeds[provider.name, key] = seed
+        return seed
 
     def _wait_s(self, retry_after: str) -> float | None:
         """The seconds of a `Retry-After` header; None if it is missing, invalid or not positive.
@@ -203,18 +247,48 @@ class RetryBudget:
 
 
 def in_order(plans: Sequence[Plan], random_source: random.Random) -> Sequence[Plan]:
-    """The plans of a route's targets in the order of the attempts: as listed, or in random order by weight."""
-    if len(plans) < 2 or plans[0].target.weight is None:
+    """The plans of a route in the order of the attempts: targets as listed, or in random order by weight; and the keys
+    of each target likewise."""
+    if len(plans) < 2:
         return plans
-    remaining, ordered = list(plans), []
+    groups = [_by_weight(list(group), _key_weight, random_source) for _, group in groupby(plans, attrgetter("place"))]
+    ordered = _by_weight(groups, lambda group: group[0].target.weight, random_source)
+    return list(chain.from_iterable(ordered))
+
+
+def from_account(plans: Sequence[Plan], issuer: str) -> list[Plan]:
+    """The plans with the keys of one account before the other keys of each target: only this account accepts its
+    seals."""
+    groups = groupby(plans, attrgetter("place"))
+    return list(chain.from_iterable(sorted(group, key=lambda plan: plan.issuer != issuer) for _, group in groups))
+
+
+def with_state(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans for a request that refers to what a provider keeps: for each target, those of the first key's account.
+
+    Which account keeps it is unknown, so it must always be the same one.
+    """
+    first = {plan.place: plan.issuer for plan in reversed(plans)}
+    return [plan for plan in plans if plan.issuer == first[plan.place]]
+
+
+def _by_weight(items: list[T], weight: Callable[[T], float | None], random_source: random.Random) -> list[T]:
+    """The items in random order by weight; unchanged if they have none."""
+    if len(items) < 2 or weight(items[0]) is None:
+        return items
+    remaining, ordered = list(items), []
     while remaining:
-        pick = random_source.choices(remaining, [plan.target.weight or 0.0 for plan in remaining])[0]
-        remaining.remove(pick)
-        ordered.append(pick)
+        pick = random_source.choices(range(len(remaining)), [weight(item) or 0.0 for item in remaining])[0]
+        ordered.append(remaining.pop(pick))
     return ordered
 
 
-def _seed(provider: Provider) -> bytes:
+def _key_weight(plan: Plan) -> float | None:
+    key = plan.target.provider.key
+    return key.weight if key is not None else None
+
+
+def _digest(provider: Provider) -> bytes:
     """A digest of all settings of a provider."""
     return blake2b(msgspec.json.encode(provider, enc_hook=_plain), digest_size=32).digest()
 

@@ -76,6 +76,7 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, key), "says how captures are played; name them with replay")
     _check_headers(given, path, problems)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
+    _check_provider_keys(given, path, problems)
 
 
 def is_dialect(name: str, path: Path, problems: Problems) -> bool:
@@ -242,6 +243,27 @@ def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> 
         elif folded in seen:
             problems.error(place, "is listed twice; names of headers are case-insensitive")
         seen.add(folded)
+
+
+def _check_provider_keys(given: Mapping[str, Any], path: Path, problems: Problems) -> None:
+    """Check the keys of a provider that has several."""
+    keys = [key if isinstance(key, Mapping) else {} for key in given.get("keys", ())]
+    if keys and "api_key" in given:
+        problems.error((*path, "api_key"), "is one key, and keys has several; write it as one of them")
+    for index, key in enumerate(keys):
+        place: Path = (*path, "keys", index)
+        for needed in ("name", "api_key"):
+            if needed not in key and (*place, needed) not in problems.document.lines:
+                problems.error(place, f"needs {'a name' if needed == 'name' else 'an api_key'}")
+        if "name" in key and not _PROVIDER_NAME.fullmatch(key["name"]):
+            problems.error((*place, "name"), "must be made of letters, digits, '-', '_' and '.'")
+        elif key.get("name") in [other.get("name") for other in keys[:index]]:
+            problems.error((*place, "name"), "is the name of another key of this provider")
+        _check_key(key.get("api_key"), (*place, "api_key"), problems)
+        if "api_key" in key and key["api_key"] in [other.get("api_key") for other in keys[:index]]:
+            problems.error((*place, "api_key"), "is another key of this provider already; limits are for one each")
+    if len({"weight" in key for key in keys}) > 1:
+        problems.error((*path, "keys"), "either all keys have a weight, or none")
 
 
 def _check_key(secret: object, path: Path, problems: Problems) -> None:

@@ -187,7 +187,8 @@ def _merged(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str,
 def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
     """Report variables that are not set; those that only concern a provider stay in `missing` (rule 3)."""
     for path, variable in list(missing.items()):
-        optional = path[0] == "providers" and (path[2:] == ("api_key",) or path not in problems.document.lines)
+        of_key = path[2:] == ("api_key",) or (path[2:3] == ("keys",) and path[-1] == "api_key")
+        optional = path[0] == "providers" and (of_key or path not in problems.document.lines)
         if not optional:
             del missing[path]
             problems.error(path, f"the variable {variable} is not set, or empty")

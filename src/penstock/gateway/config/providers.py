@@ -14,12 +14,12 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
-from penstock.providers.provider import KEY_HEADER, OfferedDialect
+from penstock.providers.provider import KEY_HEADER, OfferedDialect, ProviderKey
 from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
 _REMOTE_KEYS = frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure")) | frozenset(
-    ("api_key", "env", "url_env", "key_header", "headers")
+    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers")
 )
 # Keys for a local model only.
 _LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
@@ -128,31 +128,36 @@ class ProviderLoader:
             self._problems.error(("providers", name, key), "is for a model on this machine, and needs model")
         base_url: str | None = ""
         api_key: Secret | None = None
+        keys: tuple[object, ...] = ()
         if given.get("replay"):
             self._missing.pop(name, None)  # a replay needs neither address nor key
         else:
-            base_url = self._base_url(name, given)
-            api_key = self._api_key(name, given, base_url)
+            base_url, keys = self._base_url(name, given), given.get("keys", ())
+            api_key = None if keys else self._api_key(name, given, base_url)
         addresses: dict[Path, str] = {("providers", name, "base_url"): base_url or ""} | {
             ("providers", name, "dialects", dialect, "base_url"): table.get("base_url", "")
             for dialect, table in given.get("dialects", {}).items()
         }
         for place, url in addresses.items():
-            if not url or not api_key or given.get("insecure") or len(self._problems.errors) > errors_before:
+            if not url or not (api_key or keys) or given.get("insecure") or len(self._problems.errors) > errors_before:
                 continue
             if _is_exposed(url):
                 message = "would carry the key in the open over http://; use https://, or set insecure = true"
                 self._problems.error(place, message)
-        if api_key:
+        if api_key or keys:
             self._check_headers(name, given)
         if base_url is None or name in self._missing or len(self._problems.errors) > errors_before:
             return None
+        usable_keys = [key for key in keys if isinstance(key, dict) and {"name", "api_key"} <= key.keys()]
+        if len(usable_keys) < len(keys):
+            return None  # its error is reported already
         return Provider(
             name=name,
             **{
                 **given,
                 "base_url": base_url,
                 "api_key": api_key,
+                "keys": tuple(ProviderKey(**key) for key in usable_keys),
                 "dialects": _offered(given.get("dialects", {})),
                 "key_header": given.get("key_header", KEY_HEADER).lower(),
                 "headers": MappingProxyType({key.lower(): value for key, value in given.get("headers", {}).items()}),

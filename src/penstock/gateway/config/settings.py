@@ -315,6 +315,12 @@ class Target(Struct, frozen=True, kw_only=True):
         """`provider/model`, as in requests and in the file."""
         return f"{self.provider.name}/{self.model}"
 
+    def by_key(self) -> "tuple[Target, ...]":
+        """The target as it is called with each key of its provider, in order; itself if its provider has no `keys`."""
+        if not self.provider.keys:
+            return (self,)
+        return tuple(structs.replace(self, provider=self.provider.with_key(key)) for key in self.provider.keys)
+
     def for_client(self, dialect: str) -> "Target":
         """The target with the dialect in which it is asked for a client of this dialect."""
         return structs.replace(self, dialect=self.dialect or self.provider.dialect_for(self.model, dialect))

@@ -28,9 +28,6 @@ from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
 from penstock.providers.secret import Secret
 
-# Fields that the loader sets; the file cannot.
-DERIVED = frozenset({"name", "implied"})
-
 _NOUNS: tuple[tuple[type, str], ...] = (
     (bool, "true or false"),
     (int, "a whole number"),
@@ -63,8 +60,8 @@ INVALID = _Invalid()
 
 
 def fields(kind: inspect.StructType) -> dict[str, inspect.Field]:
-    """The keys that a table may have."""
-    return {field.name: field for field in kind.fields if field.name not in DERIVED}
+    """The keys that a table may have. A field without a description is none: the loader sets it."""
+    return {field.name: field for field in kind.fields if isinstance(field.type, inspect.Metadata)}
 
 
 def plain(kind: inspect.Type) -> inspect.Type:

@@ -17,7 +17,8 @@ from penstock.gateway.keys.keys import Key
 _CALL, _ISSUER, _OWNER, _MAC = 12, 4, 6, 20
 _PAYLOAD = _CALL + _ISSUER + _OWNER
 # 42 bytes are exactly 56 characters of base64url: each id has only one spelling.
-_BODY = re.compile(r"[A-Za-z0-9_-]{56}")
+_CHARACTERS = 56
+_BODY = re.compile(rf"[A-Za-z0-9_-]{{{_CHARACTERS}}}")
 
 
 class AnswerIds:
@@ -60,6 +61,12 @@ class AnswerIds:
 
     def _digest(self, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def issuer_of(id: str) -> str:
+    """The provider account that an id names, in hexadecimal; empty if the id has another form. It is not verified."""
+    body = id[-_CHARACTERS:]
+    return base64.urlsafe_b64decode(body)[_CALL : _CALL + _ISSUER].hex() if _BODY.fullmatch(body) else ""
 
 
 def _fixed(hexadecimal: str, size: int) -> bytes:

@@ -136,6 +136,14 @@ def reserved_cost(account: Account, key: Key, now: int) -> int:
     return account.owed.get(period_at(key.period, now).label, 0)
 
 
+def last_minute(account: Account | None, now: int) -> tuple[int, int]:
+    """The requests and tokens of the last minute."""
+    if account is None:
+        return 0, 0
+    expire(account, now)
+    return account.requests, account.tokens
+
+
 def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None:
     """Set the amount spent in a period from the book. Holds of calls that are in the book are removed."""
     account.stale = False

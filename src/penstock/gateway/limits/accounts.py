@@ -10,7 +10,16 @@ from typing import Protocol
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import Account, book, release, remaining_share, reserved_cost, seed, settle
+from penstock.gateway.limits.account import (
+    Account,
+    book,
+    last_minute,
+    release,
+    remaining_share,
+    reserved_cost,
+    seed,
+    settle,
+)
 from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 from penstock.gateway.limits.period import period_at
 
@@ -50,6 +59,9 @@ class Accounts(Protocol):
 
     def reserved(self, key: Key) -> int:
         """The amount reserved in a key's current period, in nanodollars, as this process last saw it."""
+
+    def last_minute(self, key_id: str) -> tuple[int, int]:
+        """The requests and tokens of a key in the last minute, as this process last saw them."""
 
     def close(self) -> None:
         """Release all resources."""
@@ -106,6 +118,10 @@ class LocalAccounts:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
         return reserved_cost(account, key, self._clock()) if account is not None else 0
+
+    def last_minute(self, key_id: str) -> tuple[int, int]:
+        """See `Accounts`."""
+        return last_minute(self._accounts.get(key_id), self._clock())
 
     def close(self) -> None:
         """See `Accounts`."""

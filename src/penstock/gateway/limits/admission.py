@@ -26,7 +26,8 @@ _RETRY_S = 1.0
 class Reservation(Struct, frozen=True, gc=False):
     """The maximum cost and tokens of a call. It has ended by `until` in any case.
 
-    With `least_cost` or `least_tokens` the call accepts less: it gets what is left, but not less than that.
+    With `least_cost` or `least_tokens` the call accepts less: it gets what is left, but not less than that. It counts
+    as made `ahead` milliseconds later than `now`: by then it is sent.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Reservation(Struct, frozen=True, gc=False):
     until: int
     least_cost: int | None = None
     least_tokens: int | None = None
+    ahead: int = 0
 
 
 class Gauge(Struct, frozen=True, gc=False):
@@ -85,9 +87,10 @@ def reserve(account: Account, key: Key, reservation: Reservation) -> Answer:
     if denial is not None:
         grant = _grant(account, key, now, reservation.id)
         return structs.replace(denial, requests=grant.requests, tokens=grant.tokens)
-    second = now // 1000
+    made = now + reservation.ahead
+    second = made // 1000
     put(account, reservation.id, Hold(reservation.cost, reservation.tokens, second, period.label, reservation.until))
-    count(account, now, 1, reservation.tokens)
+    count(account, made, 1, reservation.tokens)
     return _grant(account, key, now, reservation.id)
 
 

@@ -24,10 +24,10 @@ from penstock.gateway.limits.admission import Answer, Denial, Gauge, Reservation
 from penstock.gateway.limits.demand import TokenDemand
 
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
-_USUAL_OUTPUT = 4_096
+USUAL_OUTPUT = 4_096
 # In output tokens. A call does not start with less. More is requested when a quarter of the reservation is left, or
 # this much if that is more. When this much is left, the stream pauses until the answer comes; a denial ends it.
-_LEAST_OUTPUT = 16
+LEAST_OUTPUT = 16
 # The estimate of the input is inexact, relatively more so for short inputs.
 _MARGIN = 1.25
 _FIXED_MARGIN = 32
@@ -35,7 +35,7 @@ _FIXED_MARGIN = 32
 # comes early, not late.
 _CHARS_PER_TOKEN = 1
 # How long after its total timeout a call may still be settled.
-_GRACE_S = 600.0
+GRACE_S = 600.0
 # Up to this `Retry-After` the client is advised to retry.
 _SHORT_WAIT_S = 60.0
 
@@ -62,8 +62,8 @@ class Reservations:
         assert call.key is not None
         possible = [price for priced in prices for price in call.tier.prices(priced.price)]
         input = _with_margin(demand.input)
-        output = demand.output if demand.output is not None else _USUAL_OUTPUT
-        least = demand.output if demand.output is not None else _LEAST_OUTPUT
+        output = demand.output if demand.output is not None else USUAL_OUTPUT
+        least = demand.output if demand.output is not None else LEAST_OUTPUT
         now = call.at_ms
         reservation = Reservation(
             id=call.id,
@@ -72,7 +72,7 @@ class Reservations:
             tokens=demand.input + output,
             least_tokens=demand.input + least,
             now=now,
-            until=now + int((total_s + _GRACE_S) * 1000),
+            until=now + int((total_s + GRACE_S) * 1000),
         )
         self._accounts.reserve(call.key, reservation, partial(self._decided, call, then))
 
@@ -118,7 +118,7 @@ class Reservations:
         left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=audio), prices)
         # Request more while a quarter is left: the answer may take a moment, and the stream need not wait for it.
         whole = _affordable(call.reserved, input, prices)
-        least = _LEAST_OUTPUT if call.used_up or call.extending else max(_LEAST_OUTPUT, whole // 4)
+        least = LEAST_OUTPUT if call.used_up or call.extending else max(LEAST_OUTPUT, whole // 4)
         if left > least or not chars:
             control.limit = chars + max(left - least, 1) * _CHARS_PER_TOKEN
         elif call.used_up:
@@ -129,7 +129,7 @@ class Reservations:
                 control.running.pause_for_limit(True)
         else:
             call.extending = True
-            more = _max_cost(prices, Tokens(output=_USUAL_OUTPUT))
+            more = _max_cost(prices, Tokens(output=USUAL_OUTPUT))
             tokens = call.input_estimate + output
             self._accounts.extend(call.key, call.id, call.reserved + more, tokens, partial(self._extended, call))
             if call.extending:
@@ -149,7 +149,7 @@ class Reservations:
             self._check(call)
         else:
             # The account could not decide: try again soon.
-            control.limit = call.attempts[-1].output_chars + _LEAST_OUTPUT * _CHARS_PER_TOKEN
+            control.limit = call.attempts[-1].output_chars + LEAST_OUTPUT * _CHARS_PER_TOKEN
         if not call.extending:
             running.pause_for_limit(False)
 

@@ -206,6 +206,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
             AttemptFields(
                 target=f"{tried.provider}/{tried.model[:_MAX_NAME]}",
                 dialect=tried.dialect if has_answers(call.surface) else None,
+                provider_key=tried.provider_key or None,
                 status=tried.status,
                 code=tried.code,
                 s=round(tried.seconds, 4),

@@ -38,6 +38,13 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dialect: Annotated[
         str | None, Meta(description="The API of the provider that was used; null for embeddings and token counts.")
     ]
+    provider_key: Annotated[
+        str | None,
+        Meta(
+            description="The name of the provider's key, if the provider has "
+            "[several](configuration.md#several-keys-of-a-provider); otherwise null."
+        ),
+    ]
     status: Annotated[int, Meta(description="The HTTP status that the provider answered with; 0 if there was none.")]
     code: Annotated[
         str, Meta(description="The [error code](clients.md#error-codes) of a failed attempt; otherwise empty.")

@@ -74,6 +74,16 @@ OVERHEAD = _histogram(
     _WORK_BOUNDS,
 )
 ATTEMPTS = _counter("upstream_attempts", "Attempts at a provider, by result.", "provider", "result")
+KEY_ATTEMPTS = _counter(
+    "provider_key_attempts",
+    "Attempts with each key of a provider that has several, by result.",
+    *("provider", "provider_key", "result"),
+)
+KEYS_AT_LIMIT = _counter(
+    "provider_keys_at_limit",
+    "Times that a provider's key was skipped because it was at its limit of requests or tokens.",
+    *("provider", "provider_key", "limit"),
+)
 FALLBACKS = _counter("fallbacks", "Attempts after the first attempt of their call.", "route")
 STREAM_END = _counter("stream_end", "Streams that had started, by the reason of their end.", "reason")
 TOKENS = _counter(
@@ -115,6 +125,8 @@ FAMILIES: tuple[MetricSpec, ...] = (
     CHUNK_GAP,
     OVERHEAD,
     ATTEMPTS,
+    KEY_ATTEMPTS,
+    KEYS_AT_LIMIT,
     FALLBACKS,
     STREAM_END,
     TOKENS,

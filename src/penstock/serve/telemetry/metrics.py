@@ -103,6 +103,9 @@ class Metrics:
         self._label_values.register("route", config.models())
         self._label_values.register("provider", [target.provider.name for target in targets])
         self._label_values.register("provider", config.providers)
+        self._label_values.register(
+            "provider_key", [key.name for provider in config.providers.values() for key in provider.keys]
+        )
         self._label_values.register("model", [target.model for target in targets])
         self._label_values.register(
             "model", [model for provider in config.providers.values() for model in provider.models]
@@ -152,6 +155,8 @@ class Metrics:
         for settled in batch:
             call, entry = settled
             attempts = entry.attempts
+            if call.yielded or (call.attempts and call.attempts[-1].provider_key):
+                self._count_provider_keys(call, entry)
             if len(attempts) != 1 or call.repairs or call.losses:
                 self._count_any(call, entry)
                 continue
@@ -196,6 +201,17 @@ class Metrics:
             observe(metric_specs.FIRST_CHUNK, (provider,), call.first_event_s)
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
             self.counters.add(metric_specs.STREAM_END, (reason,))
+
+    def _count_provider_keys(self, call: Call, entry: Entry) -> None:
+        """Count the use of providers' keys. Their names come from the configuration."""
+        for tried, booked in zip(call.attempts, entry.attempts, strict=True):
+            if tried.provider_key:
+                name = self._label_values.of("provider", tried.provider)
+                key = self._label_values.of("provider_key", tried.provider_key)
+                self.counters.add(metric_specs.KEY_ATTEMPTS, (name, key, booked.outcome))
+        for provider, key, limit in call.yielded:
+            names = self._label_values.of("provider", provider), self._label_values.of("provider_key", key)
+            self.counters.add(metric_specs.KEYS_AT_LIMIT, (*names, limit))
 
     def _common_slots(self, entry: Entry) -> "_CounterSlots | None":
         """The slots of a common call: a stream that its first provider completed, with usage. None for others."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import remaining_share, reserved_cost
+from penstock.gateway.limits.account import last_minute, remaining_share, reserved_cost
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.stores.accounts.client import FetchSpent, SharedAccountClient
@@ -120,6 +120,10 @@ class SharedAccounts:
         """See `Accounts`."""
         account = self._client.last_seen(key.id)
         return reserved_cost(account, key, self._clock()) if account is not None else 0
+
+    def last_minute(self, key_id: str) -> tuple[int, int]:
+        """See `Accounts`."""
+        return last_minute(self._client.last_seen(key_id), self._clock())
 
     def close(self) -> None:
         """See `Accounts`. Applies the queued operations first, within a time limit."""
