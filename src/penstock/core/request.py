@@ -206,6 +206,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """The decoded members of the body, which only its own dialect interprets."""
     include_usage: bool = False
     """Whether a streamed answer must report usage."""
+    stream_type: str = ""
+    """The content type of a streamed answer, if the client wants another one than that of server-sent events."""
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}

@@ -156,6 +156,8 @@ class App:
             self._kept_routes[f"{surface.path}/"] = KeptRoutes(dialect.name, dialect.stored, self._keeper)
         elif surface is not None:
             self._surfaces[surface.path] = Answers(dialect.name, self._calls, self._on_settled)
+            if dialect.unstreamed_path:
+                self._surfaces[dialect.unstreamed_path] = self._surfaces[surface.path]
         if (counting := dialect.token_counting) is not None:
             self._surfaces[counting.path] = TokenCounts(dialect.name, counting, continuations)
 

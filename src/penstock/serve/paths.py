@@ -4,7 +4,9 @@ import re
 from urllib.parse import unquote_to_bytes
 
 # Prefixes under which clients expect the same API.
-_PREFIXES = ("/openai/v1", "/anthropic/v1", "/v1", "/openai", "/anthropic")
+_PREFIXES = (
+    "/openai/v1", "/anthropic/v1", "/gemini/v1beta", "/v1", "/v1beta", "/v1alpha", "/openai", "/anthropic", "/gemini",
+)  # fmt: skip
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -14,6 +16,12 @@ def plain_path(path: str) -> str:
         if path.startswith(f"{prefix}/"):
             return path.removeprefix(prefix)
     return path
+
+
+def endpoint(path: str) -> str:
+    """The path with a placeholder in place of the model, if it ends with a method: `/models/{model}:countTokens`."""
+    before, colon, method = path.rpartition(":")
+    return f"/models/{{model}}:{method}" if colon and before.startswith("/models/") and method.isalpha() else path
 
 
 def decoded(part: str) -> str | None:

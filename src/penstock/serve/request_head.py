@@ -14,7 +14,7 @@ from penstock.gateway.keys.keys import digest_of
 from penstock.http.exchange import HttpRequest
 from penstock.serve.edge import CorsPolicy
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.paths import plain_path
+from penstock.serve.paths import endpoint, plain_path
 from penstock.serve.responses import JSON, refused
 
 
@@ -22,7 +22,7 @@ class RequestHead(Struct):
     """The path, credentials and origin of a request."""
 
     path: str
-    """The path without a prefix such as `/v1`."""
+    """The path without a prefix such as `/v1`. In that of a POST, `{model}` stands for a model that it names."""
     post_path: str
     """The same if it is a POST with an acceptable body; otherwise empty."""
     secret: str
@@ -44,6 +44,8 @@ class RequestHead(Struct):
 def parse_head(request: HttpRequest) -> RequestHead:
     """Derive a `RequestHead` from a request."""
     path, secret, refusal = plain_path(request.path), _secret(request.headers), _body_refusal(request.headers)
+    if request.method == "POST":
+        path = endpoint(path)
     post_path = path if request.method == "POST" and refusal is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin)
@@ -52,7 +54,7 @@ def parse_head(request: HttpRequest) -> RequestHead:
 def _secret(headers: dict[str, str]) -> str:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one does not hide the other headers
-    return bearer or headers.get("x-api-key") or headers.get("api-key") or ""
+    return bearer or headers.get("x-api-key") or headers.get("api-key") or headers.get("x-goog-api-key") or ""
 
 
 def _body_refusal(headers: dict[str, str]) -> Failure | None:

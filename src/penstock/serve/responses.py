@@ -14,7 +14,7 @@ from penstock.core.repairs import by_level
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines
-from penstock.serve.paths import plain_path
+from penstock.serve.paths import endpoint, plain_path
 
 JSON = "application/json"
 # The error codes of requests that the HTTP server refuses, by status.
@@ -39,6 +39,11 @@ STREAM_HEADERS = {
     "x-accel-buffering": "no",
 }
 STREAM_LINES = head_lines(200, STREAM_HEADERS)
+
+
+def stream_lines(content_type: str) -> str:
+    """The head of a streamed response of another type."""
+    return head_lines(200, STREAM_HEADERS | {"content-type": content_type})
 
 
 def respond_json(exchange: Exchange, status: int, body: object, headers: dict[str, str] | None = None) -> None:
@@ -75,7 +80,10 @@ def id_headers(request_id: str, dialect: str) -> dict[str, str]:
 
 def error_page(status: int, message: str, target: bytes) -> tuple[dict[str, str], bytes]:
     """Headers and body of the response to a request that the HTTP server refuses."""
-    request_id, dialect = new_request_id(), dialect_at(plain_path(target.partition(b"?")[0].decode("latin-1")))
+    request_id, dialect = (
+        new_request_id(),
+        dialect_at(endpoint(plain_path(target.partition(b"?")[0].decode("latin-1")))),
+    )
     failure = refused(message, _CODES.get(status, "bad_request"))
     body = surface_dialect(dialect).write_error(failure, request_id)
     return {"content-type": JSON} | id_headers(request_id, dialect), body

@@ -1,15 +1,18 @@
-"""Every recorded stream of Gemini: read as the oracle reads it, split and cut anywhere."""
+"""Every recorded stream of Gemini: read as the oracle reads it, split and cut anywhere, written and read again."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
-from penstock import Completion, MediaPart, OpaquePart, ReasoningPart
+from penstock import Completion, MediaPart, OpaquePart, ReasoningPart, StreamWriter
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
+from penstock.core.events import Event
 from penstock.core.usage import Tokens
 from tests.core.gemini.oracle import SentText, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of
-from tests.gemini import DIALECT, completion, events_of
+from tests.gemini import DIALECT, completion, events_of, fold
 from tests.streams import by_event
 
 CAPTURES = captures("gemini")
@@ -85,3 +88,29 @@ def test_every_error_is_read() -> None:
         fault = completion(data).fault
         assert fault is not None, file
         assert (fault.code, fault.message) == ("provider-error", wanted), file
+
+
+def test_every_answer_is_the_same_when_it_was_written_and_read_again() -> None:
+    for file, data in STREAMS.items():
+        events = events_of(data)
+        answer = fold(events)
+        if answer.ending != "completed":
+            continue
+        wanted = sent_text(answer)
+        for written in written_again(events, answer):
+            again = completion(written)
+            assert sent_text(again) == wanted, file
+            assert {repair.code for repair in again.repairs} <= {"json-array"}, file
+            assert (again.id, again.model) == (answer.id or "req_1", answer.model or "m"), file
+            assert again.extras == answer.extras, file
+            assert [choice.extras for choice in again.choices] == [choice.extras for choice in answer.choices], file
+
+
+def written_again(events: list[Event], answer: Completion) -> Iterator[bytes]:
+    """The answer as a stream, as an array, and unstreamed."""
+    for stream_type in ("", "application/json"):
+        facts = AnswerFacts(call_id="req_1", model="m", created=0, stream_type=stream_type)
+        writer = StreamWriter.for_call(DIALECT, facts)
+        yield b"".join(writer.write([event]) for event in events)
+        assert writer.losses == []
+    yield StreamWriter.for_call(DIALECT, AnswerFacts(call_id="req_1", model="m", created=0)).write_body(answer)

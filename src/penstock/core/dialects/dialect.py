@@ -167,6 +167,8 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     """Members of the request that the answer repeats, in dialects whose answers do (`ClientRequest.echo`)."""
     heartbeats: int = 0
     """How many heartbeats the client has got from earlier attempts at the same call."""
+    stream_type: str = ""
+    """The content type of a streamed answer, if it is not that of server-sent events (`ClientRequest.stream_type`)."""
     overrides: Mapping[str, object] = MappingProxyType({})
     """Members of the answer that the gateway sets in place of the provider's (`StoredAnswers.overrides`)."""
 
@@ -204,12 +206,15 @@ class SurfaceDialect(Protocol):
     name: str
     """The name of this API in the ledger, in metrics and in traces."""
     path: str
-    """The path of the endpoint, below /v1."""
+    """The path of the endpoint, below /v1 or the version of the API; it may contain `{model}`."""
     request_id_header: str
     """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """Read a request; checks only what the gateway acts on, and raises `RequestError`."""
+        """Read a request; checks only what the gateway acts on, and raises `RequestError`.
+
+        `path` is that of the request, with its query.
+        """
 
     def writer(self, facts: AnswerFacts) -> AnswerWriter:
         """Make the writer of a streamed answer."""
@@ -228,10 +233,10 @@ class TokenCounting(Protocol):
     """A request of an API that asks how many tokens an input has."""
 
     path: str
-    """Where it is posted: below /v1, and below a provider's `base_url`."""
+    """Where it is posted: below /v1, and below a provider's `base_url`; it may contain `{model}`."""
 
-    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
-        """Parse a request body; raises `RequestError`."""
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+        """Parse a request body; raises `RequestError`. `path` is that of the request."""
 
     def read_count(self, body: bytes) -> int | None:
         """The count in a provider's response; None if there is none."""
@@ -379,6 +384,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The name for people, such as "OpenAI chat completions"."""
     upstream: UpstreamDialect | None = None
     surface: SurfaceDialect | None = None
+    unstreamed_path: str = ""
+    """The path of the endpoint for answers that are not streamed, if it is another one than `SurfaceDialect.path`."""
     detector: Detector | None = None
     """Detects the dialect by the bytes of an answer. Without it, a capture must name the dialect."""
     places: DefectPlaces | None = None

@@ -49,4 +49,6 @@ def dialect_at(path: str) -> str:
         endpoints = (dialect.surface, dialect.token_counting)
         if any(endpoint is not None and endpoint.path == path for endpoint in endpoints):
             return name
+        if path and dialect.unstreamed_path == path:
+            return name
     return DEFAULT_DIALECT

@@ -149,6 +149,8 @@ class Call(Struct, eq=False):
     """The amount reserved in the account of its key, in nanodollars; None without a reservation."""
     on_text: Callable[[list[Event]], None] | None = None
     """Called with the events as they come, while the admin page shows the call's text."""
+    stream_type: str = ""
+    """The content type of a streamed answer, if it is not that of server-sent events."""
     headers: dict[str, str] = {}
     """Response headers about the key's rate limits."""
     attempts: list[Attempt] = []

@@ -137,6 +137,7 @@ class Gateway:
     def answer(self, call: Call, request: ClientRequest, client: CallClient) -> "Attempts | None":
         """The attempts at a chat request, which the caller must start; None if the request was refused at once."""
         call.failures_in_stream = request.failures_in_stream
+        call.stream_type = request.stream_type
         if call.trace is not None:
             call.parameters = request.figures()
             if self.config.telemetry.content and not request.has_many_values:  # else a thread reads it
@@ -710,6 +711,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             issuer=plan.issuer,
             echo=request.echo,
             heartbeats=call.heartbeats,
+            stream_type=call.stream_type,
             overrides=call.keeping.overrides(plan.issuer) if call.keeping is not None else {},
         )
         return StreamWriter.for_call(request.dialect, facts)

@@ -8,7 +8,7 @@ from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
-from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
+from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
 from penstock.serve.surfaces.client import CallSession, report
 from penstock.serve.surfaces.surface import Surface
 
@@ -25,7 +25,8 @@ class Answers(Surface[ClientRequest]):
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
-        return self._surface_dialect.read_request(body, request.headers, request.path)
+        path = f"{request.path}?{request.query}" if request.query else request.path
+        return self._surface_dialect.read_request(body, request.headers, path)
 
 
 class Playground(Answers):
@@ -48,7 +49,8 @@ class AnswerSession(CallSession):
         exchange = self._exchange
         if not exchange.begun:
             self.call.status = 200
-            exchange.begin(STREAM_LINES + call_lines(self.call))
+            lines = stream_lines(self.call.stream_type) if self.call.stream_type else STREAM_LINES
+            exchange.begin(lines + call_lines(self.call))
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream and end the body."""

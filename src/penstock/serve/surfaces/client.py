@@ -101,6 +101,7 @@ class CallSession:
             created=int(time.time()),
             same_dialect=False,
             heartbeats=call.heartbeats,
+            stream_type=call.stream_type,
             overrides=call.keeping.overrides("") if call.keeping is not None else {},
         )
         return surface_dialect(call.dialect).writer(facts).fail(failure)

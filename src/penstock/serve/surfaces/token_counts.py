@@ -47,7 +47,7 @@ class TokenCounts:
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
         """Answer one request. A thread parses a large one, as for calls."""
         answer = partial(self._answer, exchange, gateway, request_id, key)
-        read = partial(self._read, headers=exchange.request.headers)
+        read = partial(self._read, headers=exchange.request.headers, path=exchange.request.path)
         if self._continuations is not None and self._continuations.may_apply(exchange.body):
             self._continuations.resolve(exchange, key, read, answer)
         elif len(exchange.body) <= LARGE_BODY:
@@ -55,8 +55,8 @@ class TokenCounts:
         else:
             in_thread(exchange, partial(read, exchange.body), answer)
 
-    def _read(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
-        request = self._counting.read_request(body, headers)
+    def _read(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+        request = self._counting.read_request(body, headers, path)
         return request if self._continuations is None else self._continuations.check(request)
 
     def _answer(

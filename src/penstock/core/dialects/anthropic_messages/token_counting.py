@@ -14,7 +14,7 @@ class AnthropicTokenCounting:
 
     path = "/messages/count_tokens"
 
-    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """Parse a request body; raises `RequestError`."""
         return read_client_request(body, headers)
 

@@ -218,7 +218,10 @@ class GeminiReader:
         candidate = self._candidate(0)
         if candidate is not None:
             candidate.finished = True
-            self._sink.events.append(Finish(0, "content_filter", reason, details={"promptFeedback": feedback}))
+            self._sink.events += [
+                Extra("chunk", {"promptFeedback": feedback}),
+                Finish(0, "content_filter", reason),
+            ]
 
     def _read_usage(self, report: object) -> None:
         if isinstance(report, dict) and report:
@@ -291,8 +294,9 @@ class GeminiReader:
         elif reason == "stop" and candidate.calls:
             reason = "tool_calls"
         candidate.finished = True
-        details: _Json | None = {"finishMessage": message} if message else None
-        self._sink.events.append(Finish(candidate.index, reason or native, native, details=details))
+        if message:
+            self._sink.events.append(Extra("choice", {"finishMessage": message}, candidate.index))
+        self._sink.events.append(Finish(candidate.index, reason or native, native))
 
     # Parts.
 

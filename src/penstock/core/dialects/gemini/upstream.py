@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
-from penstock.core.dialects.gemini.forwarding import edit_contents
+from penstock.core.dialects.gemini.forwarding import edit_contents, with_model
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME, GeminiReader
 from penstock.core.dialects.gemini.request_writer import GeminiSettings, write_request
@@ -21,6 +21,8 @@ from penstock.core.sink import Sink
 from penstock.core.tool_map import ToolMap
 
 _DEFAULTS = GeminiSettings()
+# The member of a request to count tokens that has a whole request, which names the model.
+_COUNTED = ("generateContentRequest", snake_case("generateContentRequest"))
 # A delay as protocol buffers write it, such as `34s` or `1.5s`.
 _DELAY = re.compile(r"(\d{1,9})(?:\.\d+)?s")
 
@@ -53,8 +55,11 @@ class GeminiUpstream:
         if "model" in values:
             changes["model"] = None
         if "contents" in values:
-            edited = edit_contents(values["contents"], destination.issuer, losses)
+            edited = edit_contents(values["contents"], losses)
             changes |= {"contents": edited} if edited is not None else {}
+        for name in _COUNTED:
+            if name in values:
+                changes[name] = with_model(values[name], destination.model)
         return OutgoingRequest(request.members.edited(changes), request.headers, tuple(losses))
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:

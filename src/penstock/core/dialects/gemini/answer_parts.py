@@ -1,0 +1,68 @@
+"""What streamed and unstreamed answers in the Gemini dialect have in common: parts, candidates, finish reasons."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.core.content import Citation
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.gemini.reader import FINISH_REASONS
+from penstock.core.events import Annotation, ToolKind
+
+Json = dict[str, object]
+_REASONS: Mapping[str, str] = {
+    "stop": "STOP",
+    "length": "MAX_TOKENS",
+    "tool_calls": "STOP",
+    "function_call": "STOP",
+    "content_filter": "SAFETY",
+    "pause": "STOP",
+}
+
+
+def answer_id(facts: AnswerFacts) -> str:
+    """The id of an answer whose provider gave none."""
+    return facts.id or facts.call_id
+
+
+def call_part(name: str, arguments: str, id: str | None, kind: ToolKind, namespace: str | None) -> Json:
+    """A function call. Arguments that are no JSON object, such as the text of a custom tool, are its `input`."""
+    try:
+        given = msgspec.json.decode(arguments or "{}")
+    except ValueError:
+        given = None
+    if kind == "custom" or not isinstance(given, dict):
+        given = {"input": arguments}
+    call: Json = {"name": f"{namespace}__{name}" if namespace else name, "args": given}
+    return {"functionCall": call | ({"id": id} if id else {})}
+
+
+def finish_reason(reason: str, native: str | None, *, refused: bool) -> str:
+    """Gemini's finish reason. `refused`: the answer has a refusal, which is no finish reason in other APIs."""
+    if native in FINISH_REASONS:
+        return native or ""
+    if refused and reason == "stop":
+        return "SAFETY"
+    return _REASONS.get(reason, "OTHER")
+
+
+def grounding(cited: Iterable[tuple[str, Citation | Annotation]]) -> Json:
+    """Grounding metadata for citations of another API, each with the whole text before its end; empty if none.
+
+    Passages are counted in bytes of UTF-8.
+    """
+    chunks: dict[tuple[str, str], int] = {}
+    supports: list[Json] = []
+    for text, citation in cited:
+        number = chunks.setdefault((citation.url, citation.title), len(chunks))
+        segment: Json = {"text": citation.quote} if citation.quote else {}
+        if citation.start is not None and citation.end is not None:
+            segment |= {
+                "startIndex": len(text[: citation.start].encode(errors="replace")),
+                "endIndex": len(text[: citation.end].encode(errors="replace")),
+            }
+        supports.append({"segment": segment, "groundingChunkIndices": [number]})
+    if not supports:
+        return {}
+    sources = [{"web": {"uri": url, "title": title}} for url, title in chunks]
+    return {"groundingMetadata": {"groundingChunks": sources, "groundingSupports": supports}}

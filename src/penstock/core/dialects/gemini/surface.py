@@ -1,0 +1,107 @@
+"""The Gemini dialect, as an API to offer: `POST /v1beta/models/{model}:streamGenerateContent` and `:generateContent`.
+
+The model, and whether the answer is streamed, are in the path. A request is checked as far as the gateway acts on it.
+Every other field goes to a provider of the same dialect as the client wrote it, and so do Google's own headers.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qs, unquote
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.gemini.body import write_body
+from penstock.core.dialects.gemini.failures import write_error
+from penstock.core.dialects.gemini.members import member
+from penstock.core.dialects.gemini.reader import NAME
+from penstock.core.dialects.gemini.request import read_request
+from penstock.core.dialects.gemini.writer import GeminiWriter
+from penstock.core.failure import Failure
+from penstock.core.input_estimate import estimate_request
+from penstock.core.json_getters import object_of, text_of
+from penstock.core.losses import Loss
+from penstock.core.request import MAX_TAGS, ClientRequest, ReadOnce
+
+STREAMED = "streamGenerateContent"
+UNSTREAMED = "generateContent"
+_ONCE = ("contents", "generationConfig", "generation_config", "model")
+_LISTS = ("tools", "safetySettings")
+_MAX_MODEL = 256
+_MODELS = "/models/"
+_ARRAY = "application/json; charset=utf-8"
+# Open lists of headers, which clients and providers extend without notice; not those with credentials.
+_FORWARDED = ("x-goog-api-client", "x-goog-user-project", "x-goog-request-params", "x-server-timeout")
+
+
+class GeminiSurface:
+    """Offers Gemini's API."""
+
+    name = "gemini"
+    path = f"{_MODELS}{{model}}:{STREAMED}"
+    request_id_header = ""
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+        """Read a request; raises `RequestError`."""
+        request = read_client_request(body, headers, path)
+        if not isinstance(member(request.fields, "contents"), list | dict | str):
+            raise refused("contents: must be a list of contents", param="contents")
+        return request
+
+    def writer(self, facts: AnswerFacts) -> GeminiWriter:
+        """Make the writer of a streamed answer."""
+        return GeminiWriter(facts)
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        """The body of an answer without streaming."""
+        return write_body(completion, losses, facts)
+
+    def status_of(self, failure: Failure) -> int:
+        """The usual status of the failure."""
+        return failure.status
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:
+        """The body of an error, in Google's envelope."""
+        return write_error(failure, request_id)
+
+
+def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+    """Read a request without the checks that only a call needs (a token count does not); raises `RequestError`."""
+    members, fields = decode_fields(body, _ONCE)
+    place, _, query = path.partition("?")
+    named, method = model_in(place)
+    model = named or text_of(fields.get("model")).removeprefix(_MODELS[1:])
+    if not 0 < len(model) <= _MAX_MODEL:
+        raise refused(f"the path must name a model, in at most {_MAX_MODEL} characters", param="model")
+    stream = method == STREAMED if named else fields.get("stream") is True
+    config = member(fields, "generationConfig")
+    if config is not None and not isinstance(config, dict):
+        raise refused("generationConfig: must be an object", param="generationConfig")
+    check_lengths(fields, _LISTS)
+    labels = object_of(fields.get("labels"))
+    tags = {name: value for name, value in labels.items() if isinstance(value, str)}
+    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
+    events = not named or parse_qs(query).get("alt") == ["sse"]
+    return ClientRequest(
+        dialect=NAME,
+        model=model,
+        stream=stream,
+        stream_type=_ARRAY if stream and not events else "",
+        members=members,
+        headers={name: value for name, value in headers.items() if name in _FORWARDED},
+        include_usage=True,
+        fields=fields,
+        tier=text_of(member(fields, "serviceTier")).lower(),
+        metadata=dict(list(tags.items())[:MAX_TAGS]),
+        provider_state="cachedContent" if member(fields, "cachedContent") else "",
+        estimate=lambda: estimate_request(read()),
+        read=read,
+    )
+
+
+def model_in(path: str) -> tuple[str, str]:
+    """The model and the method that a path names; both empty if it names none. Model names may have slashes."""
+    before, colon, method = path.rpartition(":")
+    _, models, model = before.partition(_MODELS)
+    if not colon or not models or not method.isalpha():
+        return "", ""
+    return unquote(model), method

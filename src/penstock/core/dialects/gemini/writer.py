@@ -1,0 +1,355 @@
+"""Writes the Gemini dialect: hub events → the bytes of a stream that Google's SDKs accept.
+
+1. Each message has the parts that arrived together, of one candidate. The last one has the finish reasons and the
+   usage. There is neither a comment nor `[DONE]`: Google's SDK for JavaScript fails on both.
+2. A function call is written when its arguments are complete. Clients of this API get calls whole.
+3. The signature of a thought is written on an empty thought after it. A signature without a thought belongs to the part
+   that follows, and at the end of the answer to an empty text. A seal of another API is wrapped (`signatures.py`).
+4. Blocks that only this dialect has are written again where the provider speaks it too, and are losses otherwise.
+5. A stream that is not completed ends with an error, and has no finish reason.
+6. A client that does not ask for server-sent events (`alt=sse`) gets the same messages as one JSON array.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.blocks import Blocks
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
+from penstock.core.dialects.gemini.failures import error_of, write_error
+from penstock.core.dialects.gemini.signatures import write_signature
+from penstock.core.dialects.gemini.usage import write_usage
+from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    End,
+    Event,
+    Extra,
+    Fault,
+    Finish,
+    MediaDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Seal,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.failure import Failure
+from penstock.core.json_getters import integer_of, object_of
+from penstock.core.losses import Loss
+from penstock.core.text import without_line_ends
+from penstock.core.usage import Usage
+
+# The status and the message for the client, by the ending of a stream that has no fault.
+_ENDINGS = {
+    "truncated": (502, "the provider's stream ended before the answer was complete"),
+    "timed_out": (504, "the provider took too long"),
+    "cancelled": (499, "the answer was cancelled"),
+    "failed": (502, "the provider failed"),
+}
+
+
+class _CandidateWriter:
+    """The state of one candidate."""
+
+    def __init__(self) -> None:
+        self.signature = ""  # of the next part
+        self.thoughts: set[int] = set()  # reasoning blocks that have text
+        self.reasoning = -1  # the number of the last reasoning block
+        self.summary_part: int | None = None
+        self.calls: dict[int, tuple[ToolCallStart, list[str]]] = {}  # by block
+        self.call_blocks: dict[int, int] = {}
+        self.media: dict[int, tuple[list[str], list[str]]] = {}  # by block: media types, and pieces
+        self.extras: Json = {}  # members of the candidate that are written next
+        self.texts: list[str] = []  # for citations of another API
+        self.size = 0  # of these, in characters
+        self.starts: dict[int, int] = {}  # the number of characters before each text block
+        self.citations: list[Annotation] = []
+        self.refused = False
+        self.finish: Finish | None = None
+
+
+class GeminiWriter:
+    """Writes the events of one answer."""
+
+    _failed = False
+    _begun = False
+    _closed = False
+    _usage: Usage | None = None
+
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self._own = facts.same_dialect
+        self._array = bool(facts.stream_type)
+        self._envelope: Json = {"modelVersion": facts.model, "responseId": answer_id(facts)}
+        self._extras: Json = {}  # members of the message that is written next
+        self._blocked: Json = {}  # what the provider says about a prompt that it blocks
+        self._blocks = Blocks()
+        self._candidates: dict[int, _CandidateWriter] = {}
+        self._parts: list[tuple[int, Json]] = []
+        self._out: list[bytes] = []
+        self.losses: list[Loss] = []
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """The bytes of these events."""
+        for event in self._blocks.order(events):
+            self._write(event)
+        self._flush()
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def note(self, events: Iterable[Event]) -> None:
+        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
+        for event in self._blocks.order(events):
+            match event:
+                case Start():
+                    self._write(event)
+                case ChoiceStart():
+                    self._begun = True
+                case _:
+                    pass
+
+    def heartbeat(self) -> bytes:
+        """A message without content; nothing before the first message. In an array, white space."""
+        if not self._begun:
+            return b""
+        return b"\n" if self._array else self._framed({"usageMetadata": {}, **self._envelope})
+
+    def fail(self, failure: Failure) -> bytes:
+        """The error as the last message."""
+        return self._framed(msgspec.json.decode(write_error(failure, self._facts.call_id))) + self._close()
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case TextDelta(choice, text):
+                self._add_text(choice, text)
+            case ReasoningDelta(choice, text, _, part):
+                self._add_thought(choice, text, part)
+            case ToolCallDelta(choice, call, arguments):
+                candidate = self._candidate(choice)
+                if call in candidate.call_blocks:
+                    candidate.calls[candidate.call_blocks[call]][1].append(arguments)
+            case Repair():
+                pass  # counted, not shown to the client
+            case BlockStart():
+                self._start_block(event)
+            case BlockEnd(choice, block):
+                self._end_block(choice, block)
+            case ToolCallStart():
+                self._start_call(event)
+            case ChoiceStart(choice):
+                self._candidate(choice)
+            case Extra():
+                self._take_extra(event)
+            case Seal():
+                self._write_seal(event)
+            case Annotation():
+                self._take_citation(event)
+            case RefusalDelta(choice, text):
+                self._candidate(choice).refused = True
+                self._add_text(choice, text)
+            case MediaDelta(choice, block, mime, data):
+                mimes, pieces = self._candidate(choice).media.setdefault(block, ([], []))
+                mimes.append(mime)
+                pieces.append(data)
+            case Start(id, model):
+                self._envelope |= {
+                    name: value for name, value in (("modelVersion", model), ("responseId", id)) if value
+                }
+            case Finish(choice):
+                self._candidate(choice).finish = event
+                if event.reason == "pause":
+                    self.losses.append(Loss("pause-unknown"))
+            case UsageReport(usage):
+                self._usage = usage
+            case Fault():
+                self._write_fault(event)
+            case End(ending):
+                self._write_end(ending)
+
+    def _candidate(self, choice: int) -> _CandidateWriter:
+        candidate = self._candidates.get(choice)
+        if candidate is None:
+            candidate = self._candidates[choice] = _CandidateWriter()
+        return candidate
+
+    # Parts.
+
+    def _add(self, choice: int, part: Json) -> None:
+        """Write a part, with the signature that belongs to it."""
+        candidate = self._candidate(choice)
+        if candidate.signature:
+            part["thoughtSignature"], candidate.signature = candidate.signature, ""
+        self._parts.append((choice, part))
+
+    def _add_text(self, choice: int, text: str) -> None:
+        candidate = self._candidate(choice)
+        if not self._own:
+            candidate.texts.append(text)
+            candidate.size += len(text)
+        self._add(choice, {"text": text})
+
+    def _add_thought(self, choice: int, text: str, part: int | None) -> None:
+        candidate = self._candidate(choice)
+        before, candidate.summary_part = candidate.summary_part, part
+        if part is not None and before not in (None, part):
+            text = f"\n\n{text}"
+        candidate.thoughts.add(candidate.reasoning)
+        self._parts.append((choice, {"text": text, "thought": True}))
+
+    def _start_block(self, start: BlockStart) -> None:
+        candidate = self._candidate(start.choice)
+        match start.kind:
+            case "text" | "refusal":
+                candidate.starts[start.block] = candidate.size
+            case "reasoning":
+                candidate.reasoning, candidate.summary_part = start.block, None
+            case "result" | "opaque" if self._own:
+                self._add(start.choice, dict(start.data or {}))
+            case "result" | "opaque":
+                self.losses.append(Loss("server-activity-hidden", start.type))
+            case "media":
+                candidate.media[start.block] = ([], [])
+
+    def _start_call(self, call: ToolCallStart) -> None:
+        if call.server:
+            self.losses.append(Loss("server-activity-hidden", call.name))
+            return
+        candidate = self._candidate(call.choice)
+        block = call.block if call.block is not None else -1 - call.call
+        candidate.call_blocks[call.call] = block
+        candidate.calls[block] = (call, [])
+
+    def _end_block(self, choice: int, block: int) -> None:
+        candidate = self._candidate(choice)
+        if block in candidate.calls:
+            call, pieces = candidate.calls.pop(block)
+            del candidate.call_blocks[call.call]
+            self._add(choice, call_part(call.name, "".join(pieces), call.id, call.kind, call.namespace))
+        elif block in candidate.media:
+            mimes, pieces = candidate.media.pop(block)
+            mime = next(filter(None, mimes), "application/octet-stream")
+            self._add(choice, {"inlineData": {"mimeType": mime, "data": "".join(pieces)}})
+
+    def _write_seal(self, seal: Seal) -> None:
+        candidate = self._candidate(seal.choice)
+        value = write_signature(seal.scheme, seal.value, self._facts.issuer, redacted=seal.redacted)
+        if seal.block in candidate.thoughts:
+            self._parts.append((seal.choice, {"text": "", "thought": True, "thoughtSignature": value}))
+            return
+        self._end_signature(seal.choice)
+        candidate.signature = value
+
+    def _end_signature(self, choice: int) -> None:
+        """Write a signature to which no part belongs."""
+        if self._candidate(choice).signature:
+            self._add(choice, {"text": ""})
+
+    def _take_citation(self, citation: Annotation) -> None:
+        if self._own:
+            return  # the metadata of the candidate has it
+        if citation.url:
+            self._candidate(citation.choice).citations.append(citation)
+        else:
+            self.losses.append(Loss("citation-dropped", citation.title))
+
+    def _take_extra(self, extra: Extra) -> None:
+        if not self._own:
+            return
+        if extra.place == "chunk":
+            feedback = object_of(extra.fields.get("promptFeedback"))
+            if "blockReason" in feedback or "block_reason" in feedback:
+                self._blocked = feedback
+            self._extras |= extra.fields
+        elif extra.place == "choice":
+            self._candidate(extra.choice or 0).extras |= extra.fields
+
+    # Messages.
+
+    def _flush(self) -> None:
+        """Write the parts that have arrived, one message for each candidate."""
+        parts, self._parts = self._parts, []
+        while parts:
+            choice = parts[0][0]
+            together = [part for other, part in parts if other == choice]
+            parts = [(other, part) for other, part in parts if other != choice]
+            self._message([self._candidate_body(choice, together)])
+
+    def _candidate_body(self, choice: int, parts: list[Json]) -> Json:
+        candidate = self._candidate(choice)
+        extras, candidate.extras = candidate.extras, {}
+        content: Json = {"content": {"parts": parts, "role": "model"}} if parts else {}
+        return {**extras, **content, "index": choice}
+
+    def _message(self, candidates: list[Json], **fields: object) -> None:
+        extras, self._extras = self._extras, {}
+        body: Json = {"candidates": candidates} if candidates else {}
+        self._out.append(self._framed({**extras, **body, **fields, **self._envelope}))
+
+    def _framed(self, message: object) -> bytes:
+        data = without_line_ends(msgspec.json.encode(message))
+        begun, self._begun = self._begun, True
+        if self._array:
+            return (b",\r\n" if begun else b"[") + data
+        return b"data: %b\r\n\r\n" % data
+
+    def _close(self) -> bytes:
+        """The end of an array."""
+        closed, self._closed = self._closed, True
+        if not self._array or closed:
+            return b""
+        return b"]" if self._begun else b"[]"
+
+    def _write_end(self, ending: str) -> None:
+        if ending == "completed":
+            self._finish()
+        elif not self._failed:
+            status, words = _ENDINGS[ending]
+            self._flush()
+            self._out.append(self._framed(error_of(status, words)))
+        self._out.append(self._close())
+
+    def _finish(self) -> None:
+        for choice in self._candidates:
+            self._end_signature(choice)
+        usage = {"usageMetadata": write_usage(self._usage, same_dialect=self._own)} if self._usage is not None else {}
+        pending: dict[int, list[Json]] = {choice: [] for choice in self._candidates}
+        for choice, part in self._parts:
+            pending[choice].append(part)
+        self._parts = []
+        if self._blocked and not any(pending.values()) and not self._begun:
+            self._message([], **usage)
+            return
+        bodies: list[Json] = []
+        for choice, candidate in self._candidates.items():
+            finish = candidate.finish or Finish(choice, "stop")
+            body = self._candidate_body(choice, pending[choice])
+            body |= grounding(self._cited(candidate))
+            body["finishReason"] = finish_reason(finish.reason, finish.native, refused=candidate.refused)
+            bodies.append(body)
+        self._message(bodies, **usage)
+
+    def _cited(self, candidate: _CandidateWriter) -> list[tuple[str, Annotation]]:
+        """Each citation of a candidate, counted from the beginning of the whole text."""
+        text = "".join(candidate.texts)
+        cited = []
+        for citation in candidate.citations:
+            before = candidate.starts.get(citation.block, 0)
+            moved = (None if place is None else place + before for place in (citation.start, citation.end))
+            start, end = moved
+            cited.append((text, msgspec.structs.replace(citation, start=start, end=end)))
+        return cited
+
+    def _write_fault(self, fault: Fault) -> None:
+        self._failed = True
+        self._flush()
+        code = integer_of((fault.provider or {}).get("code"))
+        status = code if code is not None and 400 <= code < 600 else 502
+        self._out.append(self._framed(error_of(status, fault.message)))
