@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, cast
 
 _MODEL = re.compile(rb'"model":\s*"((?:[^"\\]|\\.)*)"')
+_MODEL_IN_PATH = re.compile(rb"^POST \S*/models/([^:? ]+):")
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _WAIT_S = 10.0
 
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
             return
         length = _LENGTH.search(head)
         whole = len(body) >= (int(length[1]) if length else 0)
-        model = _MODEL.search(body)
+        model = _MODEL_IN_PATH.search(head) or _MODEL.search(body)
         name = model[1].decode() if model else ""
         script = self._upstream.scripts.get(name)
         if not whole and not (script is not None and isinstance(script[0], Early)):
