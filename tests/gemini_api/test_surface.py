@@ -108,7 +108,7 @@ def test_paths(gateway: GeminiGateway, prefix: str) -> None:
 def test_refusals_are_in_googles_envelope(gateway: GeminiGateway) -> None:
     wrong = gateway.generate("any", headers=KEY | {"x-goog-api-key": "no"}, calls=0)
     assert error(wrong) == (401, "UNAUTHENTICATED", "invalid_api_key")
-    unknown = gateway.generate("nobody/none", method=WHOLE, calls=0)
+    unknown = gateway.generate("nobody/none", method=WHOLE)
     assert error(unknown) == (404, "NOT_FOUND", "model_not_found")
     empty = gateway.generate("any", contents=None, calls=0)
     assert error(empty) == (400, "INVALID_ARGUMENT", "invalid_request")

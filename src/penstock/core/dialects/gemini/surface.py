@@ -79,7 +79,8 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
     check_lengths(fields, _LISTS)
     labels = object_of(fields.get("labels"))
     tags = {name: value for name, value in labels.items() if isinstance(value, str)}
-    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
+    # Estimates, limits and each target need it.
+    read = ReadOnce(read_request, {**fields, "model": model, "stream": stream})
     events = not named or parse_qs(query).get("alt") == ["sse"]
     return ClientRequest(
         dialect=NAME,

@@ -1,0 +1,258 @@
+"""Clients of Gemini's API on providers of other APIs, and the reverse: requests, answers, and seals in both directions."""
+
+import json
+from base64 import b64decode, urlsafe_b64encode
+
+import pytest
+
+from penstock import Accumulator, Completion, StreamReader, StreamWriter, ToolCall
+from penstock.core.dialects.dialect import Destination, RequestError
+from penstock.core.dialects.registry import surface_dialect, upstream_dialect
+from penstock.core.failure import Failure
+from tests import gemini as gem
+from tests import messages as ant
+from tests import streams as chat
+from tests.translation.support import CHAT, ISSUER, MESSAGES, RESPONSES, Json, Lost, facts, translated
+
+GEMINI = "gemini"
+PATH = "/v1beta/models/m:streamGenerateContent?alt=sse"
+HI: Json = {"role": "user", "parts": [{"text": "Hi"}]}
+
+
+def asked(provider: str, **fields: object) -> tuple[Json, Lost]:
+    """The request that a provider gets from a client of Gemini's API."""
+    request = surface_dialect(GEMINI).read_request(json.dumps({"contents": [HI]} | fields).encode(), {}, PATH)
+    outgoing = upstream_dialect(provider).write_request(request, Destination(model="target", issuer=ISSUER))
+    return json.loads(outgoing.body), [(loss.code, loss.detail) for loss in outgoing.losses]
+
+
+def read(dialect: str, data: bytes) -> Completion:
+    reader, answer = StreamReader(dialect), Accumulator(dialect)
+    answer.extend([*reader.feed(data), *reader.close()])
+    return answer.completion
+
+
+# Requests.
+
+
+def test_a_request_for_chat() -> None:
+    schema = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}, "required": ["a"]}
+    body, losses = asked(
+        CHAT,
+        system_instruction={"parts": [{"text": "Be brief."}]},
+        generationConfig={
+            "temperature": 1,
+            "topP": 0.9,
+            "maxOutputTokens": 50,
+            "stopSequences": ["a"],
+            "responseMimeType": "application/json",
+            "responseSchema": schema,
+        },
+        tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}],
+        toolConfig={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+    )
+    plain = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    assert (body["temperature"], body["top_p"], body["stop"], body["stream"]) == (1, 0.9, ["a"], True)
+    assert body["tools"] == [{"type": "function", "function": {"name": "f", "parameters": plain}}]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert body["response_format"]["json_schema"]["schema"] == plain
+    assert losses == []
+
+
+def test_calls_without_ids_are_linked_by_name_and_order() -> None:
+    calls = [{"functionCall": {"name": name, "args": {"n": n}}} for n, name in enumerate(("f", "g", "f"))]
+    results = [
+        {"functionResponse": {"name": name, "response": {"output": text}}}
+        for name, text in (("f", "first"), ("g", "other"), ("f", "second"))
+    ]
+    body, losses = asked(CHAT, contents=[HI, {"role": "model", "parts": calls}, {"role": "user", "parts": results}])
+    called = {call["id"]: call["function"]["arguments"] for call in body["messages"][1]["tool_calls"]}
+    returned = {message["tool_call_id"]: message["content"] for message in body["messages"][2:]}
+    assert [(called[id], text) for id, text in returned.items()] == [
+        ('{"n":0}', "first"),
+        ('{"n":1}', "other"),
+        ('{"n":2}', "second"),
+    ]
+    assert losses == []
+
+
+def test_a_result_that_is_an_object_is_json_text() -> None:
+    result = {"functionResponse": {"name": "f", "id": "c1", "response": {"level": 3, "unit": "m"}}}
+    failed = {"functionResponse": {"name": "f", "id": "c2", "response": {"error": "no"}}}
+    calls = [{"functionCall": {"name": "f", "id": id}} for id in ("c1", "c2")]
+    body, _ = asked(
+        MESSAGES, contents=[HI, {"role": "model", "parts": calls}, {"role": "user", "parts": [result, failed]}]
+    )
+    first, second = body["messages"][2]["content"]
+    assert first["content"] == [{"type": "text", "text": '{"level":3,"unit":"m"}'}]
+    assert (second["is_error"], second["content"]) == (True, [{"type": "text", "text": "no"}])
+
+
+def test_media_and_thinking() -> None:
+    image = {"inline_data": {"mime_type": "image/png", "data": "AA=="}}
+    config = {"thinkingConfig": {"thinkingBudget": 2048, "includeThoughts": True}, "maxOutputTokens": 9000}
+    body, losses = asked(MESSAGES, contents=[{"parts": [{"text": "See"}, image]}], generationConfig=config)
+    assert body["messages"][0]["content"][1]["source"] == {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": "AA==",
+    }
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 2048}
+    assert losses == []
+
+
+def test_what_only_google_has_is_a_loss() -> None:
+    body, losses = asked(CHAT, tools=[{"googleSearch": {}}], safetySettings=[{"category": "C"}])
+    assert "tools" not in body
+    assert losses == [("server-tool-dropped", "googleSearch"), ("field-dropped", "safetySettings")]
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "stream", "array"),
+    [
+        ("/v1beta/models/m:streamGenerateContent?alt=sse", "m", True, False),
+        ("/v1beta/models/m:streamGenerateContent", "m", True, True),
+        ("/v1beta/models/groq/llama3:8b:generateContent", "groq/llama3:8b", False, False),
+        ("/v1beta/models/groq%2Fllama:generateContent?key=x", "groq/llama", False, False),
+    ],
+)
+def test_the_path_names_the_model_and_the_form(path: str, model: str, stream: bool, array: bool) -> None:
+    request = surface_dialect(GEMINI).read_request(b'{"contents": []}', {}, path)
+    assert (request.model, request.stream, bool(request.stream_type)) == (model, stream, array)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"contents": 7}', b'{"contents": [], "generationConfig": 1}', b"[]"])
+def test_requests_that_are_refused(body: bytes) -> None:
+    with pytest.raises(RequestError):
+        surface_dialect(GEMINI).read_request(body, {}, PATH)
+
+
+# Answers.
+
+
+def test_an_answer_of_messages() -> None:
+    citation = {"type": "web_search_result_location", "url": "https://x", "title": "X", "cited_text": "High"}
+    wire = ant.answer(
+        ant.opens(0, "thinking"),
+        ant.thinks("Hm."),
+        ant.signs("EqQB"),
+        ant.closes(0),
+        ant.opens(1),
+        ant.says("Café", 1),
+        ant.delta(1, "citations_delta", citation=citation),
+        ant.closes(1),
+        *ant.calls_all(index=2),
+        finish=ant.finishes("tool_use"),
+    )
+    written, losses = translated(MESSAGES, GEMINI, wire)
+    answer = read(GEMINI, written)
+    (choice,) = answer.choices
+    assert (choice.text, choice.reasoning, choice.finish_reason) == ("Café", "Hm.", "tool_calls")
+    assert choice.tool_calls == (ToolCall("toolu_1", "get_tide", ant.TIDE),)
+    assert answer.usage is not None
+    assert (answer.usage.input, answer.usage.output) == (7, 4)
+    assert choice.extras["groundingMetadata"] == {
+        "groundingChunks": [{"web": {"uri": "https://x", "title": "X"}}],
+        "groundingSupports": [{"segment": {"text": "High"}, "groundingChunkIndices": [0]}],
+    }
+    assert (answer.repairs, losses) == ((), [])
+
+
+def test_a_seal_of_another_api_survives_an_sdk_and_comes_back() -> None:
+    """SDKs decode a signature as base64, and encode it again in either alphabet."""
+    wire = ant.answer(
+        ant.opens(0, "thinking"), ant.thinks("Hm."), ant.signs("EqQB+/=="), ant.closes(0), *ant.calls_all(index=1)
+    )
+    written, _ = translated(MESSAGES, GEMINI, wire)
+    parts = [
+        part
+        for event in written.decode().split("\r\n\r\n")[:-1]
+        for part in json.loads(event.removeprefix("data: "))["candidates"][0].get("content", {}).get("parts", [])
+    ]
+    for part in parts:
+        if "thoughtSignature" in part:
+            part["thoughtSignature"] = urlsafe_b64encode(b64decode(part["thoughtSignature"], validate=True)).decode()
+    thought = {"text": "".join(part["text"] for part in parts if part.get("thought")), "thought": True}
+    signed = next(part["thoughtSignature"] for part in parts if "thoughtSignature" in part)
+    turns = [HI, {"role": "model", "parts": [thought | {"thoughtSignature": signed}, parts[-1]]}]
+    body, losses = asked(MESSAGES, contents=turns, generationConfig={"maxOutputTokens": 50})
+    assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "EqQB+/=="}
+    assert losses == []
+    body, losses = asked(GEMINI, contents=turns)
+    assert body["contents"][1]["parts"] == [thought, parts[-1]]
+    assert losses == [("seal-dropped", "")]
+
+
+def test_several_choices_of_chat_are_candidates() -> None:
+    wire = chat.sse(
+        chat.begins(),
+        chat.begins(1),
+        chat.says("One"),
+        chat.says("Two", index=1),
+        chat.finishes(),
+        chat.finishes("length", index=1),
+        chat.DONE,
+    )
+    written, losses = translated(CHAT, GEMINI, wire, pieces=7)
+    answer = read(GEMINI, written)
+    assert [(choice.text, choice.finish_reason) for choice in answer.choices] == [("One", "stop"), ("Two", "length")]
+    assert (answer.repairs, losses) == ((), [])
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_an_answer_of_gemini(client: str) -> None:
+    wire = gem.answer(
+        gem.thinks("Hm."),
+        gem.says("Let me see."),
+        gem.message(gem.calls(thoughtSignature="c2VhbA=="), gem.calls("get_wind", None)),
+        finish=gem.finishes(
+            usage={
+                "promptTokenCount": 9,
+                "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 4,
+                "thoughtsTokenCount": 3,
+                "totalTokenCount": 16,
+            }
+        ),
+    )
+    written, losses = translated(GEMINI, client, wire)
+    answer = read(client, written)
+    (choice,) = answer.choices
+    assert (choice.text, choice.reasoning, choice.finish_reason) == ("Let me see.", "Hm.", "tool_calls")
+    assert [(call.name, call.arguments) for call in choice.tool_calls] == [
+        ("get_tide", '{"port":"Brest"}'),
+        ("get_wind", "{}"),
+    ]
+    assert len({call.id for call in choice.tool_calls}) == 2
+    assert answer.usage is not None
+    assert (answer.usage.input, answer.usage.output, answer.usage.cached) == (9, 7, 4)
+    assert (answer.repairs, losses) == ((), [])
+
+
+# The stream.
+
+
+def test_heartbeats_are_messages_and_never_comments() -> None:
+    writer = StreamWriter.for_call(GEMINI, facts(CHAT, GEMINI))
+    reader = StreamReader(CHAT)
+    assert writer.heartbeat() == b""
+    first = writer.write(reader.feed(chat.sse(chat.begins(), chat.says("Hi"))))
+    beat = writer.heartbeat()
+    rest = writer.write([*reader.feed(chat.sse(chat.finishes(), chat.DONE)), *reader.close()])
+    assert beat.startswith(b"data: {")
+    assert b"[DONE]" not in rest
+    answer = read(GEMINI, first + beat + rest)
+    assert (answer.text, answer.ending, answer.repairs) == ("Hi", "completed", ())
+
+
+def test_a_failure_is_the_last_message() -> None:
+    writer = StreamWriter.for_call(GEMINI, facts(CHAT, GEMINI))
+    first = writer.write(StreamReader(CHAT).feed(chat.sse(chat.begins(), chat.says("Hi"))))
+    failure = Failure(code="upstream_timeout_idle", message="the provider took too long", retry_after="7")
+    answer = read(GEMINI, first + writer.fail(failure))
+    assert answer.fault is not None
+    assert (answer.text, answer.fault.message) == ("Hi", "the provider took too long")
+    assert (answer.fault.provider or {})["status"] == "DEADLINE_EXCEEDED"
+    delays = [each.get("retryDelay") for each in (answer.fault.provider or {})["details"]]  # type: ignore[attr-defined]
+    assert "7s" in delays
