@@ -1,4 +1,4 @@
-"""The real gateway on a book, its upstream, and its admin API, as `scripts/bench-page` uses them."""
+"""The real gateway on a book, its upstream, and its admin API, as `bench-page` and `bench-retention` use them."""
 
 import array
 import http.client
@@ -25,6 +25,7 @@ max_connections = 4096
 content = true
 [ledger]
 folder = "{folder}"
+{ledger}
 [providers.mock]
 base_url = "http://127.0.0.1:{port}/v1"
 api_key = "unused"
@@ -81,7 +82,8 @@ def delays(seen: "array.array[float]", since: float, until: float) -> Delays:
 class Site:
     """A gateway with the book of a folder."""
 
-    def __init__(self, folder: Path, scratch: Path) -> None:
+    def __init__(self, folder: Path, scratch: Path, ledger: str = "") -> None:
+        """`ledger` are further lines of [ledger]."""
         self._scratch = scratch
         self._mock = subprocess.Popen(
             [sys.executable, "-m", "bench.page.upstream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -89,7 +91,7 @@ class Site:
         assert self._mock.stdout is not None
         file = scratch / "penstock.toml"
         port = int(self._mock.stdout.readline())
-        file.write_text(_CONFIGURATION.format(key=KEY, folder=folder, port=port))
+        file.write_text(_CONFIGURATION.format(key=KEY, folder=folder, port=port, ledger=ledger))
         self._log = (scratch / "log").open("w+")
         self._gateway = subprocess.Popen(
             [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0"],

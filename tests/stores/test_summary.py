@@ -106,19 +106,6 @@ def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
     assert sum((Counter(row.repairs) for row in rows), Counter()) == repairs
 
 
-def test_where_calls_are_removed_it_is_summed_up_anew(place: Place, book: Book) -> None:
-    made = calls(200)
-    book.append(made)
-    assert book.sum_up(150)
-    kept = 2 * DAY_MS
-    place.execute(f"UPDATE meta SET value = {kept} WHERE name = 'kept'", f"DELETE FROM calls WHERE settled_ms < {kept}")
-    left = [call for call in made if call.at_ms + call.duration_ms >= kept]
-    expected = answers(book)
-    assert book.usage(Filter(), [])[0].calls == len(left)
-    assert book.sum_up(len(left))
-    assert answers(book) == expected
-
-
 def book_as_before(transaction: Transaction, entries: Sequence[Entry]) -> None:
     """Book calls and attempts without the columns that later versions of the tables have added."""
     added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h", "losses"}

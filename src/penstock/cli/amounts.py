@@ -26,6 +26,11 @@ def dollars(cost: int | None) -> float | None:
     return None if cost is None else cost / NANODOLLARS
 
 
+def exact_dollars(cost: int) -> str:
+    """Nanodollars as dollars with all digits, for CSV."""
+    return f"{cost // NANODOLLARS}.{cost % NANODOLLARS:09d}"
+
+
 def moment(at_ms: int) -> str:
     """A time, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from msgspec.structs import asdict
 
-from penstock.cli.amounts import dollars, moment, money
+from penstock.cli.amounts import moment, money
 from penstock.cli.backup import backup_command, restore_command
-from penstock.cli.ledger_options import EntryQuery, key_names, reading, takes_filter
+from penstock.cli.ledger_archive import describe, export, prune
+from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_calls, reading, takes_filter
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
@@ -92,6 +92,8 @@ def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool,
         if not listed and not follow:
             click.echo("No calls.", err=True)
         _show(listed, table, names)
+        if len(listed) < number:
+            note_archived_calls(book.archived(), selected)
         if follow:
             # A call may have been booked between `last` and the listing.
             seen = {entry.id for entry in listed}
@@ -137,26 +139,8 @@ def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> No
     _show_one(file or outer, id, as_json=as_json)
 
 
-command.add_command(backup_command)
-command.add_command(restore_command)
-
-
-def describe(entry: Entry) -> dict[str, object]:
-    """The output of `--json` for a call."""
-    return asdict(entry) | {
-        "attempts": [_describe_attempt(attempt) for attempt in entry.attempts],
-        "tokens": asdict(entry.tokens),
-        "measure": entry.measure,
-        "cost_usd": dollars(entry.cost),
-        "approximate": entry.approximate,
-        "priced_usd": dollars(entry.priced),
-    }
-
-
-def _describe_attempt(attempt: AttemptEntry) -> dict[str, object]:
-    fields = asdict(attempt) | {"tokens": asdict(attempt.tokens), "cost_usd": dollars(attempt.cost)}
-    del fields["cost"]
-    return fields
+for _subcommand in (backup_command, export, prune, restore_command):
+    command.add_command(_subcommand)
 
 
 def _show(entries: Sequence[Entry], table: Table | None, names: dict[str, str]) -> None:
@@ -200,6 +184,8 @@ def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
     with reading(file) as book:
         entry = book.entry(id)
         names = key_names(book.keys())
+        if entry is None:
+            note_archived_calls(book.archived(), Filter())
     if entry is None:
         raise click.ClickException(f"there is no call {one_line(id)} in the ledger; a running call is not in it yet")
     if as_json:

@@ -11,13 +11,13 @@ from typing import Any, TypeVar, get_args
 import click
 from msgspec import Struct
 
-from penstock.cli.amounts import parse_moment
+from penstock.cli.amounts import moment, parse_moment
 from penstock.cli.options import config_option
 from penstock.errors import BookError, ConfigError
-from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.book import Archived, Book, Filter
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.billing.tags import clean_text
-from penstock.gateway.config import Config, default_file, load
+from penstock.gateway.config import Config, LedgerSettings, default_file, load
 from penstock.gateway.content.store import ContentStore
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.open import open_book
@@ -112,9 +112,15 @@ def load_config(file: Path | None) -> Config:
 @contextmanager
 def reading(file: Path | None) -> Iterator[Book]:
     """Open the book of a configuration for reading. Its errors become one-line messages."""
-    config = load_config(file)
+    with opened(load_config(file).ledger, readonly=True) as book:
+        yield book
+
+
+@contextmanager
+def opened(settings: LedgerSettings, *, readonly: bool) -> Iterator[Book]:
+    """Open the book. Its errors become one-line messages."""
     try:
-        book = open_book(config.ledger, os.environ, readonly=True)
+        book = open_book(settings, os.environ, readonly=readonly)
         try:
             yield book
         finally:
@@ -134,6 +140,26 @@ def content_of(config: Config) -> Iterator[ContentStore | None]:
             yield store
     except BookError as error:
         raise click.ClickException(str(error)) from error
+
+
+def note_archived_calls(archived: Archived, selected: Filter) -> None:
+    """Report on stderr that calls are not listed because they are archived."""
+    if archived.before_ms > (selected.since_ms or 0):
+        day = moment(archived.before_ms)[:10]
+        click.echo(f"Calls before {day} are archived: `penstock ledger export` has them.", err=True)
+
+
+def note_archived_sums(archived: Archived, selected: Filter) -> None:
+    """Report on stderr which sums do not have all calls."""
+    since_ms = selected.since_ms or 0
+    if archived.before_ms > since_ms and not selected.covers_archived:
+        day = moment(archived.before_ms)[:10]
+        click.echo(
+            f"Without calls before {day}: they are archived, and have no sums by repair, loss or user.", err=True
+        )
+    elif archived.no_sums_before_ms > since_ms:
+        day = moment(archived.no_sums_before_ms)[:10]
+        click.echo(f"Without calls before {day}: their sums are deleted, see keep_sums_days in [ledger].", err=True)
 
 
 def key_names(keys: list[Key]) -> dict[str, str]:

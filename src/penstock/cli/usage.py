@@ -7,10 +7,10 @@ from typing import cast, get_args
 
 import click
 
-from penstock.cli.amounts import dollars, money
-from penstock.cli.ledger_options import EntryQuery, key_names, reading, takes_filter
+from penstock.cli.amounts import dollars, exact_dollars, money
+from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, reading, takes_filter
 from penstock.cli.table import Column, Table
-from penstock.cli.text import to_json
+from penstock.cli.text import csv_cell, to_json
 from penstock.gateway.billing.book import Grouping, UsageRow
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
@@ -47,6 +47,7 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
         selected = query.filter(keys)
         rows = book.usage(selected, groups, tag=tag)
         total = book.usage(selected, [])[0]
+        archived = book.archived()
     if "day" not in groups:
         rows.sort(key=lambda row: (-row.cost, -row.output - row.input, row.group))
     heads = [tag if group == "tag" else group for group in groups]
@@ -59,6 +60,7 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
         click.echo("No calls.")
     else:
         _show(heads, rows, total, groups, key_names(keys))
+    note_archived_sums(archived, selected)
 
 
 def _groups(text: str) -> tuple[list[Grouping], str]:
@@ -89,13 +91,8 @@ def _csv(heads: Sequence[str], rows: Sequence[UsageRow]) -> str:
     writer.writerow([*heads, *_FIGURES, "cost_usd"])
     for row in rows:
         figures = [getattr(row, name) for name in _FIGURES]
-        writer.writerow([*map(_cell, row.group), *figures, f"{row.cost // 10**9}.{row.cost % 10**9:09d}"])
+        writer.writerow([*map(csv_cell, row.group), *figures, exact_dollars(row.cost)])
     return text.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _show(

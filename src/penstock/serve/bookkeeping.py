@@ -10,15 +10,15 @@ from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import Ledger
 from penstock.gateway.billing.prices import PriceBook
-from penstock.gateway.config import Config
+from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.serve.auth import Authenticator
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts
 from penstock.stores.accounts.storage import Storage
-from penstock.stores.book.open import open_book, state_folder
-from penstock.stores.book.writer import BookWriter, Keys
+from penstock.stores.book.open import archive_folder, open_book, state_folder
+from penstock.stores.book.writer import BookWriter, Keys, Retention
 from penstock.stores.journal import Journal, recover
 from penstock.upstream.local.model import RuntimeFolder
 
@@ -74,6 +74,7 @@ class Bookkeeping:
             warn,
             # Other machines spend too. Without Redis, only the book shows it.
             reread_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
+            retention=_retention(settings, environment),
         )
         self.ledger.book_writer = self._book_writer
         self.use(config)
@@ -176,6 +177,13 @@ class Bookkeeping:
         for key in keys.keys:
             if key.id in keys.spent:
                 self._accounts.seed(key, keys.spent[key.id])
+
+
+def _retention(settings: LedgerSettings, environment: Mapping[str, str]) -> Retention | None:
+    """How long calls and their sums are kept; None if for good."""
+    if settings.keep_days is None:
+        return None
+    return Retention(archive_folder(settings, environment), settings.keep_days, settings.keep_sums_days)
 
 
 class _SpentQuery:

@@ -6,6 +6,7 @@ even if it did take effect: `append` is idempotent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -37,6 +38,11 @@ class Filter(Struct, frozen=True, kw_only=True):
     """End users, as entries have them: their pseudonyms, or names."""
     tags: Mapping[str, str] = {}
 
+    @property
+    def covers_archived(self) -> bool:
+        """Whether sums with this filter include archived calls."""
+        return not (self.targets or self.attempts or self.repair or self.loss or self.users)
+
 
 class UsageRow(Struct, frozen=True, kw_only=True):
     """The usage of a group of calls. `group` has one name per requested grouping."""
@@ -63,6 +69,16 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     total: int
     recent: frozenset[str]
+
+
+class Archived(Struct, frozen=True, kw_only=True):
+    """Which calls were moved from the book to archives. Times are starts of days, in UTC."""
+
+    calls: int
+    before_ms: int
+    """Calls that ended before are archived, or will be soon; 0 if none are."""
+    no_sums_before_ms: int
+    """Calls before that are in no sum any more, only in budgets; 0 if all are."""
 
 
 class Percentiles(Struct, frozen=True):
@@ -102,7 +118,7 @@ class Book(Protocol):
     """The ledger's store."""
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Store entries durably, all or none. An entry whose id is already stored is left unchanged.
+        """Store entries durably, all or none. An entry whose id is stored or archived already is left unchanged.
 
         Returns the entries that are new.
         """
@@ -126,6 +142,8 @@ class Book(Protocol):
         of the tag named `tag`, or "". By `provider`, attempts are summed: a call with attempts at two providers counts
         for both, each with its own usage, and a call without attempts is in the group "". If `wanted` names providers,
         only they are groups.
+
+        Archived calls are included, in whole hours, where `covers_archived` of `wanted` is true.
         """
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
@@ -139,8 +157,31 @@ class Book(Protocol):
         """
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """The spending of a key by calls admitted since `since_ms`, and the ids of its calls that were settled since
-        `recent_since_ms`, in one snapshot.
+        """The spending of a key by calls admitted since `since_ms`, the start of a day, including archived calls; and
+        the ids of its calls that were settled since `recent_since_ms`, in one snapshot.
+        """
+
+    def archived(self) -> Archived:
+        """Which calls are archived."""
+
+    def prune(self, folder: Path, before_ms: int, *, most: int = 100) -> int | None:
+        """Archive and delete the next calls that ended before a day, the one of `before_ms`; returns how many.
+
+        0 means that there are no more, None that another process is pruning. No sum and no spending changes.
+        """
+
+    def prunable(self, before_ms: int) -> int:
+        """How many calls `prune` would archive."""
+
+    def drop_sums(self, before_ms: int) -> bool:
+        """Delete the sums of the oldest day, if it ended before a time; returns whether there was such a day.
+
+        Spending is kept. A late entry of a deleted day is not stored, because it may be an archived one.
+        """
+
+    def export(self, wanted: Filter, folder: Path, write: Callable[[Entry], None]) -> list[str]:
+        """Pass all entries that match, archived or not, to `write`, in one snapshot: the archived ones first, then by
+        time. Returns the names of archives that are not in the folder.
         """
 
     def keys(self) -> list[Key]:

@@ -7,7 +7,7 @@ from penstock.gateway.config.settings import Config
 # By section. A reload applies all other keys.
 _FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "tls", "workers", "log"),
-    "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share"),
+    "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share", "keep_days", "keep_sums_days"),
     "responses": ("store",),
     "admin": ("enabled", "listen", "tls", "token"),
 }

@@ -24,6 +24,9 @@ def load_ledger(given: dict[str, Any], problems: Problems) -> LedgerSettings:
     for key, url, problem_of in checked:
         if isinstance(url, Secret) and (wrong := problem_of(url.reveal())):
             problems.error(("ledger", key), wrong)
+    keep, keep_sums = ledger.keep_days, ledger.keep_sums_days
+    if keep_sums is not None and (keep is None or keep_sums < keep):
+        problems.error(("ledger", "keep_sums_days"), "cannot be shorter than keep_days: sums outlast their calls")
     return ledger
 
 

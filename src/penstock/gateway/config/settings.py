@@ -164,6 +164,14 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     local_share: Annotated[
         float, Meta(gt=0, le=1, description="The share of each limit that one process can use while Redis is down.")
     ] = 0.25
+    keep_days: Annotated[
+        Annotated[int, Meta(ge=1, le=36_500)] | None,
+        Meta(description="Days after which calls are moved to archives. Default: never."),
+    ] = None
+    keep_sums_days: Annotated[
+        Annotated[int, Meta(ge=1, le=36_500)] | None,
+        Meta(description="Days after which the sums of archived calls are deleted. Default: never."),
+    ] = None
 
 
 class KeptResponsesSettings(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket
 from penstock.gateway.keys import changes as key_changes
-from penstock.gateway.keys.report import report
+from penstock.gateway.keys.report import moment, report
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
@@ -96,7 +96,8 @@ def usage(book: Book, request: AdminRequest) -> AdminReply:
     rows = book.usage(entry_filter, by, tag=tag)
     most_expensive = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MAX_LIMIT]
     groups = [usage_json(by, row) for row in sorted(most_expensive, key=lambda row: row.group)]
-    return AdminReply(200, {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT})
+    reply = {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT}
+    return AdminReply(200, reply | _archived(book, entry_filter) | {"archived_included": entry_filter.covers_archived})
 
 
 def list_entries(book: Book, request: AdminRequest) -> AdminReply:
@@ -105,14 +106,17 @@ def list_entries(book: Book, request: AdminRequest) -> AdminReply:
     limit = read_limit(request.query)
     entries = book.entries(entry_filter, limit=limit + 1, before=read_cursor(request.query, "before"))
     following = entries[limit - 1][0] if len(entries) > limit else None
-    return AdminReply(200, {"entries": [entry_json(entry) for _, entry in entries[:limit]], "next": following})
+    listed = {"entries": [entry_json(entry) for _, entry in entries[:limit]], "next": following}
+    return AdminReply(200, listed | _archived(book, entry_filter))
 
 
 def show_entry(book: Book, request: AdminRequest) -> AdminReply:
     """Show one entry."""
     entry = book.entry(request.name)
     if entry is None:
-        raise KeyTermsError("there is no entry with this id", code="entry_not_found")
+        before_ms = book.archived().before_ms
+        archived = f"; calls before {moment(before_ms)} are archived" if before_ms else ""
+        raise KeyTermsError(f"there is no entry with this id{archived}", code="entry_not_found")
     return AdminReply(200, entry_json(entry))
 
 
@@ -122,6 +126,13 @@ def health(book: Book, request: AdminRequest) -> AdminReply:
     rows = book.health(since_ms, request.now_ms + 1, bucket_ms)
     targets = [structs.asdict(row) | {"buckets": [_bucket(bucket) for bucket in row.buckets]} for row in rows]
     return AdminReply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": targets})
+
+
+def _archived(book: Book, entry_filter: Filter) -> dict[str, object]:
+    """The time before which single calls are archived, and sums are deleted, if the filter includes such times."""
+    state, since_ms = book.archived(), entry_filter.since_ms or 0
+    times = {"archived_before": state.before_ms, "no_sums_before": state.no_sums_before_ms}
+    return {name: moment(at_ms) if at_ms > since_ms else None for name, at_ms in times.items()}
 
 
 def _bucket(bucket: HealthBucket) -> dict[str, object]:

@@ -33,6 +33,9 @@ class SqlDialect(Protocol):
     def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
         """Statements that create a trigger, which runs the given statements after rows of a table are deleted."""
 
+    def no_on_delete(self, table: str) -> tuple[str, ...]:
+        """Statements that remove this trigger."""
+
 
 class Queryable(Protocol):
     """Runs queries."""

@@ -22,6 +22,7 @@ from penstock.stores.book.summary import (
     REPAIR,
     TimeRange,
     counted,
+    kept_since,
 )
 from penstock.stores.book.time_histogram import COLUMNS, TimeHistogram
 
@@ -59,8 +60,11 @@ FROM ({ANSWERS}) a GROUP BY 4, 5, 3, 2, 1
 
 def health(reader: Queryable, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
     """The health of each provider's models in a time range, sorted by name. Runs several queries."""
-    requested = TimeRange(since_ms, until_ms)
-    fine = TimeRange(until_ms, until_ms) if bucket_ms % FINE_MS else requested.whole(FINE_MS)
+    kept_ms = kept_since(reader)
+    requested = TimeRange(since_ms, until_ms).widened(FINE_MS, kept_ms)
+    # Slots do not fit into the buckets: each counts for the bucket in which it starts, where calls are deleted.
+    deleted = TimeRange(requested.since, max(requested.since, min(requested.until, kept_ms)))
+    fine = (deleted if bucket_ms % FINE_MS else requested).whole(FINE_MS)
     coarse = TimeRange(fine.until, fine.until) if bucket_ms % COARSE_MS else fine.whole(COARSE_MS)
     slots: list[Value] = []
     for part, width_ms in (

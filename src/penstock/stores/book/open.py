@@ -29,6 +29,11 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
     return SqliteBook.open(folder / FILE, readonly=readonly)
 
 
+def archive_folder(settings: LedgerSettings, environment: Mapping[str, str]) -> Path:
+    """The folder for archives of old calls."""
+    return state_folder(settings, environment) / "archive"
+
+
 def has_usable_key(settings: LedgerSettings, environment: Mapping[str, str], now_ms: float) -> bool:
     """Whether the book has a usable key. Raises `BookError` if the book cannot be read."""
     if settings.postgres is None and not (state_folder(settings, environment) / FILE).exists():

@@ -90,6 +90,10 @@ class PostgresDialect:
             """,
         )
 
+    def no_on_delete(self, table: str) -> tuple[str, ...]:
+        """Remove the trigger and the function."""
+        return f"DROP TRIGGER {table}_removed ON {table}", f"DROP FUNCTION {table}_removed()"
+
 
 class PostgresDatabase:
     """A database with one connection at a time, opened when it is needed. Its tables are in one schema.

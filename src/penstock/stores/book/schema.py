@@ -6,14 +6,17 @@
     call_repairs  the repairs of calls again, one row each
     keys          the clients' keys
     meta          numbers: the version of the `schema`; the version of the `keys`; the time since which calls are
-                  `kept`; the place up to which calls are `summed`
+                  `kept`, and since which sums are (`kept_sums`); the place up to which calls are `summed`; until when
+                  a process is `pruning`
     summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
+    archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
+                  them
 
 Rules:
 
 1. Calls and their rows in other tables are append-only. Triggers in the database reject updates from any program. Calls
-   can be deleted only if they are older than `kept`, which is 0 unless an operator sets it; their other rows are
-   deleted with them.
+   can be deleted only if they ended before `kept`; their other rows are deleted with them. Only `retention.py` deletes
+   calls, because sums and budgets must not change by that.
 2. A released migration is never changed; a change is a new migration.
 3. Each migration runs in one transaction together with the update of the schema version, so a process that dies in the
    middle changes nothing. Writers are serialised, and read the version inside the transaction.
@@ -261,8 +264,64 @@ def _seventh(_dialect: SqlDialect) -> Sequence[str]:
     return (note_losses(f"c.place <= {SUMMED}"),)
 
 
+def _eighth(dialect: SqlDialect) -> Sequence[str]:
+    """Add what remains of calls that are archived. Deleting calls does not empty the sums any more."""
+    return (
+        *dialect.no_on_delete("calls"),
+        "INSERT INTO meta (name, value) VALUES ('kept_sums', 0), ('pruning', 0)",
+        """
+        CREATE TABLE archives (
+            name TEXT PRIMARY KEY,
+            day BIGINT NOT NULL,
+            bytes BIGINT NOT NULL,
+            calls BIGINT NOT NULL
+        )
+        """,
+        f"""
+        CREATE TABLE archived_ids (
+            day BIGINT NOT NULL,
+            place BIGINT NOT NULL,
+            ids TEXT NOT NULL,
+            PRIMARY KEY (day, place)
+        ) {dialect.clustered}
+        """,
+        f"""
+        CREATE TABLE archived_spending (
+            key TEXT NOT NULL,
+            day BIGINT NOT NULL,
+            cost BIGINT NOT NULL,
+            PRIMARY KEY (key, day)
+        ) {dialect.clustered}
+        """,
+        # `id` is a digest of the texts: together they may be longer than PostgreSQL's indexes take.
+        f"""
+        CREATE TABLE archived_usage (
+            hour BIGINT NOT NULL,
+            id TEXT NOT NULL,
+            part TEXT NOT NULL,
+            key TEXT NOT NULL,
+            model TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            tags TEXT NOT NULL,
+            calls BIGINT NOT NULL,
+            input BIGINT NOT NULL,
+            output BIGINT NOT NULL,
+            cached BIGINT NOT NULL,
+            cache_write BIGINT NOT NULL,
+            reasoning BIGINT NOT NULL,
+            cost BIGINT NOT NULL,
+            unpriced BIGINT NOT NULL,
+            estimated BIGINT NOT NULL,
+            approximate BIGINT NOT NULL,
+            PRIMARY KEY (hour, id)
+        ) {dialect.clustered}
+        """,
+    )
+
+
 # The n-th migration leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *, table: str = "calls") -> None:

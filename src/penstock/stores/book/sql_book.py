@@ -1,14 +1,24 @@
 """SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import cast
 
-from penstock.gateway.billing.book import Filter, Grouping, ModelHealth, Spent, UsageRow
+from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.database import Database, Row, Transaction
+from penstock.stores.book.export import export
 from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
+from penstock.stores.book.retention import (
+    DAY_MS,
+    Pruner,
+    archived,
+    drop_sums,
+    prunable,
+    without_archived,
+)
 from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
@@ -24,7 +34,7 @@ from penstock.stores.book.rows import (
 )
 from penstock.stores.book.selection import Selection, marks
 from penstock.stores.book.summary import SUMMED, sum_up
-from penstock.stores.book.sums import read_sums, sums
+from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
@@ -35,9 +45,11 @@ _PUT_KEY = (
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
 _KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
-# One statement, so that both parts are of one snapshot: the sum, then the ids of recent calls.
+# One statement, so that all parts are of one snapshot: sums of calls and of archived calls, the ids of recent calls.
 _SPENT = """
 SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE key = ? AND at_ms >= ?
+UNION ALL
+SELECT '', COALESCE(SUM(cost), 0) FROM archived_spending WHERE key = ? AND day >= ?
 UNION ALL
 SELECT id, 0 FROM calls WHERE key = ? AND settled_ms >= ?
 """
@@ -49,6 +61,7 @@ class SqlBook:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._pruner: Pruner | None = None
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append entries, durably, all or none. An entry whose id exists is not changed. Returns the new ones."""
@@ -86,7 +99,7 @@ class SqlBook:
 
     def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
         """The usage by groups, sorted by name; all in one row if there are no groups."""
-        return read_sums(by, self.database.fetch(*sums(wanted, by, tag)))
+        return self.database.read(lambda reader: sums(reader, wanted, by, tag))
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
         """The health of each provider's models in a time range, in buckets of `bucket_ms`."""
@@ -108,8 +121,37 @@ class SqlBook:
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """What a key has spent since a time; and, in the same snapshot, the ids of its calls that ended recently."""
         recent = _NEVER if recent_since_ms is None else number(recent_since_ms)
-        (_, total), *rest = self.database.fetch(_SPENT, (text(key), number(since_ms), text(key), recent))
-        return Spent(total=int(total or 0), recent=frozenset(str(id) for id, _ in rest))
+        since, id = number(since_ms), text(key)
+        (_, kept), (_, archived), *rest = self.database.fetch(_SPENT, (id, since, id, since // DAY_MS, id, recent))
+        return Spent(total=int(kept or 0) + int(archived or 0), recent=frozenset(str(id) for id, _ in rest))
+
+    def archived(self) -> Archived:
+        """Which calls are archived."""
+        return archived(self.database)
+
+    def prune(self, folder: Path, before_ms: int, *, most: int = 100) -> int | None:
+        """Archive and delete the next calls of days that ended before a time; returns how many.
+
+        0 means that there are no more, None that another process is pruning.
+        """
+        if self._pruner is not None and self._pruner.database is not self.database:
+            self._pruner.close()
+            self._pruner = None
+        if self._pruner is None:
+            self._pruner = Pruner(self.database)
+        return self._pruner.step(folder, before_ms, most)
+
+    def prunable(self, before_ms: int) -> int:
+        """How many calls `prune` would archive."""
+        return prunable(self.database, before_ms)
+
+    def drop_sums(self, before_ms: int) -> bool:
+        """Delete the sums of the oldest day, if it ended before a time; returns whether there was one."""
+        return drop_sums(self.database, before_ms)
+
+    def export(self, wanted: Filter, folder: Path, write: Callable[[Entry], None]) -> list[str]:
+        """Pass all entries that match to `write`, the oldest first; returns the archives that are not in the folder."""
+        return export(self.database, wanted, folder, write)
 
     def keys(self) -> list[Key]:
         """All keys, the oldest first, including revoked and expired ones."""
@@ -131,6 +173,8 @@ class SqlBook:
 
     def close(self) -> None:
         """Close the database."""
+        if self._pruner is not None:
+            self._pruner.close()
         self.database.close()
 
 
@@ -144,6 +188,7 @@ def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:
 
     The rows of a call are inserted only together with the call itself, so appending an entry twice adds nothing.
     """
+    entries = without_archived(transaction, entries)
     places = transaction.insert_new("calls", CALL, [call_row(entry) for entry in entries.values()])
     new = [(place, entries[cast(str, id)]) for id, place in places]
     attempts: list[Row] = [(place, *row) for place, entry in new for row in attempt_rows(entry)]

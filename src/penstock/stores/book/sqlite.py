@@ -57,6 +57,10 @@ class SqliteDialect:
         """A trigger."""
         return (f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN {'; '.join(statements)}; END",)
 
+    def no_on_delete(self, table: str) -> tuple[str, ...]:
+        """Remove the trigger."""
+        return (f"DROP TRIGGER {table}_removed",)
+
 
 class SqliteDatabase:
     """One connection to one file. Another thread than the one that opened it may use it, but only one at a time."""

@@ -11,14 +11,15 @@ the same as if every call were counted, whichever process books, however late, a
     summed_usage    the usage per hour, by key, by model, by outcome, and of attempts by provider
     call_traits     an index of calls by provider, target, repair, loss and tag, in the order in which they are listed
 
-When calls are deleted, a trigger empties all of these tables, and they are built again.
+Calls are deleted only after they are summed up (`retention.py`). Their sums remain, and their traits are deleted. So in
+the time of deleted calls, sums are known for whole hours and slots only.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from penstock.core.losses import LOSSES
-from penstock.stores.book.database import Row, Transaction, Value
+from penstock.stores.book.database import Queryable, Row, Transaction, Value
 from penstock.stores.book.rows import has_loss
 from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
@@ -81,7 +82,7 @@ OF_ATTEMPTS = (
     "COUNT(DISTINCT CASE WHEN a.approximate > 0 THEN c.place END)",
 )
 
-# Locks the row of the place, so that summing up and deleting calls exclude each other.
+# Locks the row of the place, so that two processes never sum up the same calls.
 _HOLD = "UPDATE meta SET value = value WHERE name = 'summed' RETURNING value"
 _NEXT = """
 SELECT COUNT(*), MAX(place) FROM (SELECT place FROM calls WHERE place > ? ORDER BY place LIMIT {most}) following
@@ -95,8 +96,9 @@ _KNOWN = "SELECT provider, model, what, number FROM summed_names WHERE model = ?
 _NAME = "INSERT INTO summed_names (provider, model, what) VALUES (?, ?, ?) RETURNING provider, model, what, number"
 
 
-def _add(table: str, key: Sequence[str], sums: Sequence[str], *further: str) -> str:
-    columns = (*key, *sums)
+def addition(table: str, key: Sequence[str], sums: Sequence[str], *further: str, fixed: Sequence[str] = ()) -> str:
+    """A statement that adds sums to the row with a key, or inserts the row, with the columns `fixed` last."""
+    columns = (*key, *sums, *fixed)
     added = (f"{column} = {table}.{column} + excluded.{column}" for column in sums if column not in ("least", "most"))
     return (
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
@@ -105,8 +107,8 @@ def _add(table: str, key: Sequence[str], sums: Sequence[str], *further: str) -> 
 
 
 _KEY = ("width", "slot", "name")
-_ADD_ANSWERS = _add("summed_answers", _KEY, ("count", "estimated"))
-_ADD_TIMES = _add(
+_ADD_ANSWERS = addition("summed_answers", _KEY, ("count", "estimated"))
+_ADD_TIMES = addition(
     "summed_times",
     _KEY,
     ("least", "most", *COLUMNS),
@@ -213,6 +215,12 @@ class TimeRange(NamedTuple):
         since, until = -(-self.since // width_ms) * width_ms, self.until // width_ms * width_ms
         return TimeRange(since, until) if since < until else TimeRange(self.until, self.until)
 
+    def widened(self, width_ms: int, kept_ms: int) -> "TimeRange":
+        """The range, with bounds before `kept_ms` moved outwards to whole slots: calls of that time may be deleted."""
+        since = self.since // width_ms * width_ms if self.since < kept_ms else self.since
+        until = -(-self.until // width_ms) * width_ms if self.until < kept_ms else self.until
+        return TimeRange(since, until)
+
     def slots(self, width_ms: int) -> tuple[int, int]:
         """For a range of whole slots: the number of the first slot, and of the one after the last."""
         return self.since // width_ms, self.until // width_ms
@@ -221,6 +229,11 @@ class TimeRange(NamedTuple):
 def span(since_ms: int | None, until_ms: int | None) -> TimeRange:
     """A time range, which may have no start or no end."""
     return TimeRange(-_FOREVER if since_ms is None else since_ms, _FOREVER if until_ms is None else until_ms)
+
+
+def kept_since(reader: Queryable) -> int:
+    """The time since which all calls are in the book: the start of a day, 0 if none were deleted."""
+    return cast(int, reader.fetch("SELECT value FROM meta WHERE name = 'kept'")[0][0])
 
 
 # The plus keeps both databases from using the index on time: the calls after the place are together, at the end of the

@@ -7,17 +7,32 @@
 and a call without attempts is in the group "". Where the filter names providers, only these are groups.
 
 If the filter is only a time range, and the groups are one of these, or days, or both, whole hours are read from the
-summary.
+summary. Otherwise calls are counted one by one, and the usage of archived calls is added (`archived_usage.py`).
+
+A time range that starts or ends where calls are archived is extended to whole hours.
 """
 
 from collections.abc import Sequence
 from datetime import date, timedelta
 
+from msgspec.structs import replace
+
 from penstock.gateway.billing.book import Filter, Grouping, UsageRow
-from penstock.stores.book.database import Row, Value
+from penstock.stores.book.archived_usage import archived_sums
+from penstock.stores.book.database import Queryable, Row, Value
 from penstock.stores.book.rows import LONGEST_NAME, number, text
 from penstock.stores.book.selection import Selection, marks
-from penstock.stores.book.summary import COUNTED, HOUR_MS, OF_ATTEMPTS, OF_CALLS, USED, counted, span
+from penstock.stores.book.summary import (
+    COUNTED,
+    HOUR_MS,
+    OF_ATTEMPTS,
+    OF_CALLS,
+    USED,
+    TimeRange,
+    counted,
+    kept_since,
+    span,
+)
 
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
@@ -35,19 +50,25 @@ _SUMMED: tuple[Grouping, ...] = ("key", "model", "provider", "outcome")
 _FEWEST: Grouping = "outcome"
 
 
-def sums(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Value]]:
-    """The query and its parameters. A group may have several rows in its result."""
+def sums(reader: Queryable, wanted: Filter, by: Sequence[Grouping], tag: str) -> list[UsageRow]:
+    """The usage by groups, sorted by their names. Runs several queries."""
     kinds = [group for group in by if group != "day"]
+    bounds = (None if moment is None else number(moment) for moment in (wanted.since_ms, wanted.until_ms))
+    requested = span(*bounds).widened(HOUR_MS, kept_since(reader))
     timed = Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms)
     if wanted == timed and (not kinds or (len(kinds) == 1 and kinds[0] in _SUMMED)):
-        return _summed(wanted, by, kinds[0] if kinds else _FEWEST)
-    return _counted(wanted, by, tag)
+        return _read_sums(by, reader.fetch(*_summed(requested, by, kinds[0] if kinds else _FEWEST)))
+    extended = replace(
+        wanted,
+        since_ms=requested.since if wanted.since_ms is not None else None,
+        until_ms=requested.until if wanted.until_ms is not None else None,
+    )
+    rows = reader.fetch(*_counted(extended, by, tag))
+    return _read_sums(by, [*rows, *archived_sums(reader, wanted, requested, by, tag)])
 
 
-def _summed(wanted: Filter, by: Sequence[Grouping], kind: Grouping) -> tuple[str, list[Value]]:
+def _summed(requested: TimeRange, by: Sequence[Grouping], kind: Grouping) -> tuple[str, list[Value]]:
     """Whole hours from the summary, plus the calls before and after them, and those booked since the summary."""
-    bounds = (None if moment is None else number(moment) for moment in (wanted.since_ms, wanted.until_ms))
-    requested = span(*bounds)
     hours = requested.whole(HOUR_MS)
     groups = ", ".join(f"hour / {_DAY_MS // HOUR_MS}" if group == "day" else "name" for group in by)
     query = f"""
@@ -84,8 +105,8 @@ def _grouped(by: Sequence[Grouping]) -> str:
     return f"GROUP BY {', '.join(str(1 + index) for index in range(len(by)))}" if by else ""
 
 
-def read_sums(by: Sequence[Grouping], rows: Sequence[Row]) -> list[UsageRow]:
-    """The result of the query, sorted by the names of the groups."""
+def _read_sums(by: Sequence[Grouping], rows: Sequence[Row]) -> list[UsageRow]:
+    """The usage in rows, of which a group may have several; sorted by the names of the groups."""
     groups: dict[Row, list[int]] = {}
     for row in rows:
         group, used = row[: len(by)], row[len(by) :]

@@ -1,6 +1,7 @@
 """BookWriter: writes entries to the book in batches, in a thread of its own; and reloads the keys when they change.
 
-Between batches it adds booked calls to the summary (`summary.py`), some thousand at a time, once there are as many.
+Between batches it adds booked calls to the summary (`summary.py`), some thousand at a time, once there are as many; and
+archives old calls (`retention.py`), a few at a time.
 
 Only this thread uses the book, so that no other thread waits for the disk or the database. While the book fails,
 entries stay here and in the journal, and are retried with exponential backoff.
@@ -11,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import BookError, BookUnusableError
@@ -31,6 +33,13 @@ _SUM_BATCH = 2_000
 _CATCH_UP_PAUSE_S = 0.05
 # When the summary fails, it is retried after this time. Without it, views are correct but slow.
 _SUM_RETRY_S = 60.0
+# How often it looks for calls to archive.
+_PRUNE_EVERY_S = 600.0
+# After a batch of archived calls it pauses for this many times as long: so pruning takes a tenth of its time.
+_PRUNE_PAUSES = 9
+_PRUNE_RETRY_S = 60.0
+_MIN_PAUSE_S = 0.01
+_DAY_MS = 86_400_000
 _FIRST_RETRY_S = 0.05
 _MAX_RETRY_S = 2.0
 
@@ -40,6 +49,14 @@ class Keys(NamedTuple):
 
     keys: list[Key]
     spent: dict[str, Spent]
+
+
+class Retention(NamedTuple):
+    """How many days calls stay in the book, and their sums (None: for good); and the folder for archives."""
+
+    folder: Path
+    keep_days: int
+    keep_sums_days: int | None = None
 
 
 class BookWriter:
@@ -52,8 +69,12 @@ class BookWriter:
         on_keys: Callable[[Keys], None],
         log: Callable[[str], None],
         reread_s: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
-        """`reread_s`: how often to read again what keys have spent, if other gateways write to the same book."""
+        """`reread_s`: how often to read again what keys have spent, if other gateways write to the same book.
+
+        Without `retention`, all calls stay in the book.
+        """
         self._loop = asyncio.get_running_loop()
         self._open_book = open_book
         self._on_booked = on_booked
@@ -66,6 +87,8 @@ class BookWriter:
         self._reread_s = reread_s
         self._read_at_s = 0.0
         self._sum_at_s = 0.0
+        self._retention = retention
+        self._prune_at_s = 0.0
         self._behind = False
         self._ending = threading.Event()
         self._started = threading.Event()
@@ -132,7 +155,10 @@ class BookWriter:
                 wait_s = _FIRST_RETRY_S
             if self._unusable is not None or self._book is not None:
                 self._started.set()
-            self._behind = not self.trouble and not self._ending.is_set() and self._sum_up()
+            idle = not self.trouble and not self._ending.is_set()
+            self._behind = idle and self._sum_up()
+            if idle and not self._behind and self._retention is not None and time.monotonic() >= self._prune_at_s:
+                self._prune(self._retention)
             if self._ending.is_set() and (not waiting or self.trouble) and self._queue.empty():
                 break
             if self.trouble:
@@ -145,7 +171,7 @@ class BookWriter:
         """Wait for entries, then take all that are queued, up to a full batch."""
         if not waiting and self._started.is_set() and not self._ending.is_set():
             try:
-                waiting += self._queue.get(timeout=_CATCH_UP_PAUSE_S if self._behind else _KEYS_POLL_S)
+                waiting += self._queue.get(timeout=self._pause_s())
             except queue.Empty:
                 return
         while len(waiting) < _MAX_BATCH:
@@ -153,6 +179,14 @@ class BookWriter:
                 waiting += self._queue.get_nowait()
             except queue.Empty:
                 return
+
+    def _pause_s(self) -> float:
+        """How long to wait for entries before something else is due."""
+        if self._behind:
+            return _CATCH_UP_PAUSE_S
+        if self._retention is None:
+            return _KEYS_POLL_S
+        return max(_MIN_PAUSE_S, min(_KEYS_POLL_S, self._prune_at_s - time.monotonic()))
 
     def _append(self, waiting: list[Entry]) -> None:
         batch = list(waiting)
@@ -221,6 +255,20 @@ class BookWriter:
             self._log(f"the ledger is not summed up, so that views of it are slow: {error}")
             self._sum_at_s = time.monotonic() + _SUM_RETRY_S
             return False
+
+    def _prune(self, retention: Retention) -> None:
+        """Archive some calls, or delete the sums of a day; and set the time of the next step."""
+        started, now = time.monotonic(), time.time_ns() // 1_000_000
+        try:
+            book = self._open()
+            more = bool(book.prune(retention.folder, now - retention.keep_days * _DAY_MS))
+            if not more and retention.keep_sums_days is not None:
+                more = book.drop_sums(now - retention.keep_sums_days * _DAY_MS)
+            took = time.monotonic() - started
+            self._prune_at_s = time.monotonic() + (_PRUNE_PAUSES * took if more else _PRUNE_EVERY_S)
+        except Exception as error:  # noqa: BLE001 - entries can be written without it
+            self._log(f"old calls are not archived: {error}")
+            self._prune_at_s = time.monotonic() + _PRUNE_RETRY_S
 
     def _open(self) -> Book:
         if self._book is None:

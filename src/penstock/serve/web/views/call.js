@@ -18,7 +18,7 @@ const MEASURES = {
 };
 const TOKEN_KINDS = ['input', 'cached', 'cache_write', 'audio_input', 'output', 'reasoning', 'audio_output'];
 const NOT_LISTED_YET =
-  'A call is listed a moment after it ends. If it has just ended, reload the page; otherwise it is not in this ledger.';
+  'A call is listed a moment after it ends. If it has just ended, reload the page; otherwise it is archived, or not in this ledger.';
 
 /**
  * @param {HTMLElement} root

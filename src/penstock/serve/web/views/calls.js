@@ -103,6 +103,7 @@ function createList(names) {
       query.set('limit', String(PAGE_SIZE));
       const [answer, known] = await Promise.all([getJson(`/admin/entries?${query}`, signal), names]);
       draw(answer.entries, answer.next, known);
+      if (!answer.next && answer.archived_before) container.append(archiveNote(answer.archived_before));
     } catch (error) {
       if (!signal.aborted) showError(container, error, () => show(address, signal));
     }
@@ -263,6 +264,12 @@ function noMatch(query) {
     exact && h('p', {}, 'The filters for model and provider need the exact name.'),
     h('p', {}, h('a', { href: link('calls') }, 'Show all calls')),
   );
+}
+
+/** @param {string} before */
+function archiveNote(before) {
+  const command = h('code', {}, 'penstock ledger export');
+  return h('p', { class: 'soft' }, `Calls before ${before.slice(0, 10)} are archived: `, command, ' has them.');
 }
 
 function noCalls() {

@@ -71,6 +71,7 @@ export function mount(root, first) {
       container.removeAttribute('aria-busy');
       container.replaceChildren(
         totals(days.usage, since),
+        archiveNote(groups),
         days.usage.length ? dailySpend(days.usage, range) : '',
         groupTable(groups, by, range, known),
         budgets(
@@ -96,6 +97,19 @@ export function mount(root, first) {
     },
   };
 }
+
+/**
+ * That single calls are archived, or that sums are deleted, in the time of the report.
+ * @param {{ archived_before: string | null, no_sums_before: string | null }} report
+ */
+function archiveNote({ archived_before, no_sums_before }) {
+  if (no_sums_before) return h('p', { class: 'soft' }, `Without calls before ${day(no_sums_before)}: their sums are deleted.`);
+  if (!archived_before) return '';
+  return h('p', { class: 'soft' }, `Calls before ${day(archived_before)} are archived. They are in the sums, but not listed.`);
+}
+
+/** @param {string} at */
+const day = (at) => at.slice(0, 10);
 
 /**
  * @param {UsageRow[]} days

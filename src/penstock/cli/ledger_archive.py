@@ -1,0 +1,188 @@
+"""`penstock ledger prune` and `penstock ledger export`: move old calls to archives, and print calls from everywhere."""
+
+import csv
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from msgspec.structs import asdict
+
+from penstock.cli.amounts import dollars, exact_dollars, moment, parse_moment
+from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
+from penstock.cli.options import config_option
+from penstock.cli.text import counted, csv_cell, to_json
+from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.config import LedgerSettings
+from penstock.stores.book.open import archive_folder
+
+_DAY_MS = 86_400_000
+# Larger than in the gateway, where calls run in the same process.
+_BATCH = 500
+_TEXTS = ("id", "key", "key_name", "user", "model", "surface", "outcome", "code", "providers", "tags")
+_COLUMNS = (
+    "time",
+    *_TEXTS,
+    "status",
+    "first_event_ms",
+    "duration_ms",
+    "input",
+    "cached",
+    "cache_write",
+    "output",
+    "reasoning",
+    "measure",
+    "unpriced",
+    "approximate",
+    "cost_usd",
+)
+
+
+@click.command("prune", short_help="Move old calls to archives.")
+@config_option
+@click.option(
+    "--before", metavar="TIME", default="", help="Calls of days before then: 90d, 2026-11-01 (UTC). Default: keep_days."
+)
+@click.option("--dry-run", is_flag=True, help="Only say how many calls that are.")
+@click.pass_context
+def prune(ctx: click.Context, file: Path | None, before: str, *, dry_run: bool) -> None:
+    """Move old calls from the ledger to archives, as a gateway with keep_days in [ledger] does by itself.
+
+    Budgets and sums do not change. Calls of the last day stay. A gateway can run meanwhile.
+    """
+    settings = load_config(file or _outer_file(ctx)).ledger
+    folder, now_ms = archive_folder(settings, os.environ), time.time_ns() // 1_000_000
+    before_ms = _before_ms(settings, before, now_ms)
+    until = f"before {moment(before_ms)[:10]}"
+    with opened(settings, readonly=dry_run) as book:
+        number = book.prunable(before_ms)
+        if dry_run:
+            click.echo(f"{counted(number, 'call')} {until} to move to {folder}")
+            return
+        with click.progressbar(length=number, label="Archiving", file=sys.stderr) as bar:
+            moved = _prune(book, folder, before_ms, bar.update)
+        if settings.keep_sums_days is not None:
+            while book.drop_sums(now_ms - settings.keep_sums_days * _DAY_MS):
+                pass
+    click.echo(f"{counted(moved, 'call')} {until} moved to {folder}")
+
+
+def _prune(book: Book, folder: Path, before_ms: int, on_moved: Callable[[int], object]) -> int:
+    """Archive all calls before a time. Pauses let gateways write to the book."""
+    moved = 0
+    while True:
+        started = time.monotonic()
+        number = book.prune(folder, before_ms, most=_BATCH)
+        if number is None:
+            raise click.ClickException(
+                f"{counted(moved, 'call')} moved; another process is moving calls, or was killed in the last minute: "
+                "try again later"
+            )
+        if not number:
+            return moved
+        moved += number
+        on_moved(number)
+        time.sleep(time.monotonic() - started)
+
+
+def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
+    """The start of the day before which calls are archived."""
+    try:
+        if before:
+            wanted = parse_moment(before, datetime.fromtimestamp(now_ms / 1000, UTC))
+        elif settings.keep_days is not None:
+            wanted = now_ms - settings.keep_days * _DAY_MS
+        else:
+            raise click.UsageError("set keep_days in [ledger], or give --before TIME")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if wanted > now_ms - _DAY_MS:
+        raise click.UsageError("calls of the last 24 hours stay in the ledger: give an earlier time")
+    return wanted // _DAY_MS * _DAY_MS
+
+
+@click.command("export", short_help="Print calls, archived ones too, as JSON lines or CSV.")
+@takes_filter
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one line per call.")
+@click.pass_context
+def export(ctx: click.Context, query: EntryQuery, *, as_csv: bool) -> None:
+    """Print all calls that match, from the archives and from the ledger: one JSON object per line.
+
+    Archived calls come first. The order is about that of time.
+    """
+    settings = load_config(query.file or _outer_file(ctx)).ledger
+    with opened(settings, readonly=True) as book:
+        keys = book.keys()
+        write = _csv_writer(key_names(keys)) if as_csv else _write_json
+        folder = archive_folder(settings, os.environ)
+        missing = book.export(query.filter(keys), folder, write)
+    if missing:
+        raise click.ClickException(
+            f"the export is not complete: {folder} does not have {', '.join(missing)}; copy these archives there, from "
+            "where they were moved to, or from the machine that wrote them"
+        )
+
+
+def _outer_file(ctx: click.Context) -> Path | None:
+    """The configuration file that was given before the name of the subcommand."""
+    return ctx.parent.params.get("file") if ctx.parent is not None else None
+
+
+def _write_json(entry: Entry) -> None:
+    click.echo(to_json(describe(entry)))
+
+
+def _csv_writer(names: dict[str, str]) -> Callable[[Entry], None]:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+
+    def write(entry: Entry) -> None:
+        providers = ",".join(dict.fromkeys(attempt.provider for attempt in entry.attempts))
+        texts = {"key_name": names.get(entry.key, ""), "providers": providers, "tags": _tags(entry)}
+        tokens = entry.tokens
+        writer.writerow(
+            [
+                moment(entry.at_ms),
+                *(csv_cell(texts[name] if name in texts else getattr(entry, name)) for name in _TEXTS),
+                entry.status,
+                entry.first_event_ms,
+                entry.duration_ms,
+                tokens.input,
+                tokens.cached,
+                tokens.cache_write,
+                tokens.output,
+                tokens.reasoning,
+                entry.measure,
+                int(entry.cost is None),
+                int(entry.approximate),
+                exact_dollars(entry.priced),
+            ]
+        )
+
+    return write
+
+
+def _tags(entry: Entry) -> str:
+    return to_json(dict(entry.tags)).decode() if entry.tags else ""
+
+
+def describe(entry: Entry) -> dict[str, object]:
+    """The output of `--json` for a call."""
+    return asdict(entry) | {
+        "attempts": [_describe_attempt(attempt) for attempt in entry.attempts],
+        "tokens": asdict(entry.tokens),
+        "measure": entry.measure,
+        "cost_usd": dollars(entry.cost),
+        "approximate": entry.approximate,
+        "priced_usd": dollars(entry.priced),
+    }
+
+
+def _describe_attempt(attempt: AttemptEntry) -> dict[str, object]:
+    fields = asdict(attempt) | {"tokens": asdict(attempt.tokens), "cost_usd": dollars(attempt.cost)}
+    del fields["cost"]
+    return fields
