@@ -103,9 +103,14 @@ export function mount(root, first) {
  * @param {{ archived_before: string | null, no_sums_before: string | null }} report
  */
 function archiveNote({ archived_before, no_sums_before }) {
-  if (no_sums_before) return h('p', { class: 'soft' }, `Without calls before ${day(no_sums_before)}: their sums are deleted.`);
+  if (no_sums_before)
+    return h('p', { class: 'soft' }, `Without calls before ${day(no_sums_before)}: their sums are deleted.`);
   if (!archived_before) return '';
-  return h('p', { class: 'soft' }, `Calls before ${day(archived_before)} are archived. They are in the sums, but not listed.`);
+  return h(
+    'p',
+    { class: 'soft' },
+    `Calls before ${day(archived_before)} are archived. They are in the sums, but not listed.`,
+  );
 }
 
 /** @param {string} at */
