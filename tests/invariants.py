@@ -17,6 +17,9 @@ from tests.legal import violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
 
+# The most events of an opening that is learned, and one more with text.
+_LONGEST_OPENING = 5
+
 
 class SlowReader(StreamReader):
     """A reader without its fast path."""
@@ -93,6 +96,11 @@ def last_together(events: list[bytes], count: int) -> list[bytes]:
     return [*events[:at], b"".join(events[at:])]
 
 
+def ends_together(data: bytes, random: Random) -> list[bytes]:
+    """One read for each event, but for the first ones and the last ones."""
+    return last_together(first_together(by_event(data), random.randint(1, _LONGEST_OPENING)), random.randint(1, 4))
+
+
 def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
     """The events of a stream whose reads are HTTP chunks. As in the relay, chunks bypass the parser where possible.
 
@@ -158,15 +166,16 @@ def examine(
         broken.append("read event by event, it gives other events")
     if read(data, reader=SlowReader(dialect)) != events:
         broken.append("the fast path gives other events")
-    for opening in _openings(data, before, random, dialect):
-        together = last_together(first_together(by_event(data), random.randint(1, 3)), random.randint(1, 4))
+    openings = _openings(data, before, random, dialect)
+    for opening in openings:
+        together = ends_together(data, random)
         pieces = random.choice((by_event(data), together, split(data, random)))
         if events_of(*pieces, opening=opening) != events:
             broken.append("with a known opening, it gives other events")
         in_chunks = read_in_chunks(random.choice((by_event(data), together)), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
-    broken += _variants_differ(data, random, dialect)
+    broken += _variants_differ(data, random, dialect, random.choice(openings))
     completion = fold(events)
     include_usage = random.random() < 0.8
     facts = AnswerFacts(call_id="1", model="", created=0, include_usage=include_usage)
@@ -181,12 +190,12 @@ def examine(
 def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:
     """What a client of the same dialect gets for these reads, and how many of them were forwarded unchanged.
 
-    A heartbeat is sent after this many reads.
+    A heartbeat is sent after this many reads, unless the provider has sent the end.
     """
     writer, fast = _own_writer(reader), reader.passthrough
     out, untouched = [], 0
     for place, piece in enumerate(pieces):
-        if place == heartbeat:
+        if place == heartbeat and not reader.done:
             out.append(_heartbeat(writer, reader))
         events = reader.feed(piece)
         if reader.untouched:
@@ -208,7 +217,7 @@ def relayed_in_chunks(pieces: list[bytes], reader: StreamReader, heartbeat: int 
     fast.on_text = follow
     out, untouched = [], 0
     for place, piece in enumerate(pieces):
-        if place == heartbeat:
+        if place == heartbeat and not reader.done:
             out.append(_heartbeat(writer, reader))
         if fast.agreed and fast.template is not None and fast.feed(piece):
             out.append(piece)
@@ -244,8 +253,8 @@ def without_padding(data: bytes) -> list[bytes]:
     return events
 
 
-def _variants_differ(data: bytes, random: Random, dialect: str) -> list[str]:
-    """Whether a client gets another answer if healthy text is forwarded unchanged."""
+def _variants_differ(data: bytes, random: Random, dialect: str, opening: OpeningTemplate | None) -> list[str]:
+    """Whether a client gets another answer if healthy text is forwarded unchanged. `opening` is one that is known."""
     answers = [
         fold(read(relayed(by_event(data), reader)[0], reader=StreamReader(dialect)))
         for reader in (StreamReader(dialect), SlowReader(dialect))
@@ -255,11 +264,12 @@ def _variants_differ(data: bytes, random: Random, dialect: str) -> list[str]:
     format = find_dialect(dialect).passthrough
     if format is None or format.repeated is None:
         return []
-    for pieces in (by_event(data), split(data, random, bytewise=0.01)):  # each is relayed three times
+    variants = ((by_event(data), None), (split(data, random, bytewise=0.01), opening))
+    for pieces, known in (*variants, (ends_together(data, random), opening)):  # each is relayed three times
         heartbeat = random.randint(-1, len(pieces))
         slow = without_padding(relayed(pieces, SlowReader(dialect), heartbeat)[0])
         for relay in (relayed, relayed_in_chunks):
-            if without_padding(relay(pieces, StreamReader(dialect), heartbeat)[0]) != slow:
+            if without_padding(relay(pieces, StreamReader(dialect, opening=known), heartbeat)[0]) != slow:
                 return ["forwarded as it is, it gives a client other events"]
     return []
 
@@ -270,8 +280,8 @@ def _openings(data: bytes, before: bytes, random: Random, dialect: str) -> list[
     if format is None or format.opening is None:
         return [None]
     return [
-        opening_of(data, together=random.randint(1, 3), dialect=dialect),
-        opening_of(before or data, together=random.randint(1, 3) if before else 1, dialect=dialect),
+        opening_of(data, together=random.randint(1, _LONGEST_OPENING), dialect=dialect),
+        opening_of(before or data, together=random.randint(1, _LONGEST_OPENING) if before else 1, dialect=dialect),
     ]
 
 

@@ -181,7 +181,7 @@ class StreamReader:
             self._catch_up(fast)
         elif not self._ready:
             if events := fast.read_opening(data):
-                fast.forwardable = True
+                fast.forwardable = fast.format.repeated is None
                 return events
             self._prepare()
         return self._feed_slowly(fast, data)
@@ -201,9 +201,9 @@ class StreamReader:
         if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
             healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
+        if not idle and self._fast is None:
+            self._note_opening(fast, data, items, events)
         if not healthy:
-            if not idle and self._fast is None:
-                self._note_opening(fast, data, items, events)
             fast.drop()
         elif (
             isinstance(delta := events[-1], TextEvent)
@@ -550,7 +550,7 @@ class StreamWriter:
         repeated = fast.format.repeated
         if fast.agreed is None and repeated is not None and fast.template is not None:
             delta = repeated.writer(self._writer).next_delta()
-            fast.agreed = delta is not None and encode_delta(delta) == fast.next_delta
+            fast.agreed = encode_delta(delta) == fast.next_delta if delta is not None else None
         return fast.agreed is True
 
     def text_follower(self, fast: PassThrough) -> Callable[[str], int] | None:

@@ -1,15 +1,15 @@
 """Templates for the fast path: the constant bytes of text deltas and of openings, and the proof that they are right.
 
-`learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first event of
-the answers of one target. The complete argument why a template may replace the parser is at the top of
-`core/passthrough.py`.
+`learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first events
+of the answers of one target: `learn_opening` makes it, or `core/numbered_openings.py` in dialects that number their
+events. The complete argument why a template may replace the parser is at the top of `core/passthrough.py`.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ _JSON = msgspec.json.Decoder()
 _ONE_LINE = re.compile(rb"(?:event:[^\r\n]*\n)?data:([^\r\n]*)\n\n")
 _LAST_BRACKET = re.compile(rb" *\}\n\n")
 # The values that a field of an opening may have. None of them can end a JSON string or a JSON number.
-_PATTERNS = {
+PATTERNS = {
     "token": rb"[\w.:-]{1,128}",
     "seconds": rb"[1-9][0-9]{8,10}",
     "padding": rb"[0-9A-Za-z]+",
@@ -46,45 +46,44 @@ _MAX_LEARNED = 65_536
 _MISSING = object()
 
 
+class KnownOpening(Protocol):
+    """A proved opening."""
+
+    def read(self, data: bytes) -> Opening | None:
+        """The opening at the start of the data, or None if it does not match. More bytes may follow it."""
+
+
 class OpeningTemplate:
-    """The template of the first event of the answers of one target, learned from one answer."""
+    """The template of the first events of the answers of one target, learned from one answer."""
 
     __slots__ = ("_known", "_matches", "_misses")
 
     def __init__(self) -> None:
-        self._known: _KnownOpening | None = None
+        self._known: KnownOpening | None = None
         self._matches = self._misses = 0
 
     def match(self, data: bytes) -> Opening | None:
         """The opening at the start of the data, or None if it does not match. More bytes may follow it."""
-        known = self._known
-        match = known.pattern.match(data) if known is not None else None
-        if known is None or match is None:
-            return None
-        made = known.format.make(known.events, match.groupdict())
-        if made is None:
-            return None
-        prefix = known.prefix % match.group(*known.prefix_fields) if known.prefix_fields else known.prefix
-        return Opening(*made, known.choice, match[0], known.frames, known.tier, known.template, prefix)
+        return self._known.read(data) if self._known is not None else None
 
     def confirm(self) -> None:
         """Count a match: the text that followed the opening matched the template too."""
         self._matches += 1
 
-    def learn(self, format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate) -> None:
-        """Learn an opening that did not match.
+    def learn(self, size: int, prove: Callable[[], KnownOpening | None]) -> None:
+        """Learn an opening that did not match, of this size, if it can be proved.
 
         An established opening is replaced at once. Otherwise only the 1st, 2nd, 4th, 8th, … miss is learned, so that a
         target whose answers all open differently costs little.
         """
-        if len(first) + template.size > _MAX_OPENING:
+        if size > _MAX_OPENING:
             return
         if self._matches >= _ESTABLISHED:
             self._misses = 0
         self._misses += 1
         if self._misses & (self._misses - 1) == 0:  # a power of two
             self._matches = 0
-            self._known = _learn_opening(format, first, events, template)
+            self._known = prove()
 
 
 class _KnownOpening(NamedTuple):
@@ -103,6 +102,15 @@ class _KnownOpening(NamedTuple):
     prefix: bytes
     prefix_fields: list[str]
     template: DeltaTemplate
+
+    def read(self, data: bytes) -> Opening | None:
+        """The opening at the start of the data, or None if it does not match."""
+        match = self.pattern.match(data)
+        made = self.format.make(self.events, match.groupdict()) if match is not None else None
+        if match is None or made is None:
+            return None
+        prefix = self.prefix % match.group(*self.prefix_fields) if self.prefix_fields else self.prefix
+        return Opening(*made, self.choice, match[0], self.frames, self.tier, self.template, prefix)
 
 
 # The proof.
@@ -217,7 +225,7 @@ def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> boo
 
     If there are several events, the changes are those of the first one.
     """
-    decoded, changed = _decoded_events(event), _decoded_events(probe)
+    decoded, changed = decoded_events(event), decoded_events(probe)
     if not decoded:
         return False
     for path, new in changes.items():
@@ -228,7 +236,7 @@ def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> boo
     return decoded == changed
 
 
-def _decoded_events(data: bytes) -> list[object]:
+def decoded_events(data: bytes) -> list[object]:
     """The JSON of each event; none if a part of the data is not an event with one line of JSON."""
     lines = list(_ONE_LINE.finditer(data))
     if b"".join(line[0] for line in lines) != data:
@@ -248,7 +256,7 @@ def value_at(value: Any, path: Path) -> Any:
     return value
 
 
-def _learn_opening(
+def learn_opening(
     format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
 ) -> _KnownOpening | None:
     """Prove an opening: its first events, and the template of the text that follows it. None if it cannot be proved.
@@ -256,7 +264,7 @@ def _learn_opening(
     Each value that text deltas repeat must occur exactly once in the prefix of the template. Then substitution proves
     the opening and the prefix, as for a text delta.
     """
-    decoded = _decoded_events(first)
+    decoded = decoded_events(first)
     (prefix,) = template.prefix
     tokens = _tokens(format, decoded[0], prefix) if decoded else None
     choice = format.choice(events)
@@ -266,7 +274,7 @@ def _learn_opening(
     fields = {field.name: field for field in format.fields}
     if padded != {name for name in tokens if fields[name].kind == "padding"}:
         return None
-    substitutes = {name: _substitute(token) for name, token in tokens.items()}
+    substitutes = {name: substitute_for(token) for name, token in tokens.items()}
     found = {name: _slot_value(first, fields[name].path, token, b"", None) for name, token in tokens.items()}
     names = sorted(tokens, key=lambda name: found[name].start)
     values = [found[name] for name in names]
@@ -274,7 +282,7 @@ def _learn_opening(
         return None
     literals = _literals(first, values)
     probe = b"".join(alternating(literals, [substitutes[name].strip(b'"') for name in names]))
-    if not differs_only(first, probe, {fields[name].path: _decoded(substitutes[name]) for name in names}):
+    if not differs_only(first, probe, {fields[name].path: decoded_token(substitutes[name]) for name in names}):
         return None
     prefix_fields: list[str] = []
     if format.in_deltas:
@@ -283,14 +291,18 @@ def _learn_opening(
         if repeated is None:
             return None
         prefix = repeated
-    groups = [b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]) for name in names]
+    groups = [b"(?P<%b>%b)" % (name.encode(), PATTERNS[fields[name].kind]) for name in names]
     spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
     pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
-    extras = (event.fields for event in events if isinstance(event, Extra) and event.place == "chunk")
-    tier = next((fields["service_tier"] for fields in extras if "service_tier" in fields), None)
     return _KnownOpening(
-        re.compile(pattern), format, events, len(decoded), tier, choice, prefix, prefix_fields, template
+        re.compile(pattern), format, events, len(decoded), tier_of(events), choice, prefix, prefix_fields, template
     )
+
+
+def tier_of(events: list[Event]) -> object:
+    """The service tier that an opening with these events names, or None."""
+    extras = (event.fields for event in events if isinstance(event, Extra) and event.place == "chunk")
+    return next((fields["service_tier"] for fields in extras if "service_tier" in fields), None)
 
 
 def _repeated_prefix(
@@ -307,7 +319,7 @@ def _repeated_prefix(
     format = _replaced(prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in names})
     rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
     probe = format % tuple(substitutes[name].strip(b'"') for name in names) + rest
-    changes = {fields[name].path: _decoded(substitutes[name]) for name in names}
+    changes = {fields[name].path: decoded_token(substitutes[name]) for name in names}
     return format if differs_only(prefix + rest, probe, changes) else None
 
 
@@ -336,18 +348,19 @@ def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, 
             return None
         if field.if_repeated and token not in prefix:
             continue
-        if not re.fullmatch(_PATTERNS[field.kind], token.strip(b'"')):
+        if not re.fullmatch(PATTERNS[field.kind], token.strip(b'"')):
             return None
         tokens[field.name] = token
     return tokens
 
 
-def _substitute(token: bytes) -> bytes:
+def substitute_for(token: bytes) -> bytes:
     """Another token of the same kind."""
     return b'"%bx"' % token.strip(b'"') if token.startswith(b'"') else b"%d" % (int(token) + 1)
 
 
-def _decoded(token: bytes) -> object:
+def decoded_token(token: bytes) -> object:
+    """The value of a token."""
     return token.strip(b'"').decode() if token.startswith(b'"') else int(token)
 
 

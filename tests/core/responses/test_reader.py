@@ -19,8 +19,10 @@ from penstock import (
 )
 from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.seals import unwrap
+from penstock.core.sink import Sink
 from penstock.core.usage import Tokens
 from tests.legal import violations
 from tests.responses import (
@@ -403,6 +405,17 @@ def test_parts_are_inside_their_wholes() -> None:
         "total_tokens": 150,
     }
     assert bill(usage) == Tokens(input=100, cached=60, cache_write=20, output=50, reasoning=30)
+
+
+@pytest.mark.parametrize("count", [0, 3, -1, 10**1001, "3", 3.0, True, None])
+@pytest.mark.parametrize("name", ["input_tokens", "total_tokens", "cached_tokens"])
+def test_a_usage_with_the_usual_members_is_read_as_any_other(name: str, count: object) -> None:
+    usage: Json = USAGE | ({"input_tokens_details": {name: count}} if name == "cached_tokens" else {name: count})
+    reports = []
+    for raw in (usage, usage | {"num_sources_used": 0}):
+        sink = Sink()
+        reports.append((read_usage(raw, sink, tier="flex").counts(), sink.events))
+    assert reports[0] == reports[1]
 
 
 def test_tools_of_xai_are_counted() -> None:

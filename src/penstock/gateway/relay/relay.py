@@ -300,7 +300,7 @@ class Relay:
     def _take_opening(self, fast: PassThrough) -> bool:
         """Take the usual opening, and the first text after it if it has come: each in an HTTP chunk of its own."""
         chunks = self._aligned_chunks(fast)
-        if not chunks or self._control.transcript is not None:
+        if not chunks or self._control.transcript is not None or fast.format.repeated is not None:
             return False
         first, text = (chunks[0], b"") if len(chunks) == 1 else (b"".join(chunks[:-1]), chunks[-1])
         opening = fast.feed_opening(first, text)
@@ -338,7 +338,7 @@ class Relay:
         if write is None or connection is None or template is None:
             return
         self._keep_text(fast, template)
-        self._feed = fast.feed
+        self._feed = fast.feed if fast.format.repeated is None else fast.feed_numbered
         self._write_chunk = write
         connection.on_chunk = self._on_text_chunk
 
@@ -760,12 +760,15 @@ class Relay:
 def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
     """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events.
 
-    What a writer overrides is in the first events of an answer, and in the last ones.
+    What a writer overrides is in the first events of an answer, and in the last ones. In dialects that repeat the text,
+    the writer always writes these.
     """
     if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
         return None
     fast = reader.passthrough
-    return None if fast is not None and fast.format.opening is not None and writer.rewrites else fast
+    if fast is None or fast.format.repeated is not None or fast.format.opening is None:
+        return fast
+    return None if writer.rewrites else fast
 
 
 def _call_both(first: Callable[[str], int], second: Callable[[str], int], text: str) -> int:

@@ -158,12 +158,12 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
 def usage_body(usage: Usage | None, *, own: bool) -> Json:
     """The usage with all its details: clients refuse a report that lacks one."""
     usage = (usage or Usage()) if own else (usage or Usage()).normal()
-    wholes = usage.wholes()  # what is missing is the rest of the total
-    figures = {
-        "input_tokens": (usage.input if usage.input is not None else wholes["input"]) or 0,
-        "output_tokens": (usage.output if usage.output is not None else wholes["output"]) or 0,
-    }
-    total = usage.total if usage.total is not None else sum(figures.values())
+    input, output = usage.input, usage.output
+    if input is None or output is None:
+        wholes = usage.wholes()  # what is missing is the rest of the total
+        input = (wholes["input"] if input is None else input) or 0
+        output = (wholes["output"] if output is None else output) or 0
+    total = usage.total if usage.total is not None else input + output
     cached: Json = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:
         cached["cache_write_tokens"] = usage.cache_write
@@ -171,9 +171,9 @@ def usage_body(usage: Usage | None, *, own: bool) -> Json:
     raw = usage.raw if own else {}
     return {
         **raw,
-        "input_tokens": figures["input_tokens"],
+        "input_tokens": input,
         "input_tokens_details": _details(raw, "input_tokens_details") | cached,
-        "output_tokens": figures["output_tokens"],
+        "output_tokens": output,
         "output_tokens_details": _details(raw, "output_tokens_details") | reasoning,
         "total_tokens": total,
     }

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
+from penstock.core.dialects.openai_responses.items import OpenText, OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.error_shapes import error_of, is_heartbeat, read_error
@@ -86,6 +86,8 @@ class OpenAIResponsesReader:
     _unnamed = False  # whether an event without a name was met
     _unnumbered = False  # whether an event without a number, or with an unexpected one, was met
     _number: int | None = None  # of the next event
+    start = Start("", "", None)
+    """The id, the model and the time of the response, as it started."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -139,6 +141,20 @@ class OpenAIResponsesReader:
         if number is not None:
             self._number = number
 
+    @property
+    def extras(self) -> Json:
+        """The members that the response had at its start and that have no events of their own."""
+        return self._extras
+
+    @property
+    def next_number(self) -> int | None:
+        """The number that the next event should have; None if it is unknown."""
+        return self._number
+
+    def open_text(self) -> OpenText | None:
+        """The text that is open, if the response can end with it in the usual way (`trailer.py`)."""
+        return self._items.open_text() if self._started and not self.done else None
+
     def flush(self) -> None:
         """Nothing is held back."""
 
@@ -183,8 +199,9 @@ class OpenAIResponsesReader:
     def _start(self, response: Json) -> None:
         self._started = True
         self._id = text_of(response.get("id"))
-        self._sink.events.append(_envelope(response))
-        self._extras = _others(response, _RESPONSE_FIELDS)
+        self.start = envelope_of(response)
+        self._sink.events.append(self.start)
+        self._extras = extras_of(response)
         self._keep(self._extras)
         self._sink.events.append(ChoiceStart(0, "assistant"))
         tools = self._items.objects_of(response.get("tools"))
@@ -214,11 +231,8 @@ class OpenAIResponsesReader:
         """The end of the response. Where its own status says that it failed, or is incomplete, that counts."""
         own = response.get("status")
         status = own if own in ("incomplete", "failed", "cancelled") else status
-        self._sink.events.append(_envelope(response))
-        changed = {
-            name: value for name, value in _others(response, _RESPONSE_FIELDS).items() if self._is_new(name, value)
-        }
-        self._keep(changed)
+        self._sink.events.append(envelope_of(response))
+        self._keep(new_extras(response, self._extras))
         usage = response.get("usage")
         if isinstance(usage, dict) and usage:
             self._sink.events.append(UsageReport(read_usage(usage, self._sink, tier=response.get("service_tier"))))
@@ -239,9 +253,6 @@ class OpenAIResponsesReader:
             return  # an unstreamed response that still runs
         self.done = self._finished = True
         self._sink.events.append(self._finish_event(response, status))
-
-    def _is_new(self, name: str, value: object) -> bool:
-        return name not in self._extras or self._extras[name] != value
 
     def _finish_event(self, response: Json, status: str) -> Finish:
         if status == "completed":
@@ -363,8 +374,19 @@ class OpenAIResponsesReader:
         return clean | {"delta": delta}
 
 
-def _envelope(response: Json) -> Start:
+def envelope_of(response: Json) -> Start:
+    """The id, the model and the time of a response."""
     return Start(text_of(response.get("id")), text_of(response.get("model")), integer_of(response.get("created_at")))
+
+
+def extras_of(response: Json) -> Json:
+    """The members of a response that have no events of their own."""
+    return _others(response, _RESPONSE_FIELDS)
+
+
+def new_extras(response: Json, known: Json) -> Json:
+    """Those of these members that the response did not have before, or had with another value."""
+    return {name: value for name, value in extras_of(response).items() if name not in known or known[name] != value}
 
 
 def _others(fields: Json, known: frozenset[str]) -> Json:

@@ -4,6 +4,8 @@ The counts are as the hub has them: cached and cache-write tokens are parts of t
 output. Compatible servers use other names; `core/usage_fields.py` has them all.
 """
 
+from typing import TypeGuard
+
 from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
@@ -13,10 +15,15 @@ from penstock.core.usage_fields import SPELLINGS
 _MAX_COUNT = 10**1000
 _DETAILS = ("input_tokens_details", "output_tokens_details")
 _MOST_TOOLS = 100
+# The members of a report of OpenAI, and of the details in it.
+_USUAL = frozenset(("input_tokens", "output_tokens", "total_tokens", *_DETAILS))
 
 
 def read_usage(raw: dict[str, object], sink: Sink, *, tier: object = None) -> Usage:
     """A usage object as `Usage`. `tier` is the service tier that the response names."""
+    usual = _usual(raw, tier)
+    if usual is not None:
+        return usual
     objects = {name: value for name, value in raw.items() if isinstance(value, dict)} | {"": raw}
     counts: dict[str, int | None] = {}
     for field, places in SPELLINGS.items():
@@ -35,6 +42,34 @@ def read_usage(raw: dict[str, object], sink: Sink, *, tier: object = None) -> Us
     )
 
 
+def _usual(raw: dict[str, object], tier: object) -> Usage | None:
+    """A report as OpenAI sends it, which needs no search for spellings; None for any other report."""
+    if raw.keys() != _USUAL:
+        return None
+    sent, written = raw["input_tokens_details"], raw["output_tokens_details"]
+    if not isinstance(sent, dict) or not isinstance(written, dict):
+        return None
+    if sent.keys() != {"cached_tokens"} or written.keys() != {"reasoning_tokens"}:
+        return None
+    input, output, total = raw["input_tokens"], raw["output_tokens"], raw["total_tokens"]
+    cached, reasoning = sent["cached_tokens"], written["reasoning_tokens"]
+    if not (_is_count(input) and _is_count(output) and _is_count(total) and _is_count(cached) and _is_count(reasoning)):
+        return None
+    return Usage(
+        raw=raw,
+        tier=tier if isinstance(tier, str) else None,
+        input=input,
+        output=output,
+        total=total,
+        cached=cached,
+        reasoning=reasoning,
+    )
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and abs(value) < _MAX_COUNT
+
+
 def _tool_requests(details: object) -> dict[str, int]:
     """How often xAI executed each of its tools, which it bills per call."""
     counts = list(details.items())[:_MOST_TOOLS] if isinstance(details, dict) else []
@@ -42,7 +77,7 @@ def _tool_requests(details: object) -> dict[str, int]:
 
 
 def _count(value: object, sink: Sink) -> int | None:
-    if value is None or (type(value) is int and abs(value) < _MAX_COUNT):
+    if value is None or _is_count(value):
         return value
     if type(value) is int:
         sink.repair("usage-absurd", shown(value))

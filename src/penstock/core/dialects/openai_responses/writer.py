@@ -224,8 +224,10 @@ class OpenAIResponsesWriter:
         """Write everything in the buffer: the first content follows."""
         self._released = True
         if not self._created:
-            self._create()
-            self._send("response.in_progress", self._in_progress())
+            self._created = True
+            data = self._in_progress()
+            self._send("response.created", data)
+            self._send("response.in_progress", data)
         for type, data in self._buffer:
             self._send(type, data)
         self._buffer.clear()
