@@ -2,8 +2,9 @@
 
 The first call of a user waits for the store, for a millisecond or so: users that appear meanwhile are looked up
 together. Later calls of the user find its pseudonym here. If the store does not answer within `_WAIT_S`, or fails, the
-call gets a new pseudonym all the same, which is added to the user's pseudonyms once the store answers. So no call fails
-or waits because of this, no name is written anywhere but to the store, and no entry loses its user.
+call gets a new pseudonym all the same, which is added to the user's pseudonyms once the store answers; until then no
+other call waits. So no call fails or waits for long because of this, no name is written anywhere but to the store, and
+no entry loses its user.
 
 An erasure by any process is noticed within `_CHECK_S`: the user's next call gets a new pseudonym.
 """
@@ -24,7 +25,8 @@ PREFIX = "u_"
 # The users that are remembered; the oldest is dropped. The same number can wait for the store.
 MAX_KNOWN = 10_000
 _RANDOM_BYTES = 12
-_WAIT_S = 0.25
+# As long as it may take to connect to a database for the first time.
+_WAIT_S = 2.0
 _RETRY_S = 2.0
 _CHECK_S = 1.0
 # A pseudonym is read again after this time, so that the store knows that it is in use.
@@ -89,7 +91,7 @@ class EndUsers:
             then(pending.pseudonym)
         else:
             if not pending.waiting:
-                self._loop.call_later(_WAIT_S, self._release, pending)
+                self._loop.call_later(_WAIT_S, self._give_up, pending)
             pending.waiting.append(then)
         self._ask()
 
@@ -142,8 +144,13 @@ class EndUsers:
         for then in waiting:
             then(pseudonym)
 
+    def _give_up(self, pending: _PendingUser) -> None:
+        if pending.waiting:
+            self._failing = True
+            self._release(pending)
+
     def _release(self, pending: _PendingUser) -> None:
-        """The store has not answered: let the calls continue that wait."""
+        """The store does not answer: let the calls continue that wait."""
         waiting, pending.waiting = pending.waiting, []
         pending.used = pending.used or bool(waiting)
         for then in waiting:
