@@ -18,6 +18,7 @@ ErrorCode: TypeAlias = Literal[
     "capture_not_found",
     "client_gone",
     "content_not_allowed",
+    "content_not_kept",
     "content_unavailable",
     "context_length_exceeded",
     "duplicate_key",
@@ -507,6 +508,12 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         ),
         "key_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such key.", "Check the id."),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
+        "content_not_kept": ErrorRow(
+            _NOT_FOUND,
+            "client",
+            "No content of this call is kept.",
+            "Check the id. The rules in `[content]` say which calls are kept, and for how long.",
+        ),
         "user_not_found": ErrorRow(
             _NOT_FOUND, "client", "No end user has this name or pseudonym.", "Check the name: it may be erased."
         ),

@@ -12,7 +12,15 @@ import click
 from penstock.cli.amounts import moment, money
 from penstock.cli.backup import backup_command, restore_command
 from penstock.cli.ledger_archive import describe, export, prune
-from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_calls, reading, takes_filter
+from penstock.cli.ledger_options import (
+    EntryQuery,
+    content_of,
+    key_names,
+    load_config,
+    note_archived_calls,
+    reading,
+    takes_filter,
+)
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
@@ -21,6 +29,7 @@ from penstock.core.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
+from penstock.gateway.content.call_record import call_record
 
 _POLL_S = 0.5
 _PAGE = 500
@@ -132,11 +141,15 @@ def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]
 @click.argument("id")
 @config_option
 @json_option
+@click.option("--content", is_flag=True, help="Print its kept request and answer instead, as one JSON object.")
 @click.pass_context
-def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> None:
+def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool, content: bool) -> None:
     """Show one call: its attempts, their tokens and prices, what was repaired, and what translations lost."""
     outer = ctx.parent.params.get("file") if ctx.parent is not None else None
-    _show_one(file or outer, id, as_json=as_json)
+    if content:
+        _show_content(file or outer, id)
+    else:
+        _show_one(file or outer, id, as_json=as_json)
 
 
 for _subcommand in (backup_command, export, prune, restore_command):
@@ -178,6 +191,14 @@ def _notes(entry: Entry) -> list[str]:
         *([counted(repairs, "repair")] if repairs else []),
         *([f"{losses} {'loss' if losses == 1 else 'losses'}"] if losses else []),
     ]
+
+
+def _show_content(file: Path | None, id: str) -> None:
+    with content_of(load_config(file)) as store:
+        found = call_record(store, id) if store is not None else None
+    if found is None:
+        raise click.ClickException(f"no content of the call {one_line(id)} is kept; [content] says which calls are")
+    click.echo(to_json(found))
 
 
 def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:

@@ -211,6 +211,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
+    unkept: bool = False
+    """Whether the client asks that nothing of the call is kept."""
     failures_in_stream: frozenset[str] = frozenset()
     """Codes of failures before the first content that the client expects in a stream, and not as an HTTP status."""
     echo: Mapping[str, object] = {}

@@ -37,6 +37,7 @@ from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping, own_accounts
 from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_tls, open_tls
 from penstock.serve.hosts import AllowedHosts
+from penstock.serve.kept.call_content import CallContent
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
 from penstock.serve.kept.kept_content import KeptContent
@@ -110,9 +111,11 @@ class App:
         self.metrics = Metrics(self._gauges, folder)
         self.content: KeptContent | None = None
         self._keeper: AnswerKeeper | None = None
+        self._call_content: CallContent | None = None
         if config.ledger.enabled:
             self.content = KeptContent(config, environment, log.warning)
             self._keeper = AnswerKeeper(config, self.content, log.warning, self.metrics.response_not_kept)
+            self._call_content = CallContent(config, self.content, log.warning, self.metrics.content_dropped)
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {}
         self._continuations: list[Continuations] = []
         self._kept_routes: dict[str, KeptRoutes] = {}
@@ -201,9 +204,9 @@ class App:
             self._books.ledger.users = content.users if content is not None else None
         else:
             self._authenticator.use(KeyRing(configured(config.server.keys)))
-        if self.content is not None and self._keeper is not None:
-            self.content.use(config)
-            self._keeper.use(config)
+        for user in (self.content, self._keeper, self._call_content):
+            if user is not None:
+                user.use(config)
         for continuations in self._continuations:
             continuations.shared_state = config.responses.shared_state
         self.metrics.use(config)
@@ -217,6 +220,7 @@ class App:
             return replays.get(provider.name, self._remote)
 
         self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
+        self._gateway.collector = self._call_content
 
     def _allow_content(self, *, allowed: bool) -> None:
         """Allow or forbid readers to see the text of calls. If forbidden, transcripts are dropped at once."""
@@ -334,6 +338,8 @@ class App:
             self.peers.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._call_content is not None:
+            self._call_content.flush()
         if self.content is not None:
             await asyncio.get_running_loop().run_in_executor(None, self.content.close)
         if self._unbooked is not None:
@@ -553,6 +559,8 @@ class App:
         call.total_s = self._loop.time() - call.started
         entry = self._ledger.settle(call)
         self.metrics.settled(call, entry)
+        if call.content is not None and self._call_content is not None:
+            self._call_content.settled(call, call.content, entry)
         if self._traces is not None:
             self._traces.settled(call, entry)
         if self.live.watched:
@@ -587,6 +595,10 @@ class App:
         requests, tokens = self._ledger.provider_keys.used(quota) if quota is not None else (None, None)
         cooling = self._gateway.cooling_models(provider)
         return {"requests": requests, "tokens": tokens, "cooling_s": cooling}
+
+    def on_content_read(self, id: str) -> None:
+        """An administrator has read the kept content of a call: the log says so."""
+        self._log.write(f"the kept content of the call {id} was read over the admin API")
 
     def holds(self) -> dict[str, int]:
         """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""

@@ -16,7 +16,7 @@ _MAX_SEARCHED = 16_384
 _MASK = "…"
 # The names of headers and fields with keys, and the prefixes of keys. Other prefixes may be those of users' ids.
 SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
-_SECRET = re.compile(
+LOOKS_LIKE_KEY = re.compile(
     r"(?i:\b(?:bearer|basic)\s+\S{12,})|\b(?:sk|pk|rk|gsk|csk|xai|hf|fw|r8|pplx|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}"
 )
 # A shorter value is a word, not a key.
@@ -45,4 +45,4 @@ def clean_text(text: str, secrets: Iterable[str]) -> str:
             text = text.replace(secret, _MASK)
     if cut:  # the end may be half a secret
         text = text[: max(len(text) - max(map(len, secrets), default=0), 0)]
-    return _SECRET.sub(_MASK, text[: 4 * _MAX_LENGTH])[:_MAX_LENGTH]
+    return LOOKS_LIKE_KEY.sub(_MASK, text[: 4 * _MAX_LENGTH])[:_MAX_LENGTH]

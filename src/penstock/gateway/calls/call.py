@@ -5,7 +5,6 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
 from penstock.core.losses import Loss
@@ -15,6 +14,7 @@ from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.trace import Trace
+from penstock.gateway.content.collected import AnswerSource, CollectedContent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.event_gaps import EventGaps
@@ -26,14 +26,6 @@ NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
 _MAX_LOSSES = 1_000
 # Longer than the name of any service tier.
 _MAX_TIER = 64
-
-
-class AnswerSource(Protocol):
-    """An object that has the answer so far: an `AccumulatingReader`."""
-
-    @property
-    def completion(self) -> Completion:
-        """The answer so far."""
 
 
 class AnswerKeeping(Protocol):
@@ -91,7 +83,7 @@ class Attempt(Struct, eq=False):
     repairs: dict[str, int] = {}
     gaps: EventGaps = field(default_factory=EventGaps)
     answer: AnswerSource | None = None
-    """The answer, if traces include content."""
+    """The answer, if traces include content, or if it may be kept."""
     events: int = 0
     output_chars: int = 0
     """Characters of text, reasoning and tool calls so far."""
@@ -179,6 +171,8 @@ class Call(Struct, eq=False):
     """By number of the attempt: the account of the provider's key that has tokens reserved for it."""
     yielded: list[tuple[str, str, str]] = []
     """The keys of providers that were at their limit: provider, key and limit."""
+    content: CollectedContent | None = None
+    """Its request and answer, if the operator may keep them."""
 
     @property
     def usage(self) -> Usage | Tokens | None:

@@ -41,7 +41,7 @@ from penstock.gateway.calls.local_errors import check, rewrite_error
 from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint, header_lines
 from penstock.gateway.calls.routing import TargetHealth, from_account, in_order, is_of_key, with_state
 from penstock.gateway.calls.trace import HEADER, new_span
-from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.config import Config, ContentRule, Provider, Target
 from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.demand import TokenDemand, chat_demand, embeddings_demand
@@ -92,6 +92,13 @@ class Upstream(Protocol):
         """The endpoint at a URL, with these headers on every request to it."""
 
 
+class ContentCollector(Protocol):
+    """Collects the content of calls that may be kept for the operator."""
+
+    def begin(self, call: Call, request: ClientRequest, rule: ContentRule) -> None:
+        """Collect the content of a call from now on, if the rule and the client allow it."""
+
+
 class Gateway:
     """Answers calls with one configuration. A reload makes a new gateway; calls in progress keep theirs.
 
@@ -114,6 +121,8 @@ class Gateway:
         self.retry_budget = health.retries
         self._upstream = upstream
         self._recorder = recorder
+        self.collector: ContentCollector | None = None
+        """What keeps the content of calls for the operator."""
         self._secrets = config.secrets()
         recorded = recorder is not None
         clients = [name for name, dialect in DIALECTS.items() if dialect.surface is not None]
@@ -144,7 +153,11 @@ class Gateway:
                 call.request = request.read()
         known = self._streamed if request.stream else self._whole
         plans = self._select_plans(call, client, known[request.dialect], request)
-        return ChatAttempts(self, call, client, request, plans) if plans is not None else None
+        if plans is None:
+            return None
+        if self.collector is not None and plans[0].content != "never":
+            self.collector.begin(call, request, plans[0].content)
+        return ChatAttempts(self, call, client, request, plans)
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
         """As `answer`, for a request for embeddings."""
@@ -722,11 +735,20 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             call.control.keep_transcript()
         if self._outgoing.tools:
             reader = RenamingReader(reader, self._outgoing.tools)
-        if call.request is not None:
-            call.attempts[-1].answer = reader = AccumulatingReader(reader)
+        if call.request is not None or call.content is not None:
+            reader = self._accumulating(reader)
         relay = Relay(call, client, reader, writer, plan.timeouts, on_outcome)
         client.attach(relay)
         return relay
+
+    def _accumulating(self, reader: EventReader) -> AccumulatingReader:
+        """A reader that collects the answer, for traces or to be kept."""
+        call = self._call
+        grow = call.content.grow if call.content is not None and call.request is None else None
+        call.attempts[-1].answer = accumulating = AccumulatingReader(reader, grow)
+        if call.content is not None:
+            call.content.restart(accumulating)
+        return accumulating
 
 
 class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):

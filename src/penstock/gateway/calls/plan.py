@@ -24,7 +24,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
 from penstock.core.stream import MAX_BODY
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
-from penstock.gateway.config import Config, Provider, Route, Target
+from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.provider_keys import quota_of
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
@@ -89,6 +89,8 @@ class Plan(Struct, eq=False, kw_only=True):
     timeouts: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
+    content: ContentRule
+    """Of which of its calls the content is kept."""
     record: str
     """The directory for captures of its answers; empty if it is not recorded."""
     opening: OpeningTemplate | None = None
@@ -175,6 +177,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,
+            content=route.content or self._config.content.keep,
             record=directory if self._recorded else "",
         )
 

@@ -28,6 +28,7 @@ from penstock.gateway.config.server import load_admin, load_server
 from penstock.gateway.config.settings import (
     Captures,
     Config,
+    ContentSettings,
     KeptResponsesSettings,
     LedgerSettings,
     Limits,
@@ -38,6 +39,7 @@ from penstock.gateway.config.settings import (
 )
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
+from penstock.gateway.content.content_mask import PATTERNS, parse_pattern
 from penstock.providers.catalog import catalog, is_available
 
 DEFAULT_FILE = "penstock.toml"
@@ -46,6 +48,7 @@ COLLECTOR_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 ENVIRONMENT = "environment"
 # In bytes: more than a configuration has. A device or a wrong file must not be read without end.
 _MAX_FILE = 10_000_000
+_NEEDS_LEDGER = "needs the ledger, beside which content is kept; enable it"
 
 
 def load(  # noqa: PLR0913 - options of a command override the file
@@ -91,10 +94,14 @@ def load(  # noqa: PLR0913 - options of a command override the file
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
     captures = Captures(**given.get("captures", {}))
+    content = _content(given.get("content", {}), ledger, problems)
     responses = _responses(given.get("responses", {}), ledger, problems)
     telemetry = _telemetry(given.get("telemetry", {}), env, problems)
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
+    for name, route in routes.items():
+        if route.content not in (None, "never") and not ledger.enabled:
+            problems.error(("routes", name, "content"), _NEEDS_LEDGER)
     prices = load_prices(given.get("prices", {}), providers, problems)
     providers.warn()
     if server.only_routes and not routes:
@@ -109,6 +116,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         retries=retries,
         captures=captures,
         ledger=ledger,
+        content=content,
         users=UserSettings(**given.get("users", {})),
         responses=responses,
         admin=admin,
@@ -192,6 +200,20 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
         if not optional:
             del missing[path]
             problems.error(path, f"the variable {variable} is not set, or empty")
+
+
+def _content(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> ContentSettings:
+    """The rules for content, which is stored where the ledger is."""
+    content = ContentSettings(**given)
+    if content.keep != "never" and not ledger.enabled:
+        problems.error(("content", "keep"), _NEEDS_LEDGER)
+    for index, text in enumerate(content.mask):
+        if isinstance(text, str):  # else its error is reported already
+            try:
+                parse_pattern(text)
+            except ValueError as error:
+                problems.error(("content", "mask", index), f"{error}; or name one of {', '.join(PATTERNS)}")
+    return content
 
 
 def _responses(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> KeptResponsesSettings:

@@ -43,6 +43,7 @@ class RouteLoader:
             set=MappingProxyType(given.get("set", {})),
             strict=given.get("strict", False),
             record=given.get("record"),
+            content=given.get("content"),
         )
 
     def _check_name(self, name: str, path: Path) -> None:

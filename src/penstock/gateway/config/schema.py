@@ -10,6 +10,8 @@ from penstock.core.dialects.registry import providers_speak
 from penstock.gateway.config.settings import (
     AdminSettings,
     Captures,
+    ContentRule,
+    ContentSettings,
     KeptResponsesSettings,
     LedgerSettings,
     Limits,
@@ -54,6 +56,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
         Meta(description="true makes its calls strict: a translation that would change the meaning fails."),
     ] = False
     record: Annotated[str | None, Meta(description='Overrides server.record; "" records nothing.')] = None
+    content: Annotated[ContentRule | None, Meta(description="Overrides content.keep.")] = None
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
     users: Annotated[UserSettings, Meta(description="The end users that clients name in their requests.")] = (
         UserSettings()
+    )
+    content: Annotated[ContentSettings, Meta(description="Requests and answers that are kept for the operator.")] = (
+        ContentSettings()
     )
     responses: Annotated[
         KeptResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")

@@ -22,6 +22,8 @@ __all__ = [
     "AdminSettings",
     "Captures",
     "Config",
+    "ContentRule",
+    "ContentSettings",
     "KeptResponsesSettings",
     "LedgerSettings",
     "Limits",
@@ -214,6 +216,30 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     ] = 400.0
 
 
+ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
+"""Of which calls the request and the answer are kept."""
+
+
+class ContentSettings(Struct, frozen=True, kw_only=True):
+    """The requests and answers that are kept for the operator, apart from the ledger."""
+
+    keep: Annotated[
+        ContentRule,
+        Meta(description="The calls whose requests and answers are kept: never, failed, sampled or always."),
+    ] = "never"
+    sample: Annotated[float, Meta(gt=0, le=1, description="The share of calls that sampled keeps: 0.01 is 1 %.")] = 0.01
+    mask: Annotated[
+        tuple[str, ...],
+        Meta(description="What is masked: email, card, iban, phone, ip, or expressions such as EMP-\\d{6}."),
+    ] = ()
+    keep_days: Annotated[float, Meta(gt=0, le=36_500, description="Days after which content is deleted.")] = 30.0
+    # The context of an agent has a few hundred KB.
+    max_call: Annotated[
+        int, Meta(ge=1024, le=10_000_000, description="Bytes of a request and of an answer; more is left out.")
+    ] = 1_000_000
+    max_total: Annotated[int, Meta(ge=1024, description="Bytes of all content; the oldest is deleted.")] = 1_000_000_000
+
+
 class AdminSettings(Struct, frozen=True, kw_only=True):
     """The admin API over HTTP: keys and the ledger. `load_admin` fills in `listen`."""
 
@@ -229,7 +255,9 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
         Meta(description="Host names under which browsers reach it behind a TLS proxy."),
     ] = ()
     tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve it over TLS.")] = None
-    content: Annotated[bool, Meta(description="true lets its users read the text of running calls.")] = False
+    content: Annotated[
+        bool, Meta(description="true lets its users read the text of running calls, and kept content.")
+    ] = False
     implied: bool = False
     """Whether `listen` is the default, and not in the file."""
 
@@ -354,6 +382,8 @@ class Route(Struct, frozen=True, kw_only=True):
     max_event: int
     # Fields of the request that the route overrides.
     set: Mapping[str, object] = MappingProxyType({})
+    # Of which calls the content is kept; None for the rule of [content].
+    content: ContentRule | None = None
     # Whether losses in translation that change the meaning are failures.
     strict: bool = False
     # The directory of its captures: None for that of the server, "" to record nothing.
@@ -412,6 +442,7 @@ class Config(Struct, frozen=True, kw_only=True):
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
     users: UserSettings = UserSettings()
+    content: ContentSettings = ContentSettings()
     responses: KeptResponsesSettings = KeptResponsesSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -1,15 +1,22 @@
 """AccumulatingReader: a reader that also builds a completion from its events. It rules out the fast path."""
 
+from collections.abc import Callable
+
 from penstock.core.completion import Accumulator, Completion
 from penstock.core.events import Event
 from penstock.core.stream import EventReader, Failed
+from penstock.gateway.relay.transcript import count_chars
 
 
 class AccumulatingReader:
-    """Decorates a reader; collects everything it reads into a completion."""
+    """Decorates a reader; collects what it reads into a completion.
 
-    def __init__(self, reader: EventReader) -> None:
+    `grow` is asked whether so many characters more may be collected; without it, everything is.
+    """
+
+    def __init__(self, reader: EventReader, grow: Callable[[int], bool] | None = None) -> None:
         self._reader = reader
+        self._grow = grow
         self._answer = Accumulator()
 
     @property
@@ -40,11 +47,15 @@ class AccumulatingReader:
     def feed(self, data: bytes) -> list[Event]:
         """Read bytes; return the events that they complete."""
         events = self._reader.feed(data)
-        self._answer.extend(events)
+        self._collect(events)
         return events
 
     def close(self) -> list[Event]:
         """End the stream; return its last events."""
         events = self._reader.close()
-        self._answer.extend(events)
+        self._collect(events)
         return events
+
+    def _collect(self, events: list[Event]) -> None:
+        if self._grow is None or self._grow(count_chars(events)):
+            self._answer.extend(events)

@@ -1,20 +1,22 @@
-"""ContentRoutes: the admin routes that use the content store: end users and their pseudonyms."""
+"""ContentRoutes: the admin routes that use the content store: end users, and the kept content of calls."""
 
 import re
 from functools import partial
 
 from penstock.core.failure import Failure
 from penstock.gateway.billing.tags import clean_text
+from penstock.gateway.content.call_record import CallRecord, call_record
 from penstock.gateway.content.users import ErasedUser, Pseudonym
 from penstock.gateway.keys.report import moment
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.live_routes import Handler
+from penstock.serve.admin.live_routes import NO_CONTENT, Handler
 from penstock.serve.admin.replies import AdminResponse, refusal
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.app import App
 
 _NO_USER = refusal("user_not_found", "no user has this name or pseudonym here")
 _NO_STORE = refusal("user_not_found", "this gateway has no ledger, and so no users")
+_NOT_KEPT = refusal("content_not_kept", "no content of this call is kept")
 _BUSY = Failure(code="admin_busy", message="too many requests wait for the content store; try again", retry_after="1")
 
 
@@ -26,6 +28,7 @@ class ContentRoutes:
         self.routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
             ("GET", re.compile(r"/admin/users/([^/]+)"), self._find_user),
             ("DELETE", re.compile(r"/admin/users/([^/]+)"), self._erase_user),
+            ("GET", re.compile(r"/admin/calls/([^/]+)/content"), self._show_content),
         )
         """Method, pattern of the path, handler."""
 
@@ -57,6 +60,23 @@ class ContentRoutes:
         else:
             self._app.on_user_erased(erased)
             answer(AdminReply(200, erased_json(erased)))
+
+    def _show_content(self, id: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        content = self._app.content
+
+        def then(found: CallRecord | Exception | None) -> None:
+            if isinstance(found, CallRecord):
+                self._app.on_content_read(id)
+                answer(AdminReply(200, found))
+            else:
+                answer(_NOT_KEPT if found is None else found)
+
+        if not self._app.config.admin.content:
+            answer(NO_CONTENT)
+        elif content is None:
+            answer(_NOT_KEPT)
+        elif not content.read(lambda store: call_record(store, id), then):
+            answer(_BUSY)
 
     def _cleaned(self, name: str) -> str:
         """A name as it is stored: shortened, and without secrets."""

@@ -30,7 +30,7 @@ METRICS = "/metrics"
 # The API of the playground, unless the request names another.
 _DEFAULT_API = surface_dialect(DEFAULT_DIALECT).name
 _NOT_RUNNING = refusal("call_not_found", "no call with this id is in progress")
-_NO_CONTENT = refusal("content_not_allowed", "content is shown only with content = true in [admin]")
+NO_CONTENT = refusal("content_not_allowed", "content is shown only with content = true in [admin]")
 
 
 class LiveRoutes:
@@ -92,7 +92,7 @@ class LiveRoutes:
 
     def _follow_text(self, name: str, exchange: Exchange, answer: AdminResponse) -> None:
         if not self._app.config.admin.content:
-            answer(_NO_CONTENT)
+            answer(NO_CONTENT)
         elif exchange.request.method != "GET":
             refuse_method(exchange.request.method, "GET", answer)
         elif self._streams.full:

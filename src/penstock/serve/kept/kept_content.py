@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.gateway.config import Config
+from penstock.gateway.content import call_record
 from penstock.gateway.content.end_users import EndUsers
 from penstock.gateway.content.store import ContentStore, KeptRecord
 from penstock.stores.content.open import has_content, open_content
@@ -35,6 +36,8 @@ class KeptContent:
         self._loop = asyncio.get_running_loop()
         self._open = partial(open_content, config.ledger, environment)
         self._writer = ContentStoreWriter(self._open, self._on_open, warn)
+        self._call_writer: ContentStoreWriter | None = None
+        self._warn = warn
         self._reader: QueryThread[ContentStore] | None = None
         self._started = False
         self.users = EndUsers(self.change)
@@ -50,13 +53,18 @@ class KeptContent:
 
     def use(self, config: Config) -> None:
         """Apply a configuration."""
-        self._writer.limits = {"answer": config.responses.max_total}
+        self._writer.limits = {"answer": config.responses.max_total, call_record.KIND: config.content.max_total}
         self._writer.keep_users_ms = round(config.users.keep_days * _DAY_MS)
 
     @property
     def trouble(self) -> str:
         """Why content cannot be written now; empty while it can."""
         return self._writer.trouble
+
+    @property
+    def calls_trouble(self) -> str:
+        """As `trouble`, for the content of calls."""
+        return self._call_writer.trouble if self._call_writer is not None else ""
 
     def put(self, record: KeptRecord, then: OnKept) -> None:
         """Write a record, durably, and call `then`."""
@@ -68,6 +76,14 @@ class KeptContent:
         self._start()
         self._writer.change(work, then)
 
+    def change_calls(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> None:
+        """As `change`, in a thread for the content of calls: for that, clients do not wait."""
+        self._start()
+        if self._call_writer is None:
+            self._call_writer = ContentStoreWriter(self._open, lambda _: None, self._warn)
+            self._call_writer.start(0.0)
+        self._call_writer.change(work, then)
+
     def read(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
         """Run `work` in the thread that reads, then call `then`. Returns False if too many reads wait."""
         if self._reader is None:
@@ -76,6 +92,8 @@ class KeptContent:
 
     def close(self) -> None:
         """Write what is queued, and end the threads. It blocks for some seconds at most."""
+        if self._call_writer is not None:
+            self._call_writer.close(_CLOSE_S)
         self._writer.close(_CLOSE_S)
         if self._reader is not None:
             self._reader.close()

@@ -43,6 +43,11 @@ def messages_in(request: Request | None) -> str:
 
 def messages_out(completion: Completion) -> str:
     """The model's messages as JSON, one for each choice; empty if they are too long."""
+    return _json(answer_messages(completion))
+
+
+def answer_messages(completion: Completion) -> list[object]:
+    """The model's messages, one for each choice."""
     messages: list[object] = []
     for choice in completion.choices:
         parts: list[object] = []
@@ -55,7 +60,7 @@ def messages_out(completion: Completion) -> str:
             for call in choice.tool_calls
         )
         messages.append({"role": choice.role, "parts": parts, "finish_reason": choice.finish_reason or ""})
-    return _json(messages)
+    return messages
 
 
 def _parts(parts: Iterable[Part]) -> list[object]:

@@ -116,6 +116,11 @@ LOSSES = _counter(
 NOT_KEPT = _counter(
     "responses_not_kept", "Responses that should be kept and are not, by reason: their size, or the database.", "reason"
 )
+CONTENT_DROPPED = _counter(
+    "content_dropped",
+    "Calls whose content should be kept and is dropped, by reason: memory, or the database.",
+    "reason",
+)
 DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")
 
 FAMILIES: tuple[MetricSpec, ...] = (
@@ -142,6 +147,7 @@ FAMILIES: tuple[MetricSpec, ...] = (
     NOTICES,
     LOSSES,
     NOT_KEPT,
+    CONTENT_DROPPED,
     DROPPED,
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -307,6 +307,10 @@ class Metrics:
         """Count a response that should be kept and is not."""
         self.counters.add(metric_specs.NOT_KEPT, (reason,))
 
+    def content_dropped(self, reason: str, calls: int) -> None:
+        """Count calls whose content should be kept and is dropped."""
+        self.counters.add(metric_specs.CONTENT_DROPPED, (reason,), calls)
+
     def dropped(self, spans: int) -> None:
         """Count spans that were not exported."""
         self.counters.add(metric_specs.DROPPED, (), spans)

@@ -143,7 +143,7 @@ def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str
 
 def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
     """The messages of the request and of the answer, if `[telemetry] content` is set."""
-    if attempt.answer is None:
+    if attempt.answer is None or call.request is None:
         return {}
     messages = {
         named.INPUT_MESSAGES: messages_in(call.request),
