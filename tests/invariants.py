@@ -264,7 +264,7 @@ def _variants_differ(data: bytes, random: Random, dialect: str, opening: Opening
     format = find_dialect(dialect).passthrough
     if format is None or format.repeated is None:
         return []
-    variants = ((by_event(data), None), (split(data, random, bytewise=0.01), opening))
+    variants = ((by_event(data), None), (split(data, random), opening))
     for pieces, known in (*variants, (ends_together(data, random), opening)):  # each is relayed three times
         heartbeat = random.randint(-1, len(pieces))
         slow = without_padding(relayed(pieces, SlowReader(dialect), heartbeat)[0])
