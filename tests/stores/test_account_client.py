@@ -48,6 +48,43 @@ def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
     assert process.degraded == ""
 
 
+def test_requests_count_for_a_minute_whatever_the_storage_loses() -> None:
+    limited = key(requests_per_minute=8)
+    memory, ledger = MemoryStore(), Ledger()
+    (process, link), (other, _) = join_store(memory, ledger), join_store(memory, ledger)
+
+    def made(by: SharedAccountClient, *ids: str) -> list[type[Answer]]:
+        """The answers to calls that have ended without a hold."""
+        answers = []
+        for id in ids:
+            answers.append(type(ask(by, id, 0, limited)))
+            by.apply(KEY, [Release(id, NOW)])
+        return answers
+
+    def counted() -> int:
+        account = memory.account()
+        assert account
+        return account.requests
+
+    assert made(process, "a", "b") + made(other, "c") == [Grant] * 3
+    memory.lies.clear()
+    assert made(other, "d") == [Grant]
+    assert counted() == 2, "the other one knows its own"
+    assert made(process, "e") == [Grant]
+    assert counted() == 5
+    link.shut = True
+    assert made(process, "f", "g") == [Grant, Denial], "a quarter of the 3 that were left, at least 1"
+    link.shut = False
+    process.recover()
+    assert made(process, "h") == [Grant]
+    assert counted() == 7
+    assert made(other, "i", "j") == [Grant, Denial]
+    ledger.now += 60_000
+    memory.lies.clear()
+    process.apply(KEY, [Reserve(limited, Reservation("k", 0, 0, ledger.now, LASTS))])
+    assert counted() == 1, "all others are older than a minute"
+
+
 def test_each_outage_begins_with_the_last_that_was_seen() -> None:
     memory, ledger = MemoryStore(), Ledger()
     process, link = join_store(memory, ledger)

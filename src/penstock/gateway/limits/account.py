@@ -159,14 +159,22 @@ def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None
     account.spent[period.label] = spent.total
 
 
-def restore_holds(account: Account, holds: Mapping[str, Hold]) -> None:
-    """Restore holds that a process has kept, except those of calls that were in the seed."""
+def restore_holds(account: Account, holds: Mapping[str, Hold], requests: int = 1) -> None:
+    """Restore holds that a process has kept, except those of calls that were in the seed. Each counts as so many
+    requests."""
     for id, hold in holds.items():
         if id in account.seed_ids:
             continue
         if id not in account.holds:
-            count(account, hold.second * 1000, 1, hold.tokens)
+            count(account, hold.second * 1000, requests, hold.tokens)
         put(account, id, hold)
+
+
+def restore_requests(account: Account, window: Account, now: int) -> None:
+    """Count the requests of the last minute that a process has made and the account lacks."""
+    expire(window, now)
+    for requests, _, newest in window.minute.values():
+        count(account, newest, requests, 0)
 
 
 def remove_holds(account: Account, ids: Iterable[str]) -> None:

@@ -11,9 +11,11 @@ The storage may lose accounts: it is a cache, and the book is the source of trut
 | the client finds | it does |
 |---|---|
 | no account | makes one with a new random `generation`, seeded from the book, with its own holds |
-| an account of another generation: another process made it | restores its own holds, except those in the seed |
+| an account of another generation, which another process made | restores its own holds, except those in the seed |
 | an account that is stale, or has no sum for the current period | reads the sum from the book |
 | the storage fails | continues offline, see below; afterwards reads the sum and restores its own holds |
+
+Where it restores its holds, it also counts the requests of the last minute that it has made and the account lacks.
 
 Why no call counts twice and none is lost: the book is read between load and swap. A call that is booked meanwhile is
 either in the sum that was read, and then its id is in the seed as well, so that its hold is dropped; or it is booked
@@ -43,13 +45,15 @@ from penstock.gateway.limits.account import (
     SEED_IDS_MS,
     Account,
     Hold,
+    count,
     expire,
     remove_holds,
     restore_holds,
+    restore_requests,
     seed,
     wants_seed,
 )
-from penstock.gateway.limits.admission import Answer, Denial, with_share
+from penstock.gateway.limits.admission import Answer, Denial, Grant, with_share
 from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
 from penstock.stores.accounts.storage import Storage, StorageError, StoredValue
@@ -83,6 +87,8 @@ class AccountView(Struct):
     generation: str = ""
     own_holds: dict[str, Hold] = field(default_factory=dict)
     """Holds of this process that are not booked yet."""
+    requests: Account = field(default_factory=Account)
+    """The requests of this process in the last minute. Only its window is used."""
     unconfirmed: set[str] = field(default_factory=set)
     """Calls that may have a hold in the storage since an outage. It is removed unless it is in `own_holds`."""
     outage: int = 0
@@ -199,6 +205,7 @@ class SharedAccountClient:
                 view.outage, view.offline = self._outages, None
                 view.unconfirmed.clear()
                 self._update_holding(key_id, account)
+                self._count_own(view, operations, answers)
                 return answers
             if attempt >= _IMMEDIATE_TRIES:
                 time.sleep(random.random() * _MAX_BACKOFF_S)
@@ -224,7 +231,11 @@ class SharedAccountClient:
             account.stale = True
         missing = self._seed(account, view.key)
         if restore:
-            restore_holds(account, view.own_holds)
+            if account.generation != view.generation:
+                restore_requests(account, view.requests, self._clock())
+            elif view.offline is not None:
+                restore_requests(account, view.offline.own, self._clock())
+            restore_holds(account, view.own_holds, requests=0)
         own_holds = dict(view.own_holds)
         answers: list[Answer | None] = []
         for operation in operations:
@@ -237,6 +248,13 @@ class SharedAccountClient:
             answers.append(apply_operation(account, operation))
             _remember(own_holds, id, account)
         return own_holds, answers
+
+    def _count_own(self, view: AccountView, operations: Sequence[Operation], answers: Sequence[Answer | None]) -> None:
+        """Remember the requests of this process, in case that the storage loses them."""
+        expire(view.requests, self._clock())
+        for operation, answer in zip(operations, answers, strict=True):
+            if isinstance(operation, Reserve) and isinstance(answer, Grant):
+                count(view.requests, operation.reservation.now + operation.reservation.ahead, 1, 0)
 
     def _seed(self, account: Account, key: Key | None) -> Denial | None:
         """Seed the account from the book if it needs it. Returns a denial if the sum is unknown, for reservations."""
@@ -263,7 +281,9 @@ class SharedAccountClient:
             if last_seen is None:
                 restore_holds(base, view.own_holds)
             view.offline, view.stored = OfflineState(base, Account()), None
-        return [self._apply_one_offline(view, view.offline, operation) for operation in operations]
+        answers = [self._apply_one_offline(view, view.offline, operation) for operation in operations]
+        self._count_own(view, operations, answers)
+        return answers
 
     def _apply_one_offline(self, view: AccountView, offline: OfflineState, operation: Operation) -> Answer | None:
         id, answer = operation.id, None
