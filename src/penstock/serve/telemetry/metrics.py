@@ -135,6 +135,8 @@ class Metrics:
             self.counters.create(metric_specs.STREAM_END, (reason,))
         for reason in ("size", "database"):
             self.counters.create(metric_specs.NOT_KEPT, (reason,))
+        for reason in ("memory", "database"):
+            self.counters.create(metric_specs.CONTENT_DROPPED, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call, with the next batch."""
