@@ -1,6 +1,6 @@
 """EndUsers: the pseudonyms of the end users that one process has seen lately. Used in its event loop.
 
-The first call of a user waits for the store, for a millisecond or so: users that appear meanwhile are looked up
+The first call of a user waits for the store, for some milliseconds: users that appear meanwhile are looked up
 together. Later calls of the user find its pseudonym here. If the store does not answer within `_WAIT_S`, or fails, the
 call gets a new pseudonym all the same, which is added to the user's pseudonyms once the store answers; until then no
 other call waits. So no call fails or waits for long because of this, no name is written anywhere but to the store, and
