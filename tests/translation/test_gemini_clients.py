@@ -256,3 +256,18 @@ def test_a_failure_is_the_last_message() -> None:
     assert (answer.fault.provider or {})["status"] == "DEADLINE_EXCEEDED"
     delays = [each.get("retryDelay") for each in (answer.fault.provider or {})["details"]]  # type: ignore[attr-defined]
     assert "7s" in delays
+
+
+@pytest.mark.parametrize(
+    ("provider", "wire", "reason"),
+    [
+        (GEMINI, gem.answer(gem.says("Hi"), finish=gem.finishes("VOCABULARY")), b'"finishReason":"VOCABULARY"'),
+        (
+            CHAT,
+            chat.sse(chat.begins(), chat.says("Hi"), chat.finishes("vocabulary"), chat.DONE),
+            b'"finishReason":"OTHER"',
+        ),
+    ],
+)
+def test_an_unknown_finish_reason_is_written_only_for_its_own_api(provider: str, wire: bytes, reason: bytes) -> None:
+    assert reason in translated(provider, GEMINI, wire)[0]

@@ -24,6 +24,7 @@ from penstock.http.server import ServerConnection
 from penstock.replay.upstream import NO_CAPTURE, PlayedCapture, Replay, ReplayConnection
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.loop import run_loop
+from penstock.serve.paths import endpoint, plain_path
 from penstock.serve.responses import error_page, header_value, id_headers, new_request_id, respond_failure, respond_json
 from penstock.serve.telemetry.log import Log
 
@@ -42,7 +43,13 @@ class ReplayApp:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._hosts: AllowedHosts | None = None
-        self._paths = {name: dialect.surface.path for name, dialect in DIALECTS.items() if dialect.surface is not None}
+        self._paths = {
+            path: name
+            for name, dialect in DIALECTS.items()
+            if dialect.surface is not None
+            for path in (dialect.surface.path, dialect.unstreamed_path)
+            if path
+        }
 
     async def listen(self, host: str, port: int) -> int:
         """Start to accept connections. Returns the port."""
@@ -69,7 +76,8 @@ class ReplayApp:
     def handle(self, exchange: Exchange) -> None:
         """Route a request."""
         method, path = exchange.request.method, exchange.request.path
-        dialect = next((name for name, posted in self._paths.items() if path.endswith(posted)), None)
+        named = endpoint(plain_path(path))
+        dialect = next((name for posted, name in self._paths.items() if path.endswith(posted) or named == posted), None)
         if not self._is_allowed(exchange.request.headers):
             _refuse(exchange, _NOT_ALLOWED, "host_not_allowed")
         elif dialect is not None:

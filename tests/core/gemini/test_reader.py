@@ -400,3 +400,9 @@ def shape_of(found: Completion) -> object:
 )
 def test_answers_of_another_shape_are_faults(odd: Json) -> None:
     assert shape_of(completion(wire(odd, finishes()))) == "bad-shape"
+
+
+def test_candidates_count_beside_a_block_reason() -> None:
+    found = completion(wire({"promptFeedback": {"blockReason": "SAFETY"}, **message({"text": "Hi"}, finish="STOP")}))
+    assert (found.text, found.choices[0].finish_reason) == ("Hi", "stop")
+    assert {repair.code for repair in found.repairs} >= {"prompt-blocked"}

@@ -37,10 +37,13 @@ def call_part(name: str, arguments: str, id: str | None, kind: ToolKind, namespa
     return {"functionCall": call | ({"id": id} if id else {})}
 
 
-def finish_reason(reason: str, native: str | None, *, refused: bool) -> str:
-    """Gemini's finish reason. `refused`: the answer has a refusal, which is no finish reason in other APIs."""
-    if native in FINISH_REASONS:
-        return native or ""
+def finish_reason(reason: str, native: str | None, *, own: bool, refused: bool) -> str:
+    """Gemini's finish reason; that of a provider of the same API (`own`) as it was sent.
+
+    `refused`: the answer has a refusal, which is no finish reason in other APIs.
+    """
+    if native and own and (native in FINISH_REASONS or reason == native):
+        return native
     if refused and reason == "stop":
         return "SAFETY"
     return _REASONS.get(reason, "OTHER")

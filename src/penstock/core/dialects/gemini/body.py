@@ -65,7 +65,10 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> Json:
     candidate: Json = {
         "content": {"parts": parts, "role": "model"},
         "finishReason": finish_reason(
-            choice.finish_reason or "stop", choice.native_finish_reason, refused=bool(choice.refusal)
+            choice.finish_reason or "stop",
+            choice.native_finish_reason,
+            own=facts.same_dialect,
+            refused=bool(choice.refusal),
         ),
         "index": choice.index,
     }

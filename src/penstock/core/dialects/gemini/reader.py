@@ -187,15 +187,15 @@ class GeminiReader:
 
     def _read_message(self, value: _Json) -> None:
         self._read_start(value)
+        feedback = object_of(member(value, "promptFeedback"))
+        if feedback:
+            self._read_feedback(feedback)
         candidates = member(value, "candidates")
         if isinstance(candidates, list):
             for position, candidate in enumerate(candidates):
                 self._read_candidate(candidate, position)
         elif candidates is not None:
             self._sink.fault("bad-shape", f"candidates are not a list: {shown(candidates)}")
-        feedback = object_of(member(value, "promptFeedback"))
-        if feedback:
-            self._read_feedback(feedback)
         self._read_usage(member(value, "usageMetadata"))
 
     def _read_start(self, value: _Json) -> None:

@@ -1,7 +1,7 @@
 """Writes the Gemini dialect: hub events → the bytes of a stream that Google's SDKs accept.
 
-1. Each message has the parts that arrived together, of one candidate. The last one has the finish reasons and the
-   usage. There is neither a comment nor `[DONE]`: Google's SDK for JavaScript fails on both.
+1. Each message has one part of one candidate. The last one has the finish reasons and the usage. There is neither a
+   comment nor `[DONE]`: Google's SDK for JavaScript fails on both.
 2. A function call is written when its arguments are complete. Clients of this API get calls whole.
 3. The signature of a thought is written on an empty thought after it. A signature without a thought belongs to the part
    that follows, and at the end of the answer to an empty text. A seal of another API is wrapped (`signatures.py`).
@@ -93,7 +93,6 @@ class GeminiWriter:
         self._blocked: Json = {}  # what the provider says about a prompt that it blocks
         self._blocks = Blocks()
         self._candidates: dict[int, _CandidateWriter] = {}
-        self._parts: list[tuple[int, Json]] = []
         self._out: list[bytes] = []
         self.losses: list[Loss] = []
 
@@ -101,7 +100,6 @@ class GeminiWriter:
         """The bytes of these events."""
         for event in self._blocks.order(events):
             self._write(event)
-        self._flush()
         out, self._out = self._out, []
         return b"".join(out)
 
@@ -187,7 +185,7 @@ class GeminiWriter:
         candidate = self._candidate(choice)
         if candidate.signature:
             part["thoughtSignature"], candidate.signature = candidate.signature, ""
-        self._parts.append((choice, part))
+        self._message([self._candidate_body(choice, [part])])
 
     def _add_text(self, choice: int, text: str) -> None:
         candidate = self._candidate(choice)
@@ -202,7 +200,7 @@ class GeminiWriter:
         if part is not None and before not in (None, part):
             text = f"\n\n{text}"
         candidate.thoughts.add(candidate.reasoning)
-        self._parts.append((choice, {"text": text, "thought": True}))
+        self._message([self._candidate_body(choice, [{"text": text, "thought": True}])])
 
     def _start_block(self, start: BlockStart) -> None:
         candidate = self._candidate(start.choice)
@@ -242,7 +240,8 @@ class GeminiWriter:
         candidate = self._candidate(seal.choice)
         value = write_signature(seal.scheme, seal.value, self._facts.issuer, redacted=seal.redacted)
         if seal.block in candidate.thoughts:
-            self._parts.append((seal.choice, {"text": "", "thought": True, "thoughtSignature": value}))
+            part: Json = {"text": "", "thought": True, "thoughtSignature": value}
+            self._message([self._candidate_body(seal.choice, [part])])
             return
         self._end_signature(seal.choice)
         candidate.signature = value
@@ -272,15 +271,6 @@ class GeminiWriter:
             self._candidate(extra.choice or 0).extras |= extra.fields
 
     # Messages.
-
-    def _flush(self) -> None:
-        """Write the parts that have arrived, one message for each candidate."""
-        parts, self._parts = self._parts, []
-        while parts:
-            choice = parts[0][0]
-            together = [part for other, part in parts if other == choice]
-            parts = [(other, part) for other, part in parts if other != choice]
-            self._message([self._candidate_body(choice, together)])
 
     def _candidate_body(self, choice: int, parts: list[Json]) -> Json:
         candidate = self._candidate(choice)
@@ -312,7 +302,8 @@ class GeminiWriter:
             self._finish()
         elif not self._failed:
             status, words = _ENDINGS[ending]
-            self._flush()
+            if not self._begun and self._candidates:
+                self._message([{"index": choice} for choice in self._candidates])
             self._out.append(self._framed(error_of(status, words)))
         self._out.append(self._close())
 
@@ -320,19 +311,15 @@ class GeminiWriter:
         for choice in self._candidates:
             self._end_signature(choice)
         usage = {"usageMetadata": write_usage(self._usage, same_dialect=self._own)} if self._usage is not None else {}
-        pending: dict[int, list[Json]] = {choice: [] for choice in self._candidates}
-        for choice, part in self._parts:
-            pending[choice].append(part)
-        self._parts = []
-        if self._blocked and not any(pending.values()) and not self._begun:
+        if self._blocked and not self._begun:
             self._message([], **usage)
             return
         bodies: list[Json] = []
         for choice, candidate in self._candidates.items():
             finish = candidate.finish or Finish(choice, "stop")
-            body = self._candidate_body(choice, pending[choice])
+            body = self._candidate_body(choice, [])
             body |= grounding(self._cited(candidate))
-            body["finishReason"] = finish_reason(finish.reason, finish.native, refused=candidate.refused)
+            body["finishReason"] = finish_reason(finish.reason, finish.native, own=self._own, refused=candidate.refused)
             bodies.append(body)
         self._message(bodies, **usage)
 
@@ -349,7 +336,6 @@ class GeminiWriter:
 
     def _write_fault(self, fault: Fault) -> None:
         self._failed = True
-        self._flush()
         code = integer_of((fault.provider or {}).get("code"))
         status = code if code is not None and 400 <= code < 600 else 502
         self._out.append(self._framed(error_of(status, fault.message)))
