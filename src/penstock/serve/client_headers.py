@@ -10,7 +10,7 @@ REQUEST_HEADERS: dict[str, str] = {
     "x-goog-api-key": "The same key, as clients of the Gemini API send it. With it, `GET /v1beta/models` answers in "
     "the form of that API.",
     "x-goog-api-client": "Sent by Google's SDKs. It has the same effect on `GET /v1beta/models`, and is forwarded to "
-    "providers of the Gemini API, as are `x-goog-user-project`, `x-goog-request-params` and `x-server-timeout`.",
+    "providers of the Gemini API.",
     "content-type": "`application/json`. Other types are accepted, except from web pages.",
     "content-encoding": "Must be missing or `identity`: compressed request bodies are not supported.",
     "x-client-request-id": "The client's own id for the request. The response repeats it.",

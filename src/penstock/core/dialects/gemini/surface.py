@@ -1,7 +1,7 @@
 """The Gemini dialect, as an API to offer: `POST /v1beta/models/{model}:streamGenerateContent` and `:generateContent`.
 
 The model, and whether the answer is streamed, are in the path. A request is checked as far as the gateway acts on it.
-Every other field goes to a provider of the same dialect as the client wrote it, and so do Google's own headers.
+Every other field goes to a provider of the same dialect as the client wrote it, and so does the header with the version of its SDK.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ _LISTS = ("tools", "safetySettings")
 _MAX_MODEL = 256
 _MODELS = "/models/"
 _ARRAY = "application/json; charset=utf-8"
-# Open lists of headers, which clients and providers extend without notice; not those with credentials.
-_FORWARDED = ("x-goog-api-client", "x-goog-user-project", "x-goog-request-params", "x-server-timeout")
+# Headers that a provider gets as the client sent them. Others are about the client's own account.
+_FORWARDED = ("x-goog-api-client",)
 
 
 class GeminiSurface:
