@@ -1,7 +1,7 @@
 """The Gemini dialect, as an API to offer: `POST /v1beta/models/{model}:streamGenerateContent` and `:generateContent`.
 
 The model, and whether the answer is streamed, are in the path. A request is checked as far as the gateway acts on it.
-Every other field goes to a provider of the same dialect as the client wrote it, and so does the header with the version of its SDK.
+Every other field goes to a provider of the same dialect as the client wrote it, and so does the version of its SDK.
 """
 
 from collections.abc import Mapping
