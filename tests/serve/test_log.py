@@ -207,8 +207,12 @@ def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upst
     upstream.play([status(500, {"content-length": "2"}, b"{}")], "fails")
     upstream.play([head(), chunk(HELLO), abort()], "breaks")
     upstream.play([hang()], "stalls")
-    with Gateway(tmp_path, upstream, settings(upstream.url, 1, server={"workers": 2})) as gateway:
-        gateway.ask("main/defective", stream=True)
+    keys = "".join(f'[[providers.keyed.keys]]\nname = "{name}"\napi_key = "{name}-secret"\n' for name in ("one", "two"))
+    configuration = (
+        f'{settings(upstream.url, 1, server={"workers": 2})}[providers.keyed]\nbase_url = "{upstream.url}"\n{keys}'
+    )
+    with Gateway(tmp_path, upstream, configuration) as gateway:
+        gateway.ask("keyed/defective", stream=True)
         gateway.ask("main/defective", MESSAGES_CLIENT, stream=True, top_k=7)
         gateway.ask(gateway.pair([status(503, {"content-length": "0"})], spare()), stream=True)
         for model in ("main/fails", "main/breaks", "hasty/stalls", "unknown"):
