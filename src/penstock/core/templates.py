@@ -86,7 +86,7 @@ class OpeningTemplate:
             self._known = prove()
 
 
-class _KnownOpening(NamedTuple):
+class _UnnumberedOpening(NamedTuple):
     """A proved opening: the pattern of its bytes, and the template of the text deltas that follow it.
 
     `prefix` is the template's prefix, if there are `prefix_fields` as a format string with a placeholder for each: text
@@ -258,7 +258,7 @@ def value_at(value: Any, path: Path) -> Any:
 
 def learn_opening(
     format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
-) -> _KnownOpening | None:
+) -> _UnnumberedOpening | None:
     """Prove an opening: its first events, and the template of the text that follows it. None if it cannot be proved.
 
     Each value that text deltas repeat must occur exactly once in the prefix of the template. Then substitution proves
@@ -294,7 +294,7 @@ def learn_opening(
     groups = [b"(?P<%b>%b)" % (name.encode(), PATTERNS[fields[name].kind]) for name in names]
     spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
     pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
-    return _KnownOpening(
+    return _UnnumberedOpening(
         re.compile(pattern), format, events, len(decoded), tier_of(events), choice, prefix, prefix_fields, template
     )
 
