@@ -29,7 +29,7 @@ atexit.register(shutil.rmtree, os.environ["PENSTOCK_STATE"], ignore_errors=True)
 
 # The duration of an example depends on the load of the machine.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fast", settings.get_profile("penstock"), max_examples=50)
+settings.register_profile("fast", settings.get_profile("penstock"), max_examples=25)
 settings.load_profile("penstock")
 
 _TESTS = Path(__file__).parent
@@ -54,7 +54,7 @@ def _folder(path: Path) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With `-m fast`, properties are tried with half as many examples as in the whole run."""
+    """With `-m fast`, properties are tried with a quarter of the examples of the whole run."""
     if config.option.markexpr == "fast":
         settings.load_profile("fast")
 
