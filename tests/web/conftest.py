@@ -19,7 +19,7 @@ from tests.web.traffic import fill
 
 # The names that scripts/lib.sh looks for, too.
 _NAMES = (os.environ.get("PENSTOCK_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-_WAIT_MS = 10_000
+_WAIT_MS = 30_000  # far longer than it takes: a busy machine may need seconds to draw a page
 _HOW = "no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/chromium"
 
 

@@ -14,7 +14,7 @@ from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
 _LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 
 def until(page: Page, expression: str, timeout_s: float = _WAIT_S) -> None:

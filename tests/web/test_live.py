@@ -19,7 +19,7 @@ from tests.web.site import Site, until
 from tests.web.traffic import endless, finite
 
 _STOP_S = 0.1
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 _MANY = 230
 _COUNT_NEW_ROWS = """() => {
     window.made = 0;

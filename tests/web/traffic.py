@@ -12,7 +12,7 @@ TEAM = {"team": "red"}
 SECRET_BUDGET = "0.02"
 # Enough for a second page of the ledger.
 MANY = 104
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 
 def fill(site: Site) -> None:
