@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway
-from tests.ledger.test_provider_keys import MODEL, two_gateways
+from tests.ledger.provider_keys import MODEL, two_gateways
 from tests.stores.conftest import RedisServer
 
 _WINDOW_S = 60.0
