@@ -9,6 +9,8 @@ import math
 import random
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
 
@@ -110,3 +112,11 @@ def _entry(chance: random.Random, number: int, at_ms: int, asked: tuple[str, str
         tags={"team": TEAMS[chance.randrange(len(TEAMS))]},
         attempts=tuple(attempts),
     )
+
+
+def calls(number: int, seed: int = 1) -> list[Entry]:
+    """Calls of three days, in any order, as late ones come in."""
+    chance = random.Random(seed)
+    made = [replace(call, at_ms=chance.randrange(3 * DAY_MS)) for call in entries(number, 0)]
+    chance.shuffle(made)
+    return made

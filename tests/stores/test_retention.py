@@ -27,9 +27,9 @@ from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sql_book import SqlBook
 from penstock.stores.book.writer import BookWriter, Retention
 from tests.stores.entries import DAY_MS, FULL, entry
+from tests.stores.first_book import FIRST_CALL, begin
+from tests.stores.many_calls import calls
 from tests.stores.places import Place, SqlitePlace
-from tests.stores.test_migrations import FIRST_CALL, begin
-from tests.stores.test_summary import calls
 
 HOUR_MS = 3_600_000
 GROUPINGS: tuple[Grouping, ...] = ("key", "model", "provider", "day", "tag", "outcome")

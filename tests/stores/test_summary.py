@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.book.time_histogram import BINS, BOUNDS
 from penstock.stores.book.writer import BookWriter
 from tests.stores.entries import DAY_MS, FULL, entry
-from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
+from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, calls, entries
 from tests.stores.places import Place, SqlitePlace
 
 _HALF_HOUR = 1_800_000
@@ -41,14 +40,6 @@ _FILTERS = (
     Filter(keys=("key_000000000001",), models=("fast",), since_ms=DAY_MS, until_ms=2 * DAY_MS),
     Filter(repair="no-done", since_ms=DAY_MS, until_ms=2 * DAY_MS),
 )
-
-
-def calls(number: int, seed: int = 1) -> list[Entry]:
-    """Calls of three days, in any order, as late ones come in."""
-    chance = random.Random(seed)
-    made = [replace(call, at_ms=chance.randrange(_DAYS * DAY_MS)) for call in entries(number, 0)]
-    chance.shuffle(made)
-    return made
 
 
 def answers(book: Book) -> list[object]:
