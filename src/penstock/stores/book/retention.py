@@ -88,7 +88,7 @@ class Pruner:
             if batch:
                 self._move(archives, batch)
             else:
-                self._end()
+                self.end()
             return len(batch)
         except _ReservationLostError:
             self.close()
@@ -97,8 +97,15 @@ class Pruner:
             self.close()
             raise
 
+    def end(self) -> None:
+        """Let other processes prune."""
+        reserved = self._reserved
+        if reserved is not None:
+            self.database.write(lambda transaction: transaction.fetch(_RELEASE, (reserved,)))
+        self.close()
+
     def close(self) -> None:
-        """Let other processes of this machine prune."""
+        """The same, without the database: other machines wait until the reservation is over."""
         self._reserved = self._archive = None
         if self._lock is not None:
             self._lock.close()
@@ -178,11 +185,6 @@ class Pruner:
         if not self.database.write(guarded):
             raise _ReservationLostError
         self._reserved = until
-
-    def _end(self) -> None:
-        reserved = self._reserved
-        self.database.write(lambda transaction: transaction.fetch(_RELEASE, (reserved,)))
-        self.close()
 
 
 def _register(transaction: Transaction, *, file: str, day: int) -> None:

@@ -1,9 +1,11 @@
 """SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
@@ -174,6 +176,8 @@ class SqlBook:
     def close(self) -> None:
         """Close the database."""
         if self._pruner is not None:
+            with contextlib.suppress(BookError):  # the database may be gone
+                self._pruner.end()
             self._pruner.close()
         self.database.close()
 

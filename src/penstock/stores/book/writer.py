@@ -261,11 +261,13 @@ class BookWriter:
         started, now = time.monotonic(), time.time_ns() // 1_000_000
         try:
             book = self._open()
-            more = bool(book.prune(retention.folder, now - retention.keep_days * _DAY_MS))
-            if not more and retention.keep_sums_days is not None:
+            moved = book.prune(retention.folder, now - retention.keep_days * _DAY_MS)
+            more = bool(moved)
+            if moved == 0 and retention.keep_sums_days is not None:
                 more = book.drop_sums(now - retention.keep_sums_days * _DAY_MS)
             took = time.monotonic() - started
-            self._prune_at_s = time.monotonic() + (_PRUNE_PAUSES * took if more else _PRUNE_EVERY_S)
+            otherwise_s = _PRUNE_EVERY_S if moved is not None else _PRUNE_RETRY_S  # another process is pruning
+            self._prune_at_s = time.monotonic() + (_PRUNE_PAUSES * took if more else otherwise_s)
         except Exception as error:  # noqa: BLE001 - entries can be written without it
             self._log(f"old calls are not archived: {error}")
             self._prune_at_s = time.monotonic() + _PRUNE_RETRY_S
