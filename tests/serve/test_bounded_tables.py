@@ -217,6 +217,9 @@ class _UsersOfMemory:
     def claim(self, proposed: Mapping[str, str], _further: Mapping[str, str]) -> ClaimedPseudonyms:
         return ClaimedPseudonyms(proposed, 0)
 
+    def erasures(self) -> int:
+        return 0
+
 
 def pseudonyms(_: Path) -> Table:
     users = EndUsers(lambda work, then: then(work(_UsersOfMemory())))

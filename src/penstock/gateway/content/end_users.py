@@ -54,6 +54,15 @@ class _PendingUser(Struct, eq=False):
     pseudonym: str
     waiting: list[Callable[[str], None]]
     used: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+    def take_waiting(self) -> list[Callable[[str], None]]:
+        """The calls that wait, which then wait no more. The timer is cancelled: it would keep the user in memory."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        waiting, self.waiting = self.waiting, []
+        return waiting
 
 
 class EndUsers:
@@ -91,7 +100,7 @@ class EndUsers:
             then(pending.pseudonym)
         else:
             if not pending.waiting:
-                self._loop.call_later(_WAIT_S, self._give_up, pending)
+                pending.timer = self._loop.call_later(_WAIT_S, self._give_up, pending)
             pending.waiting.append(then)
         self._ask()
 
@@ -140,18 +149,16 @@ class EndUsers:
         if len(self._known) >= MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[name] = _KnownUser(pseudonym, self._loop.time())
-        waiting, pending.waiting = pending.waiting, []
-        for then in waiting:
+        for then in pending.take_waiting():
             then(pseudonym)
 
     def _give_up(self, pending: _PendingUser) -> None:
-        if pending.waiting:
-            self._failing = True
-            self._release(pending)
+        self._failing = True
+        self._release(pending)
 
     def _release(self, pending: _PendingUser) -> None:
         """The store does not answer: let the calls continue that wait."""
-        waiting, pending.waiting = pending.waiting, []
+        waiting = pending.take_waiting()
         pending.used = pending.used or bool(waiting)
         for then in waiting:
             then(pending.pseudonym)
