@@ -17,18 +17,23 @@ def test_a_database_that_is_away_is_waited_for(postgres: PostgresServer, tmp_pat
     config = tmp_path / "penstock.toml"
     config.write_text(f"[ledger]\npostgres = {url!r}\n")
     book = PostgresBook.open(Secret(url))
-    book.append([entry("a")])
+    # More than the pipe holds: the database stops while the calls are being listed.
+    listed = [f"a{number}" for number in range(60)]
+    book.append([entry(id) for id in listed])
     with subprocess.Popen(
-        command("ledger", "-f", "--json", "--config", str(config)),
+        command("ledger", "-f", "-n", "100", "--json", "--config", str(config)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pipesize=4096,
     ) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            assert json.loads(process.stdout.readline())["id"] == "a"
+            first = process.stdout.readline()
             postgres.stop()
+            lines = [first, *(process.stdout.readline() for _ in listed[1:])]
+            assert [json.loads(line)["id"] for line in lines] == listed
             reported = process.stderr.readline()
             assert reported.startswith("penstock: PostgreSQL at 127.0.0.1:")
             assert reported.endswith("; waiting\n")

@@ -98,11 +98,13 @@ def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool,
         table = None if as_json else Table(_COLUMNS)
         last = book.last()
         listed = [entry for _, entry in reversed(book.entries(selected, limit=number))] if number else []
+        # Read before anything is shown: after that, a store that is unreachable is waited for.
+        archived = book.archived() if len(listed) < number else None
         if not listed and not follow:
             click.echo("No calls.", err=True)
         _show(listed, table, names)
-        if len(listed) < number:
-            note_archived_calls(book.archived(), selected)
+        if archived is not None:
+            note_archived_calls(archived, selected)
         if follow:
             # A call may have been booked between `last` and the listing.
             seen = {entry.id for entry in listed}
@@ -122,6 +124,8 @@ def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]
         sys.stdout.flush()
         try:
             new = book.following(selected, last, limit=_PAGE)
+            if new:
+                show([entry for _, entry in new])
         except BookUnusableError:
             raise
         except BookError as error:
@@ -132,7 +136,6 @@ def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]
             unreachable = False
         if new:
             last = new[-1][0]
-            show([entry for _, entry in new])
         else:
             time.sleep(_POLL_S)
 
