@@ -67,7 +67,7 @@ class CollectedContent:
         self.answer = answer
 
     def grow(self, size: int) -> bool:
-        """The answer gets longer by so many characters. Returns False if they are not to be kept."""
+        """Note that the answer gets `size` characters longer. Returns False if these are not to be kept."""
         if "answer" in self.left_out:
             return False
         if self._answer_size + size > self._max_answer or not self._memory.take(size):

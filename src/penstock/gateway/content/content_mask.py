@@ -1,10 +1,10 @@
 """ContentMask: what is replaced in content before it is kept: secrets, the name of the end user, and patterns.
 
-Patterns are named ones (`PATTERNS`), or expressions of the operator. Time must be proportional to the length of a text,
-whatever a client writes. So an expression consists of characters and classes only, each at most so many times: it has
-no groups, no alternatives and no `*` or `+`, its matches are at most `_LONGEST` characters long, and there are at most
-`_MOST_WAYS` ways to choose its lengths. A text is searched in windows, which overlap by the longest match, so that the
-thread that masks does not delay others: `re` keeps the GIL while it searches.
+Patterns are named ones (`PATTERNS`), or expressions of the operator. Time must be proportional to the length of a
+text, whatever a client writes. So an expression consists of characters and classes only, each at most a fixed number
+of times: it has no groups, no alternatives and no `*` or `+`. Its matches are at most `_LONGEST` characters long, and
+there are at most `_MOST_WAYS` ways to choose its lengths. A text is searched in windows, which overlap by the longest
+match, so that the thread that masks does not delay others: `re` keeps the GIL while it searches.
 """
 
 import re

@@ -160,8 +160,8 @@ def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None
 
 
 def restore_holds(account: Account, holds: Mapping[str, Hold], requests: int = 1) -> None:
-    """Restore holds that a process has kept, except those of calls that were in the seed. Each counts as so many
-    requests."""
+    """Restore holds that a process has kept, except those of calls that were in the seed. Each counts as
+    `requests` requests."""
     for id, hold in holds.items():
         if id in account.seed_ids:
             continue

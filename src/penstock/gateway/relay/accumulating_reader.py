@@ -11,7 +11,7 @@ from penstock.gateway.relay.transcript import count_chars
 class AccumulatingReader:
     """Decorates a reader; collects what it reads into a completion.
 
-    `grow` is asked whether so many characters more may be collected; without it, everything is.
+    `grow(size)` decides whether `size` more characters are collected. Without `grow`, all are.
     """
 
     def __init__(self, reader: EventReader, grow: Callable[[int], bool] | None = None) -> None:

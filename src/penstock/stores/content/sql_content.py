@@ -168,7 +168,7 @@ class SqlContent:
         return self.database.write(delete)
 
     def _delete_about(self, pseudonyms: Sequence[str], most: int) -> int:
-        """Delete records about users, of any kind, at most so many; returns how many were deleted."""
+        """Delete up to `most` records about these users, of any kind. Returns how many were deleted."""
         query = f"SELECT kind, id, owner, size FROM records WHERE subject IN {marks(pseudonyms)} LIMIT ?"
 
         def delete(transaction: Transaction) -> int:

@@ -27,8 +27,8 @@ INSERT INTO meta (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET va
 class SqlUsers:
     """A `UserStore` over a database whose schema is up to date.
 
-    `delete_about` deletes records about pseudonyms, at most so many, and returns how many it deleted. `on_erased` is
-    called after an erasure.
+    `delete_about(pseudonyms, most)` deletes up to `most` records about these pseudonyms, and returns how
+    many it deleted. `on_erased` is called after an erasure.
     """
 
     def __init__(
