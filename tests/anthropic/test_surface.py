@@ -32,7 +32,7 @@ from tests.anthropic.support import (
 from tests.faults.client import CLIENT_KEY, get, post
 from tests.faults.gateway import PROVIDER_KEY
 from tests.faults.scripts import plain
-from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
+from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,7 @@ WHOLE = [
     "message_delta",
     "message_stop",
 ]
+PING = b"event: ping\n"
 
 
 # Answers.
@@ -375,15 +376,23 @@ def test_an_unstreamed_answer_of_a_stream_that_breaks_is_an_error(gateway: Messa
 def test_a_client_that_waits_gets_pings(tmp_path: Path) -> None:
     with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
         for provider, wire in (("claude", ANSWER), ("main", CHAT_ANSWER)):
-            model = upstream.play([sleep(0.35), head(), chunk(wire), last_chunk()])
-            response = gateway.message(f"{provider}/{model}")
+            gate = Gate()
+            model = upstream.play([gate, head(), chunk(wire), last_chunk()])
+            with gateway.start_message(f"{provider}/{model}") as client:
+                client.read_until(PING, 2)
+                gate.open()
+                response = gateway.keep(client.response())
             found = names(response)
             pings = found.count("ping")
             assert pings >= 2
             assert found == ["ping"] * pings + WHOLE
             assert text(response) == TEXT
-        model = upstream.play([sleep(0.25), *answers(provider_error("invalid_request_error", "No"), 400)])
-        response = gateway.message(f"claude/{model}")
+        gate = Gate()
+        model = upstream.play([gate, *answers(provider_error("invalid_request_error", "No"), 400)])
+        with gateway.start_message(f"claude/{model}") as client:
+            client.read_until(PING)
+            gate.open()
+            response = gateway.keep(client.response())
         assert response.status == 200
         assert names(response)[-1] == "error"
         gateway.quiet()

@@ -170,14 +170,14 @@ class RawClient:
         found, self._buffer = self._buffer, b""
         return found
 
-    def read_until(self, wanted: bytes | re.Pattern[bytes]) -> bytes:
-        """The bytes received so far, up to and including these. They stay in the buffer."""
+    def read_until(self, wanted: bytes | re.Pattern[bytes], times: int = 1) -> bytes:
+        """The bytes received so far, up to and including these for so many times. They stay in the buffer."""
         pattern = re.compile(re.escape(wanted)) if isinstance(wanted, bytes) else wanted
-        while not (found := pattern.search(self._buffer)):
+        while len(found := [*pattern.finditer(self._buffer)]) < times:
             data = self.read_some()
             assert data, f"the connection ended before {wanted!r} came: {self._buffer!r}"
             self._buffer += data
-        return self._buffer[: found.end()]
+        return self._buffer[: found[times - 1].end()]
 
     def ends(self, timeout_s: float = TIMEOUT_S) -> Cut:
         """Wait until the other side has closed; returns how. Bytes before that are dropped."""

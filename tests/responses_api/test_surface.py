@@ -9,10 +9,10 @@ from tests import messages as ant
 from tests import responses as res
 from tests import streams as chat
 from tests.anthropic.support import ANSWER, CHAT_ANSWER, MESSAGE, TEXT, answers, provider_error, sent, streams
-from tests.faults.client import get, post
+from tests.faults.client import Response, get, post
 from tests.faults.gateway import PROVIDER_KEY
 from tests.faults.scripts import plain
-from tests.faults.upstream import Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
+from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
 from tests.responses_api.support import (
     COUNT,
     PATH,
@@ -42,10 +42,20 @@ WHOLE = [
     "completed",
 ]
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+BEAT = b"event: response.in_progress\n"
 
 
 def chat_pieces() -> list[bytes]:
     return [event + b"\n\n" for event in CHAT_ANSWER.split(b"\n\n")[:-1]]
+
+
+def waits(gateway: ResponsesGateway, model: str, *gates: tuple[Gate, int]) -> Response:
+    """Ask for a model, and open each gate when so many events `in_progress` have come; returns the answer."""
+    with gateway.start_response(model) as client:
+        for gate, beats in gates:
+            client.read_until(BEAT, beats)
+            gate.open()
+        return gateway.keep(client.response())
 
 
 # Answers.
@@ -100,8 +110,9 @@ def test_between_a_client_and_a_provider_of_responses_everything_stays(gateway: 
 def test_a_heartbeat_in_a_stream_of_the_same_api_shifts_the_numbers(tmp_path: Path) -> None:
     pieces = [event + b"\n\n" for event in res.answer(*res.says_all("Hello", ", world")).split(b"\n\n")[:-1]]
     with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
-        script = [head(), *map(chunk, pieces[:5]), sleep(0.35), *map(chunk, pieces[5:]), last_chunk()]
-        response = gateway.respond(f"openai/{upstream.play(script)}")
+        gate = Gate()
+        script: list[Op] = [head(), *map(chunk, pieces[:5]), gate, *map(chunk, pieces[5:]), last_chunk()]
+        response = waits(gateway, f"openai/{upstream.play(script)}", (gate, 3))
         found = names(response)
         beats = found.count("in_progress") - 1
         assert beats >= 2
@@ -297,15 +308,17 @@ def test_a_client_that_waits_gets_events(tmp_path: Path) -> None:
     """Codex counts events only, and every SDK expects `created` first."""
     with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
         for provider, wire in (("claude", ANSWER), ("main", CHAT_ANSWER)):
-            model = upstream.play([sleep(0.35), head(), chunk(wire), last_chunk()])
-            response = gateway.respond(f"{provider}/{model}")
+            gate = Gate()
+            model = upstream.play([gate, head(), chunk(wire), last_chunk()])
+            response = waits(gateway, f"{provider}/{model}", (gate, 3))
             found = names(response)
             beats = found.count("in_progress")
             assert beats >= 3
             assert found == ["created", *["in_progress"] * beats, *WHOLE[2:]]
             assert text(response) == TEXT
-        model = upstream.play([sleep(0.25), *answers(provider_error("invalid_request_error", "No"), 400)])
-        response = gateway.respond(f"claude/{model}")
+        gate = Gate()
+        model = upstream.play([gate, *answers(provider_error("invalid_request_error", "No"), 400)])
+        response = waits(gateway, f"claude/{model}", (gate, 2))
         assert (response.status, names(response)[-2:]) == (200, ["error", "failed"])
         assert len({event["response"]["id"] for event in events(response) if "response" in event}) == 1
         gateway.quiet()
@@ -315,12 +328,13 @@ def test_heartbeats_go_on_with_the_next_target(tmp_path: Path) -> None:
     route = '[routes.either]\ntargets = ["claude/either-a", "main/either-b"]\n'
     with Upstream() as upstream, start(tmp_path, upstream, route, server={"heartbeat_s": 0.1}) as gateway:
         overloaded = answers(provider_error("overloaded_error", "Overloaded"), 529)
-        upstream.play([sleep(0.25), *overloaded], "either-a")
-        upstream.play([sleep(0.25), *streams(CHAT_ANSWER)], "either-b")
-        response = gateway.respond("either")
+        first, second = Gate(), Gate()
+        upstream.play([first, *overloaded], "either-a")
+        upstream.play([second, *streams(CHAT_ANSWER)], "either-b")
+        response = waits(gateway, "either", (first, 2), (second, 5))
         found = names(response)
         beats = found.count("in_progress")
-        assert beats >= 4
+        assert beats >= 5
         assert found == ["created", *["in_progress"] * beats, *WHOLE[2:]]
         assert len({event["response"]["id"] for event in events(response) if "response" in event}) == 1
         gateway.quiet()
