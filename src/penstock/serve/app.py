@@ -465,7 +465,7 @@ class App:
         listing = (
             name
             for name, dialect in DIALECTS.items()
-            if dialect.model_list is not None and dialect.model_list.applies_to(request.headers)
+            if dialect.model_list is not None and dialect.model_list.applies_to(request.headers, request.path)
         )
         return next(listing, DEFAULT_DIALECT)
 

@@ -7,9 +7,9 @@ REQUEST_HEADERS: dict[str, str] = {
     "authorization": "`Bearer KEY`: the client's key, where the gateway requires one.",
     "x-api-key": "The same key, as some clients send it. Read if there is no bearer token.",
     "api-key": "The same key, as some clients send it. Read if there is neither of the others.",
-    "x-goog-api-key": "The same key, as clients of the Gemini API send it. With it, `GET /v1beta/models` answers in "
+    "x-goog-api-key": "The same key, as clients of the Gemini API send it. With it, `GET /v1/models` answers in "
     "the form of that API.",
-    "x-goog-api-client": "Sent by Google's SDKs. It has the same effect on `GET /v1beta/models`, and is forwarded to "
+    "x-goog-api-client": "Sent by Google's SDKs. It has the same effect on `GET /v1/models`, and is forwarded to "
     "providers of the Gemini API.",
     "content-type": "`application/json`. Other types are accepted, except from web pages.",
     "content-encoding": "Must be missing or `identity`: compressed request bodies are not supported.",

@@ -7,6 +7,8 @@ may depend on time or on the configuration: whether a key is valid is looked up 
 host check is stored together with the `AllowedHosts` that made it, which a reload replaces.
 """
 
+from urllib.parse import parse_qs
+
 from msgspec import Struct
 
 from penstock.core.failure import Failure
@@ -16,6 +18,9 @@ from penstock.serve.edge import CorsPolicy
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import endpoint, plain_path
 from penstock.serve.responses import JSON, refused
+
+# The path below which all paths of the Gemini API are.
+_MODELS = "/models"
 
 
 class RequestHead(Struct):
@@ -43,7 +48,8 @@ class RequestHead(Struct):
 
 def parse_head(request: HttpRequest) -> RequestHead:
     """Derive a `RequestHead` from a request."""
-    path, secret, refusal = plain_path(request.path), _secret(request.headers), _body_refusal(request.headers)
+    path, refusal = plain_path(request.path), _body_refusal(request.headers)
+    secret = _secret(request.headers) or _secret_in_url(path, request.query)
     if request.method == "POST":
         path = endpoint(path)
     post_path = path if request.method == "POST" and refusal is None else ""
@@ -55,6 +61,13 @@ def _secret(headers: dict[str, str]) -> str:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one does not hide the other headers
     return bearer or headers.get("x-api-key") or headers.get("api-key") or headers.get("x-goog-api-key") or ""
+
+
+def _secret_in_url(path: str, query: str) -> str:
+    """The key that a client of the Gemini API sends as `?key=`; empty for other paths."""
+    if "key=" not in query or not (path == _MODELS or path.startswith(f"{_MODELS}/")):
+        return ""
+    return parse_qs(query).get("key", [""])[0]
 
 
 def _body_refusal(headers: dict[str, str]) -> Failure | None:

@@ -327,8 +327,8 @@ class ListedModel(Struct, frozen=True):
 class ModelList(Protocol):
     """A list of models in an API's own form, where that differs from OpenAI's."""
 
-    def applies_to(self, headers: Mapping[str, str]) -> bool:
-        """Whether a client with these request headers expects this form."""
+    def applies_to(self, headers: Mapping[str, str], path: str) -> bool:
+        """Whether a client with these request headers expects this form. `path` is that of its request."""
 
     def write_list(self, models: Sequence[ListedModel]) -> bytes:
         """The body of a whole list."""

@@ -11,7 +11,7 @@ from penstock.core.dialects.dialect import ListedModel
 class AnthropicModelList:
     """A list of models in Anthropic's form: one page with all of them."""
 
-    def applies_to(self, headers: Mapping[str, str]) -> bool:
+    def applies_to(self, headers: Mapping[str, str], path: str) -> bool:  # noqa: ARG002
         """Whether a client speaks this API: all its clients send a version."""
         return "anthropic-version" in headers
 

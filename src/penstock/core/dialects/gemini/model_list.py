@@ -6,15 +6,16 @@ import msgspec
 
 from penstock.core.dialects.dialect import ListedModel
 
+_VERSIONS = ("/v1beta/", "/v1alpha/", "/gemini/")
 _METHODS = ["generateContent", "countTokens"]
 
 
 class GeminiModelList:
     """A list of models in Gemini's form: one page with all of them."""
 
-    def applies_to(self, headers: Mapping[str, str]) -> bool:
-        """Whether a client speaks this API: its clients send the key, or their version, in a header of Google."""
-        return "x-goog-api-key" in headers or "x-goog-api-client" in headers
+    def applies_to(self, headers: Mapping[str, str], path: str) -> bool:
+        """Whether a client speaks this API: it sends a header of Google, or uses a version that only this API has."""
+        return "x-goog-api-key" in headers or "x-goog-api-client" in headers or path.startswith(_VERSIONS)
 
     def write_list(self, models: Sequence[ListedModel]) -> bytes:
         """The body of a whole list."""
