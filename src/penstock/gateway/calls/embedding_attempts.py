@@ -1,0 +1,60 @@
+"""EmbeddingAttempts: the attempts at a request for embeddings (`attempts.py`)."""
+
+from typing import Protocol
+
+from penstock.core.failure import Failure
+from penstock.gateway.calls.attempts import AnyAttempts, Refusable
+from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
+from penstock.gateway.calls.plan import PendingConnection, TargetEndpoint
+from penstock.gateway.limits.demand import TokenDemand, embeddings_demand
+from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
+from penstock.http.client import UpstreamError
+
+
+class BodyClient(Refusable, Protocol):
+    """The client's side of a call whose answer is forwarded as a whole."""
+
+    def attach(self, relay: BodyRelay) -> None:
+        """Set the relay of the current attempt. The client must pass a disconnect to it."""
+
+    def forward(self, whole: WholeResponse) -> None:
+        """Send the answer."""
+
+
+class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
+    """The attempts at a request for embeddings."""
+
+    def _demand(self) -> TokenDemand:
+        return embeddings_demand(self._request)
+
+    def _ask(self) -> None:
+        plan = self._plan
+        relay = BodyRelay(self._call, plan.timeouts, self._on_whole)
+        self._client.attach(relay)
+        if plan.endpoint is None:
+            plan.endpoint = self._gateway.endpoint(plan.target, embeddings=True)
+        connection = None if self._needs_fresh_connection else plan.endpoint.idle_connection()
+        if connection is not None:
+            self._send(relay, plan.endpoint, connection)
+        else:
+            self._run_task(self._open(relay, plan.endpoint))
+
+    async def _open(self, relay: BodyRelay, endpoint: TargetEndpoint) -> None:
+        try:
+            connection = await endpoint.open(self._plan.target.timeouts.connect_s)
+        except UpstreamError as error:
+            relay.on_error(error)
+        else:
+            self._send(relay, endpoint, connection)
+
+    def _send(self, relay: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
+        relay.attach(connection)
+        body = self._request.members.edited(self._plan.destination.members)
+        connection.send(self._traced(endpoint.request(body)), relay)
+
+    def _on_whole(self, outcome: Failure | WholeResponse) -> None:
+        if isinstance(outcome, Failure):
+            self._on_outcome(outcome)
+        elif not self._stopped:
+            self._on_outcome(None)
+            self._client.forward(outcome)
