@@ -567,6 +567,11 @@ FAULTS: dict[str, RepairRow] = {
         "The stream fails.",
         "It was labelled wrongly; decompress it first.",
     ),
+    "event-stream-damaged": RepairRow(
+        "A message of an AWS event stream has a wrong checksum, or lengths or headers that cannot be read.",
+        "The stream fails, and no more of it is read.",
+        "Where the next message begins would be a guess.",
+    ),
     "event-too-large": RepairRow(
         "An event exceeds the limit (1 MB by default).",
         "The stream fails, and no more of it is read.",

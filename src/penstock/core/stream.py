@@ -111,6 +111,7 @@ class StreamReader:
     ) -> None:
         self.dialect = dialect
         known = find_dialect(dialect)
+        self._json_lines = known.framing == "json-lines"
         self._upstream = known.upstream or upstream_dialect(dialect)  # raises the error if there is none
         self.max_event = max_event
         format = known.passthrough
@@ -269,7 +270,8 @@ class StreamReader:
     def _prepare(self) -> None:
         """Make the stages of the slow path, and set them to the state after an opening that the fast path read."""
         self._ready = True
-        self._framer = Sniffer(max(self.max_event, MAX_BODY) if self._upstream.large_events else self.max_event)
+        largest = max(self.max_event, MAX_BODY) if self._upstream.large_events else self.max_event
+        self._framer = Sniffer(largest, json_lines=self._json_lines)
         self._seen = Sink()
         self._dialect = self._upstream.frame_reader(self._seen)
         self._sentinel = self._dialect.sentinel.encode()

@@ -12,7 +12,7 @@ two. What only some dialects have is an optional member of `Dialect`, never a me
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -382,6 +382,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     """The name for people, such as "OpenAI chat completions"."""
+    framing: Literal["sse", "json-lines", "event-stream"] = "sse"
+    """The framing of its streams. A reader finds it by the first bytes; this is the one that is no defect."""
     upstream: UpstreamDialect | None = None
     surface: SurfaceDialect | None = None
     unstreamed_path: str = ""

@@ -3,6 +3,7 @@ r"""Sniffer: detects the framing of a stream by its first bytes. The content typ
 | first bytes, after a byte order mark and white space | framing |
 |---|---|
 | `[` and then `{`, `[` or `]` | one JSON array |
+| NUL and lengths that fit together | an AWS event stream |
 | `<` | an HTML or XML page: a fault that quotes its text |
 | a magic number of binary files, or a control character | compressed or binary: a fault |
 | anything else | server-sent events, JSON lines included |
@@ -13,6 +14,7 @@ import re
 from codecs import getincrementaldecoder
 
 from penstock.core.events import Fault, Repair
+from penstock.core.wire.event_stream import PRELUDE, EventStreamReader, is_prelude
 from penstock.core.wire.frame import Framed, Framer
 from penstock.core.wire.json_array import JsonArrayReader
 from penstock.core.wire.sse import SseReader
@@ -28,6 +30,8 @@ _TELLING_BYTES = 16
 # The beginning of nearly all streams.
 _USUAL = re.compile(rb"data: \{[ -~]{%d}" % (_TELLING_BYTES - len("data: {")))
 _WHITE_SPACE = b" \t\r\n"
+# The bytes at the beginning of an AWS event stream that say whether it can be one.
+_LENGTHS = 8
 # Enough for the title and the first sentences of an error page.
 _PAGE_BYTES = 4096
 _PAGE_WORDS = 300
@@ -36,10 +40,14 @@ _MAX_UNDECIDED = 4096
 
 
 class Sniffer:
-    """A framer that chooses the right framer by the first bytes, and delegates to it."""
+    """A framer that chooses the right framer by the first bytes, and delegates to it.
 
-    def __init__(self, max_event: int) -> None:
+    `json_lines`: the dialect is framed as JSON lines, so that these are no defect.
+    """
+
+    def __init__(self, max_event: int, *, json_lines: bool = False) -> None:
         self._max_event = max_event
+        self._json_lines = json_lines
         self._buffered = b""
         self._framer: Framer | None = None
 
@@ -85,6 +93,13 @@ class Sniffer:
             self._buffered = b""
             self._framer = SseReader(self._max_event)
             return self._framer.feed(buffered)
+        if buffered[:1] == b"\0":
+            if len(buffered) < PRELUDE and not final:
+                return []
+            if len(buffered) < _LENGTHS or is_prelude(buffered):
+                self._buffered = b""
+                self._framer = EventStreamReader(self._max_event)
+                return self._framer.feed(buffered)
         if not final and buffered == _BOM[: len(buffered)]:
             return []
         items: list[Framed] = []
@@ -111,7 +126,7 @@ class Sniffer:
             self._framer = BinaryReader(offset=at)
             start = at
         else:
-            self._framer = SseReader(self._max_event, offset=start)
+            self._framer = SseReader(self._max_event, offset=start, json_lines=self._json_lines)
         self._buffered = b""
         return items + self._framer.feed(buffered[start:])
 

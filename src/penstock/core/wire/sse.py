@@ -56,8 +56,10 @@ class SseReader:
     _eager = False
     _unseparated = False
 
-    def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
+    def __init__(self, max_event: int, *, offset: int = 0, line: int = 1, json_lines: bool = False) -> None:
+        """`json_lines`: a stream of JSON lines is no defect."""
         self._max_event = max_event
+        self._json_lines = json_lines
         self._tail = bytearray()  # the bytes after the last line end
         self._offset = offset
         self._line = line
@@ -257,7 +259,7 @@ class SseReader:
             self._eager = True
         elif self.name != "json-lines":
             items.append(self._repair("no-data-prefix"))
-        elif self._frames == 1 and not self._lines:
+        elif self._frames == 1 and not self._lines and not self._json_lines:
             items.append(self._repair("json-lines"))
         self._add_data(line, items, bare=True)
         if self._lines and self._whole():

@@ -53,6 +53,9 @@ _STATUSES = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
     "timeout_error": 504,
+    "throttlingException": 429,
+    "serviceUnavailableException": 503,
+    "modelTimeoutException": 504,
 }
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
@@ -106,7 +109,8 @@ def from_fault(fault: Fault) -> Failure:
     if read_overflow(fault.message, code) is not None:
         return Failure(code=TOO_LONG, message=fault.message, retryable=False, client_may_retry=False)
     if not isinstance(code, int) or not 400 <= code < 600:
-        code = _STATUSES.get(str(code)) or _STATUSES.get(str(error.get("type")), 0)
+        words = (code, error.get("type"), error.get("__type"))
+        code = next((_STATUSES[str(word)] for word in words if str(word) in _STATUSES), 0)
     return Failure(
         code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,

@@ -410,6 +410,10 @@ export const FAULTS = {
   "wrong": "The bytes are compressed or otherwise binary.",
   "done": "The stream fails."
  },
+ "event-stream-damaged": {
+  "wrong": "A message of an AWS event stream has a wrong checksum, or lengths or headers that cannot be read.",
+  "done": "The stream fails, and no more of it is read."
+ },
  "event-too-large": {
   "wrong": "An event exceeds the limit (1 MB by default).",
   "done": "The stream fails, and no more of it is read."

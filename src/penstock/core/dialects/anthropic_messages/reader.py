@@ -50,6 +50,7 @@ from penstock.core.events import (
 from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
+from penstock.core.wire.event_stream import CHUNK
 from penstock.core.wire.scan import JsonScan
 
 NAME = "anthropic_messages"
@@ -161,7 +162,7 @@ class AnthropicMessagesReader:
             self._read_other(value, event)
             return
         kind = text_of(value.get("type")) or event
-        if event != kind and kind in _NAMED and not self._unnamed:
+        if event != kind and kind in _NAMED and not self._unnamed and event != CHUNK:
             self._unnamed = True
             self._sink.repair("event-name-missing", event)
         if self.done and kind not in _HARMLESS:
