@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core.dialects.registry import DIALECTS
 from tests.faults.client import CLIENT_KEY, Response, body, get, post
 from tests.faults.gateway import PROVIDER_KEY, Gateway, Table, settings
 from tests.faults.scripts import stream
@@ -35,6 +36,14 @@ PIECES = (
 )
 ANSWER = stream(sse(begins(), *map(says, PIECES), finishes(), DONE))
 CUT = [head(), chunk(sse(begins(), says("Half an"))), rst()]
+UNKEPT = {"x-penstock-store": "false"}
+# A request in each dialect, by its path.
+REQUESTS: dict[str, dict[str, object]] = {
+    "/v1/chat/completions": {"model": "main/answer", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"model": "main/answer", "input": "Hi"},
+    "/v1/messages": {"model": "main/answer", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1beta/models/main/answer:generateContent": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
 RULES = """
 [routes.failing]
 targets = ["main/cut"]
@@ -64,6 +73,13 @@ class Keeping(Gateway):
         messages = [{"role": "user", "content": f"I am {ANN}, {MAIL}, {PROVIDER_KEY}"}]
         self.expected += 1
         return self.send(post(body(model, stream=True, messages=messages, user=ANN, **fields)))
+
+    def ask_in(self, path: str, headers: dict[str, str]) -> Response:
+        """A call in the dialect of a path."""
+        self.expected += 1
+        response = self.send(post(json.dumps(REQUESTS[path]).encode(), headers, path))
+        assert response.status == 200, response
+        return response
 
     def content(self, response: Response, wanted: int = 200) -> Any:
         """The kept content of a call, which may be on its way."""
@@ -121,6 +137,17 @@ def test_content_is_kept_by_rule_masked_and_erased(tmp_path: Path, upstream: Ups
         for canary in (ANN, MAIL, PROVIDER_KEY, "Half an"):
             assert not [name for name, data in state.items() if canary.encode() in data], canary
             assert canary not in "".join(gateway.output)
+
+
+def test_clients_of_every_dialect_can_refuse_that_content_is_kept(tmp_path: Path, upstream: Upstream) -> None:
+    assert len(REQUESTS) == sum(dialect.surface is not None for dialect in DIALECTS.values())
+    with Keeping(tmp_path, upstream) as gateway:
+        unkept = [gateway.ask_in(path, UNKEPT) for path in REQUESTS]
+        kept = [gateway.ask_in(path, {"x-penstock-store": "true"}) for path in REQUESTS]
+        for response in kept:
+            gateway.content(response)
+        for response in unkept:  # they were queued before
+            gateway.content(response, 404)
 
 
 def test_content_is_read_only_if_administrators_may(tmp_path: Path, upstream: Upstream) -> None:

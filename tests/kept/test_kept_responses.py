@@ -19,6 +19,7 @@ from tests.kept.support import (
     authorized,
     code,
     final,
+    response_body,
     says,
     streams,
 )
@@ -70,6 +71,9 @@ def test_a_response_is_not_kept_if_the_client_does_not_want_it(gateway: KeepingG
         400,
         "previous_response_not_found",
     )
+    headers = authorized(CLIENT_KEY) | {"x-penstock-store": "false"}
+    got = final(gateway.send(post(response_body(f"main/{model}", "Say hello."), headers, PATH), calls=1))
+    assert got["store"] is False
     assert gateway.stored() == before
 
 

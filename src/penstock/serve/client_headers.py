@@ -16,6 +16,9 @@ REQUEST_HEADERS: dict[str, str] = {
     "x-client-request-id": "The client's own id for the request. The response repeats it.",
     "x-penstock-strict": "`1` asks for [strict mode](reference/losses.md#strict-mode): fail rather than translate with "
     "a loss that changes the meaning. Every value except `0` and `false` asks for it.",
+    "x-penstock-store": "`false` asks that no text of the call is kept, as `store: false` does in chat completions and "
+    "Responses: neither [for the operator](privacy.md#content-of-calls) nor to be continued by its id. Every value "
+    "except `1` and `true` asks for it.",
     "anthropic-version": "Sent by all clients of the Anthropic API. With it, `GET /v1/models` answers in the form of "
     "that API.",
     "anthropic-beta": "Forwarded to providers of the Anthropic API, as are all headers that begin with `anthropic-`, "

@@ -291,9 +291,6 @@ class StoredAnswers(Protocol):
     def foreign_state(self, request: ClientRequest) -> str:
         """The member of a request that refers to something which a provider keeps for the account; empty if none."""
 
-    def may_keep(self, request: ClientRequest) -> bool:
-        """Whether the client allows that the answer is kept."""
-
     def new_input(self, members: JsonMembers) -> bytes:
         """The input of a request, as `KeptAnswer` has it."""
 

@@ -71,7 +71,7 @@ class AnswerKeeper:
         previous = continuation.previous if continuation is not None else ""
         ids: AnswerIds | None = None
         input = b""
-        if self.enabled and stored.may_keep(request):
+        if self.enabled and not request.unkept:
             if self._content.trouble or not self._content.secret:
                 call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
                 self._count("database")

@@ -12,6 +12,10 @@ from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_line
 from penstock.serve.surfaces.client import CallSession, report
 from penstock.serve.surfaces.surface import Surface
 
+# Asks that nothing of the call is kept, in any dialect. Every value except these two does: a typo must not disable it.
+STORE_HEADER = "x-penstock-store"
+_STORED = ("1", "true")
+
 
 class Answers(Surface[ClientRequest]):
     """The API of one dialect."""
@@ -26,7 +30,10 @@ class Answers(Surface[ClientRequest]):
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
         path = f"{request.path}?{request.query}" if request.query else request.path
-        return self._surface_dialect.read_request(body, request.headers, path)
+        read = self._surface_dialect.read_request(body, request.headers, path)
+        if STORE_HEADER in request.headers and request.headers[STORE_HEADER].strip().lower() not in _STORED:
+            read.unkept = True
+        return read
 
 
 class Playground(Answers):

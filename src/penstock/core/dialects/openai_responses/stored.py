@@ -124,10 +124,6 @@ class StoredResponses:
                 return name
         return next((name for name in ("input", "tools") if _refers_to_state(fields.get(name))), "")
 
-    def may_keep(self, request: ClientRequest) -> bool:
-        """Whether the client allows that the response is kept: unless it says `store: false`."""
-        return request.fields.get("store") is not False
-
     def new_input(self, members: JsonMembers) -> bytes:
         """The items of the input."""
         raw = bytes(members.values.get("input", Raw(b"[]"))).strip()
