@@ -353,3 +353,55 @@ def test_find_prefers_the_id(tmp_path: Path) -> None:
     assert made.name == made.id
     assert find(book.keys(), made.id, NOW_MS) == made
     book.close()
+
+
+def test_a_key_is_changed_by_options() -> None:
+    made = reported("create", "--name", "ci", "--budget", "5", "--rpm", "9", "--model", "a", "--tag", "t=x")
+    options = ["--name", "CI", "--budget", "7.50", "--per", "week", "--rpm", "none", "--concurrent", "2", "--strict"]
+    shown = reported("update", "ci", *options, "--model", "none", "--tag", "none", "--expires", "2099-01-01")
+    changes: dict[str, Any] = {
+        "name": "CI",
+        "budget": "7.50",
+        "left": "7.50",
+        "period": "week",
+        "requests_per_minute": None,
+    }
+    changes |= {"concurrent": 2, "strict": True, "models": [], "tags": {}, "expires": "2099-01-01T00:00:00Z"}
+    expected = {name: value for name, value in made.items() if name != "secret"} | changes
+    assert shown == expected | {"renewed": shown["renewed"]}
+    assert "budget   $8.00/week" in invoke("keys", "update", "CI", "--budget", "8").output
+    assert "from 1 to" in refused("update", "CI", "--rpm", "0")
+    assert "requests_per_minute is a whole number" in refused("update", "CI", "--rpm", "many")
+    assert invoke("keys", "update", "CI").exit_code == 2
+    assert [key["state"] for key in reported("block", "CI")["keys"]] == ["blocked"]
+    assert "state    blocked" in invoke("keys", "show", "CI").output
+    assert invoke("keys", "unblock", "CI").output == f"unblocked {made['id']} (CI)\n"
+
+
+FILES = {
+    "jsonl": '{"key": "a", "budget": 5, "models": ["x", "y/*"]}\n\n{"key": "b", "concurrent": null, "blocked": true}\n',
+    "csv": "key,budget,models,concurrent,blocked,tags\na,5,x y/*,,,\nb,,,none,true,\n",
+}
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_several_keys_are_changed_from_a_file(tmp_path: Path, suffix: str) -> None:
+    for name in ("a", "b"):
+        invoke("keys", "create", "--name", name, "--concurrent", "3", "--tag", "t=x")
+    file = tmp_path / f"changes.{suffix}"
+    file.write_text(FILES[suffix].replace("key,", "\ufeffkey,"))
+    first, second = reported("update", "--file", str(file))["keys"]
+    assert (first["budget"], first["models"], first["concurrent"], first["state"]) == (
+        "5.00",
+        ["x", "y/*"],
+        3,
+        "active",
+    )
+    assert (second["budget"], second["concurrent"], second["state"]) == (None, None, "blocked")
+    assert second["tags"] == {"t": "x"}
+    file.write_text(FILES[suffix].replace("5", "6").replace("b", "nobody", 1) if suffix == "csv" else '{"key": 1}\n{\n')
+    message = refused("update", "--file", str(file))
+    if suffix == "jsonl":
+        assert message.startswith("Error: no key was changed: line 1: it is not valid: Expected `str`")
+        assert "line 2: it is not valid JSON" in message
+    assert reported("list")["keys"] == [first, second]

@@ -99,6 +99,20 @@ def test_a_key_opens_soon_after_it_is_made_and_not_after_it_is_revoked(gateway: 
     in_time(max(opened_at - made_at, closed_at - revoked_at), NOTICED_S)
 
 
+def test_a_changed_key_is_applied(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--name", "changing")
+    until(gateway, key, 200)
+    keys(gateway, "block", "changing")
+    assert "is blocked" in until(gateway, key, 401).error["message"]
+    keys(gateway, "unblock", "changing")
+    until(gateway, key, 200)
+    keys(gateway, "update", "changing", "--model", "main/lake-*")
+    until(gateway, key, 403)
+    # What was spent before counts: the account was without a budget so far.
+    keys(gateway, "update", "changing", "--model", "none", "--budget", "0.001", "--per", "day")
+    assert until(gateway, key, 429).error["code"] == "insufficient_quota"
+
+
 def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
     old = keys(gateway, "create", "--name", "turning")
     until(gateway, old, 200)

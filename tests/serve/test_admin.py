@@ -36,6 +36,7 @@ ROUTES = (
     ("GET", "/admin/keys"),
     ("POST", "/admin/keys"),
     ("GET", "/admin/keys/key_1"),
+    ("PATCH", "/admin/keys/key_1"),
     ("POST", "/admin/keys/key_1/revoke"),
     ("POST", "/admin/keys/key_1/rotate"),
     ("GET", "/admin/usage"),
@@ -215,6 +216,26 @@ def test_a_key_goes_round(served: AdminClient) -> None:
     everything = [key["id"] for key in served.get("/admin/keys?all=1&limit=500")["keys"]]
     assert new["id"] not in living
     assert new["id"] in everything
+
+
+def test_keys_are_changed(served: AdminClient) -> None:
+    _, first = served.make(name="one", budget="5")
+    _, second = served.make(name="two")
+    status, changed = served.ask(
+        "PATCH", f"/admin/keys/{first['id']}", {"budget": "7", "period": "day", "blocked": True}
+    )
+    assert (status, changed["budget"], changed["period"], changed["state"]) == (200, "7.00", "day", "blocked")
+    status, refused = served.ask("PATCH", "/admin/keys", {"keys": [{"key": "one", "budget": 1}, {"key": "three"}]})
+    assert (status, refused["error"]["code"]) == (404, "key_not_found")
+    assert refused["error"]["message"].startswith("keys[1]: ")
+    several = [{"key": "one", "blocked": False, "budget": None}, {"key": second["id"], "name": "zwei"}]
+    status, changed = served.ask("PATCH", "/admin/keys", {"keys": several})
+    assert [(key["name"], key["budget"], key["state"]) for key in changed["keys"]] == [
+        ("one", None, "active"),
+        ("zwei", None, "active"),
+    ]
+    status, refused = served.ask("PATCH", f"/admin/keys/{first['id']}", {"bugdet": 7})
+    assert (status, "bugdet" in refused["error"]["message"]) == (400, True)
 
 
 def test_keys_come_in_pages(served: AdminClient) -> None:

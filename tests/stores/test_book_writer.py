@@ -2,13 +2,17 @@
 
 import asyncio
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
-from penstock.stores.book.writer import BookWriter
+from penstock.gateway.keys.changes import KeyChange, create, update
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
+from penstock.stores.book.writer import BookWriter, Keys
+from tests.stores.entries import entry
 from tests.stores.places import SqlitePlace
 
 
@@ -41,3 +45,29 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    place = SqlitePlace(tmp_path)
+    with closing(place.open()) as book:
+        key = create(book, KeyTerms(name="a", budget="5", period="day"), now_ms).key
+        book.append([entry("old", key=key.id, at_ms=now_ms - 40 * 86_400_000), entry("new", key=key.id, at_ms=now_ms)])
+        cost = entry("new").priced
+
+    async def run() -> list[int]:
+        seeds: asyncio.Queue[Keys] = asyncio.Queue()
+        writer = BookWriter(place.open, lambda _booked: None, seeds.put_nowait, print)
+        writer.start([], 10)
+        first = await asyncio.wait_for(seeds.get(), 10)
+        with closing(place.open()) as book:
+            update(book, [KeyChange("a", KeyUpdate(period="total", tokens_per_minute=5))], now_ms)
+        second = await asyncio.wait_for(seeds.get(), 10)
+        with closing(place.open()) as book:
+            update(book, [KeyChange("a", KeyUpdate(budget="7"))], now_ms)
+        third = await asyncio.wait_for(seeds.get(), 10)
+        writer.close(10)
+        assert third.spent == {}
+        return [keys.spent[key.id].total for keys in (first, second)]
+
+    assert asyncio.run(run()) == [cost, 2 * cost]

@@ -9,9 +9,10 @@ from msgspec import structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
-from penstock.gateway.keys.changes import create, revoke, rotate
+from penstock.gateway.keys.changes import KeyChange, create, revoke, rotate, update
 from penstock.gateway.keys.keys import Key, KeyRing, digest_of
-from penstock.gateway.keys.terms import KeyTerms
+from penstock.gateway.keys.report import report
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
 from tests.stores.places import Place
 
 NOW = 1_800_000_000_000
@@ -109,3 +110,54 @@ def test_who_rotates_at_once_rotates_in_turn(place: Place, book: Book) -> None:
     (key,) = book.keys()
     assert {key.digest, key.previous} < {digest_of(secret) for secret in made}
     assert len(made) == 4
+
+
+def test_an_update_changes_what_is_given_and_null_removes_it(book: Book) -> None:
+    terms = KeyTerms(name="a", budget="5", requests_per_minute=3, models=("x",), expires="1d", tags={"t": "x"})
+    key = create(book, terms, NOW).key
+    version = book.keys_version()
+    given = KeyUpdate(
+        name="b", budget="7", period="day", requests_per_minute=None, models=(), expires=None, strict=True
+    )
+    (changed,) = update(book, [KeyChange("a", given)], NOW + 1)
+    wanted = {"name": "b", "budget": 7 * 10**9, "period": "day", "requests_per_minute": None, "models": ()}
+    assert changed == structs.replace(key, **wanted, expires_ms=None, strict=True)
+    assert book.keys() == [changed]
+    assert book.keys_version() != version
+    (unlimited,) = update(book, [KeyChange("b", KeyUpdate(budget=None))], NOW + 2)
+    assert unlimited == structs.replace(changed, budget=None)
+
+
+def test_a_blocked_key_is_refused_and_keeps_its_name(book: Book) -> None:
+    create(book, KeyTerms(name="a"), NOW)
+    (blocked,) = update(book, [KeyChange("a", KeyUpdate(blocked=True))], NOW + 1)
+    (still,) = update(book, [KeyChange("a", KeyUpdate(blocked=True))], NOW + 2)
+    assert (blocked.blocked_ms, still.blocked_ms) == (NOW + 1, NOW + 1)
+    assert (blocked.unusable(NOW + 2), blocked.refusal(NOW + 2)) == ("", "this key is blocked; ask its administrator")
+    assert report(book, still, NOW + 2)["state"] == "blocked"
+    with pytest.raises(KeyTermsError, match="with that name"):
+        create(book, KeyTerms(name="a"), NOW + 2)
+    (open_again,) = update(book, [KeyChange("a", KeyUpdate(blocked=False))], NOW + 3)
+    assert (open_again.blocked_ms, open_again.refusal(NOW + 3)) == (None, "")
+
+
+def test_several_changes_are_made_or_none(book: Book) -> None:
+    for name in ("a", "b", "c"):
+        create(book, KeyTerms(name=name), NOW + ord(name))
+    before, version = book.keys(), book.keys_version()
+    wrong = {
+        "there is no key": [KeyChange("a", KeyUpdate(budget="1")), KeyChange("d", KeyUpdate(budget="1"), "line 2")],
+        "a name that is taken": [KeyChange("a", KeyUpdate(name="b"))],
+        "one name for two": [KeyChange("a", KeyUpdate(name="d")), KeyChange("b", KeyUpdate(name="d"))],
+        "twice": [KeyChange("a", KeyUpdate(budget="1")), KeyChange("a", KeyUpdate(budget="2"))],
+        "a period of nothing": [KeyChange("a", KeyUpdate(budget="1")), KeyChange("b", KeyUpdate(period="day"))],
+    }
+    for changes in wrong.values():
+        with pytest.raises(KeyTermsError):
+            update(book, changes, NOW + 1)
+    with pytest.raises(KeyTermsError, match=r"^no key was changed: line 1: .*; line 2: there is no key"):
+        update(book, [KeyChange("a", KeyUpdate(budget="x"), "line 1"), KeyChange("d", KeyUpdate(), "line 2")], NOW)
+    assert (book.keys(), book.keys_version()) == (before, version)
+    # Two keys can exchange their names.
+    changed = update(book, [KeyChange("a", KeyUpdate(name="b")), KeyChange("b", KeyUpdate(name="a"))], NOW + 1)
+    assert [(key.id, key.name) for key in changed] == [(before[0].id, "b"), (before[1].id, "a")]

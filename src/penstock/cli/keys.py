@@ -15,14 +15,16 @@ import click
 
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
+from penstock.cli.key_updates import parse_update, read_file
 from penstock.cli.options import config_option, json_option
-from penstock.cli.text import one_line, to_json
+from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.report import moment, report
-from penstock.gateway.keys.terms import KeyTerms, parse_tag
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, parse_tag
 from penstock.stores.book.open import open_book
 
 _UNREADABLE = 2
@@ -34,6 +36,8 @@ Until now the gateway needed no key. From now on every client has to send one, a
 _LAST = """\
 That was the last key. The gateway stays closed: every call is a 401 until you create another key ({create}).
 To run without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
+
+_FILE_HELP = "A file of changes: JSON lines, or CSV with a header. All are made, or none."
 
 _which = click.argument("which", metavar="ID|NAME")
 
@@ -150,16 +154,85 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
 
+@command.command("update", short_help="Change the settings of a key, or of several.")
+@click.argument("which", metavar="ID|NAME", required=False)
+@config_option
+@click.option("--file", "changes", type=click.Path(path_type=Path, exists=True, dir_okay=False), help=_FILE_HELP)
+@click.option("--name", help="Its new name.")
+@click.option("--budget", metavar="DOLLARS", help="Its budget, such as 25 or 0.50.")
+@click.option("--per", help="The period of the budget: day, week, month or total.")
+@click.option("--rpm", metavar="N", help="Maximum requests per minute.")
+@click.option("--tpm", metavar="N", help="Maximum tokens per minute.")
+@click.option("--concurrent", metavar="N", help="Maximum concurrent calls.")
+@click.option("--model", "models", multiple=True, metavar="PATTERN", help="The allowed models. Repeatable.")
+@click.option("--strict/--no-strict", default=None, help="Whether translations that change the meaning fail.")
+@click.option("--expires", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="The tags of its calls. Repeatable.")
+@json_option
+def update_command(
+    which: str | None, file: Path | None, *, changes: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Change what is given, and nothing else. The value none removes a limit, all models or all tags.
+
+    The key, what it has spent, and its history stay the same.
+    """
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if bool(which) == bool(changes) or bool(which) != bool(given):
+        raise click.UsageError("name a key and what to change, or a --file with changes")
+    with _book(_load(file)) as book:
+        now = _now_ms()
+        wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
+        reports = [report(book, key, now) for key in key_changes.update(book, wanted, now)]
+    if as_json:
+        click.echo(to_json({"keys": reports} if changes is not None else reports[0]))
+    elif changes is not None:
+        table(reports)
+        click.echo(f"{counted(len(reports), 'key')} changed", err=True)
+    else:
+        click.echo(details(reports[0]))
+
+
+@command.command("block", short_help="Block keys until they are unblocked.")
+@click.argument("which", metavar="ID|NAME", nargs=-1, required=True)
+@config_option
+@json_option
+def block_command(which: tuple[str, ...], file: Path | None, *, as_json: bool) -> None:
+    """Refuse the calls of keys until they are unblocked. Running calls continue."""
+    _set_blocked(which, file, blocked=True, as_json=as_json)
+
+
+@command.command("unblock", short_help="Unblock keys.")
+@click.argument("which", metavar="ID|NAME", nargs=-1, required=True)
+@config_option
+@json_option
+def unblock_command(which: tuple[str, ...], file: Path | None, *, as_json: bool) -> None:
+    """Accept the calls of blocked keys again."""
+    _set_blocked(which, file, blocked=False, as_json=as_json)
+
+
+def _set_blocked(which: tuple[str, ...], file: Path | None, *, blocked: bool, as_json: bool) -> None:
+    with _book(_load(file)) as book:
+        now = _now_ms()
+        changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
+        reports = [report(book, key, now) for key in key_changes.update(book, changes, now)]
+    if as_json:
+        click.echo(to_json({"keys": reports}))
+        return
+    for found in reports:
+        click.echo(one_line(f"{'blocked' if blocked else 'unblocked'} {found['id']} ({found['name']})"))
+
+
 @command.command("budget", short_help="Change the budget of a key.")
 @_which
 @click.argument("dollars")
 @config_option
 @json_option
 def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
-    """Change the budget of a key to DOLLARS, such as 25 or 0.50. Its period stays, and so does what it has spent."""
+    """Change the budget of a key to DOLLARS, as keys update --budget. Its period and what it has spent stay."""
     with _book(_load(file)) as book:
         now = _now_ms()
-        found = report(book, key_changes.set_budget(book, which, dollars, now), now)
+        (key,) = key_changes.update(book, [KeyChange(which, KeyUpdate(budget=dollars))], now)
+        found = report(book, key, now)
     click.echo(to_json(found) if as_json else details(found))
 
 

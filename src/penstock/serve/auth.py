@@ -53,8 +53,8 @@ class Authenticator:
         now_ms = time.time() * 1000
         key = self._keys.find(head.digest, now_ms)
         if key is not None:
-            unusable = key.unusable(now_ms) if key.stored else ""
-            return _unauthorized(unusable) if unusable else key
+            refusal = key.refusal(now_ms) if key.stored else ""
+            return _unauthorized(refusal) if refusal else key
         if self._keys.was_rotated(secret, now_ms):
             return _unauthorized(_ROTATED)
         if not self._known:

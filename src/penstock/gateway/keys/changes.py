@@ -1,10 +1,10 @@
-"""Creates, rotates and revokes keys in a book, and changes their budgets, for the command line and the admin API.
+"""Creates, changes, rotates and revokes keys in a book, for the command line and the admin API.
 
 A key is *active* until it is revoked or expires. Among active keys names are unique. A rotation changes only the secret
 of a key: its budget, limits and history stay. Of the earlier secrets a key keeps the last one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -12,9 +12,18 @@ from msgspec import structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Key, digest_of, new_secret
-from penstock.gateway.keys.terms import KeyTerms, make_key, parse_duration, parse_money
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, make_key, parse_duration, updated
 
 _MAX_LISTED = 5
+_MAX_PROBLEMS = 20
+
+
+class KeyChange(NamedTuple):
+    """A change of the key with this id or name. `place` is where it was read, such as `line 3`."""
+
+    which: str
+    update: KeyUpdate
+    place: str = ""
 
 
 class NewKey(NamedTuple):
@@ -29,13 +38,7 @@ def create(book: Book, terms: KeyTerms, now_ms: int) -> NewKey:
     secret, key = make_key(terms, now_ms)
 
     def change(keys: list[Key]) -> list[Key]:
-        for other in keys:
-            if other.name == key.name and other.id != key.id and not other.unusable(now_ms):
-                raise KeyTermsError(
-                    f"there is a key with that name, {other.id}: choose another name, or revoke or rotate that key",
-                    code="name_taken",
-                    param="name",
-                )
+        _check_name(keys, key, now_ms)
         return [key]
 
     book.change_keys(change)
@@ -85,17 +88,52 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
     return NewKey(secret, rotated[0])
 
 
-def set_budget(book: Book, which: str, budget: str, now_ms: int) -> Key:
-    """Change the budget of a key, in dollars. Its period stays, and so does what it has spent."""
-    amount = parse_money(budget)
-    changed: list[Key] = []
+def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
+    """Change keys, all or none. If several changes are invalid, the error lists them all."""
+    changed: dict[str, Key] = {}
 
     def change(keys: list[Key]) -> list[Key]:
-        changed[:] = [structs.replace(find(keys, which, now_ms), budget=amount)]
-        return changed
+        changed.clear()
+        problems: list[KeyTermsError] = []
+        for given in changes:
+            try:
+                key = find(keys, given.which, now_ms)
+                if key.id in changed:
+                    raise KeyTermsError(f"the key {key.id} is changed twice", code="invalid_parameter")
+                changed[key.id] = updated(key, given.update, now_ms)
+            except KeyTermsError as error:
+                problems.append(error if not given.place else _at(error, given.place))
+        after = [changed.get(key.id, key) for key in keys]
+        for key in changed.values():
+            if not problems and not key.unusable(now_ms):
+                _check_name(after, key, now_ms)
+        if problems:
+            raise problems[0] if len(problems) == 1 else _together(problems)
+        return list(changed.values())
 
     book.change_keys(change)
-    return changed[0]
+    return list(changed.values())
+
+
+def _at(error: KeyTermsError, place: str) -> KeyTermsError:
+    return KeyTermsError(f"{place}: {error}", code=error.code, param=error.param)
+
+
+def _together(problems: Sequence[KeyTermsError]) -> KeyTermsError:
+    listed = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
+    more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+    return KeyTermsError(f"no key was changed: {listed}{more}")
+
+
+def _check_name(keys: Iterable[Key], key: Key, now_ms: int) -> None:
+    """Raise if another active key has the name of a key."""
+    for other in keys:
+        if other.name == key.name and other.id != key.id and not other.unusable(now_ms):
+            raise KeyTermsError(
+                f"there is a key with that name, {other.id}: choose another name, or revoke or rotate that key",
+                code="name_taken",
+                param="name",
+            )
 
 
 def find(keys: Iterable[Key], which: str, now_ms: int) -> Key:

@@ -58,6 +58,8 @@ class Key(Struct, frozen=True, kw_only=True):
     """Whether losses in translation that change the meaning fail its calls."""
     expires_ms: int | None = None
     revoked_ms: int | None = None
+    blocked_ms: int | None = None
+    """Since when it is blocked; None if it is not."""
 
     @property
     def stored(self) -> bool:
@@ -69,12 +71,16 @@ class Key(Struct, frozen=True, kw_only=True):
         return not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
 
     def unusable(self, now_ms: float) -> str:
-        """Why the key is invalid now, as a message for the client; empty if it is valid."""
+        """Why the key is invalid for good, as a message for the client; empty if it is not."""
         if self.revoked_ms is not None and self.revoked_ms <= now_ms:
             return "this key was revoked; ask for another one"
         if self.expires_ms is not None and self.expires_ms <= now_ms:
             return "this key has expired; ask for another one"
         return ""
+
+    def refusal(self, now_ms: float) -> str:
+        """Why the key cannot be used now, as a message for the client; empty if it can."""
+        return self.unusable(now_ms) or ("this key is blocked; ask its administrator" if self.blocked_ms else "")
 
 
 class _LiveSecret(NamedTuple):

@@ -11,7 +11,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import dollars
 from penstock.gateway.limits.period import period_at
 
-State: TypeAlias = Literal["active", "revoked", "expired"]
+State: TypeAlias = Literal["active", "blocked", "revoked", "expired"]
 
 
 def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
@@ -29,6 +29,7 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "previous_until": moment(key.previous_until_ms),
         "expires": moment(key.expires_ms),
         "revoked": moment(key.revoked_ms),
+        "blocked": moment(key.blocked_ms),
         "budget": money(key.budget),
         "period": key.period,
         "spent": money(spent),
@@ -47,7 +48,9 @@ def state(key: Key, now_ms: int) -> State:
     """The state of a key."""
     if key.revoked_ms is not None and key.revoked_ms <= now_ms:
         return "revoked"
-    return "expired" if key.unusable(now_ms) else "active"
+    if key.unusable(now_ms):
+        return "expired"
+    return "active" if key.blocked_ms is None else "blocked"
 
 
 def money(nanodollars: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""KeyTerms: the settings of a new key as users write them, and the parsers for money, times and names.
+"""KeyTerms, KeyUpdate: the settings of a key as users write them, and the parsers for money, times and names.
 
 | value | format |
 |---|---|
@@ -10,10 +10,11 @@ An invalid value raises `KeyTermsError`, which names the field.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.entry import NANODOLLARS
@@ -29,6 +30,7 @@ _MAX_LENGTH = 200
 _MAX_MODELS = 100
 _MAX_TAGS = 16
 _MAX_LIMIT = 1_000_000_000
+_NO_BUDGET = "a period needs a budget: set one with it"
 
 
 class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,28 +48,52 @@ class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: Mapping[str, str] = {}
 
 
+class KeyUpdate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes of a key: what is given replaces the present value, and null removes a limit. Also the body of
+    `PATCH /admin/keys/ID`."""
+
+    name: str | UnsetType = UNSET
+    budget: str | int | float | UnsetType | None = UNSET
+    period: Period | UnsetType = UNSET
+    requests_per_minute: int | UnsetType | None = UNSET
+    tokens_per_minute: int | UnsetType | None = UNSET
+    concurrent: int | UnsetType | None = UNSET
+    models: tuple[str, ...] | UnsetType = UNSET
+    expires: str | UnsetType | None = UNSET
+    strict: bool | UnsetType = UNSET
+    tags: Mapping[str, str] | UnsetType = UNSET
+    blocked: bool | UnsetType = UNSET
+
+
+class ListedKeyUpdate(KeyUpdate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes of one of several keys: `key` is its id or name. Also a line of a file, and of `PATCH /admin/keys`."""
+
+    key: str
+
+
 def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
     """A new key with these settings: its secret, and the key to store."""
     id, secret = new_id(), new_secret()
     if terms.period is not None and terms.budget is None:
-        raise KeyTermsError("a period needs a budget: set one with it", param="period")
-    key = Key(
-        id=id,
-        name=_name(terms.name) if terms.name else id,
-        digest=digest_of(secret),
-        hint=secret[-4:],
-        created_ms=now_ms,
-        budget=None if terms.budget is None else parse_money(str(terms.budget)),
-        period=terms.period or "month",
-        requests_per_minute=_limit(terms.requests_per_minute, "requests_per_minute"),
-        tokens_per_minute=_limit(terms.tokens_per_minute, "tokens_per_minute"),
-        concurrent=_limit(terms.concurrent, "concurrent"),
-        models=_models(terms.models),
-        tags=_tags(terms.tags),
-        strict=terms.strict,
-        expires_ms=parse_expiry(terms.expires, now_ms) if terms.expires else None,
-    )
-    return secret, key
+        raise KeyTermsError(_NO_BUDGET, param="period")
+    bare = Key(id=id, name=id, digest=digest_of(secret), hint=secret[-4:], created_ms=now_ms)
+    given = {name: value for name, value in structs.asdict(terms).items() if value not in (None, "")}
+    return secret, updated(bare, KeyUpdate(**given), now_ms)
+
+
+def updated(key: Key, update: KeyUpdate, now_ms: int) -> Key:
+    """The key with changes."""
+    values: dict[str, Any] = {}
+    for field, (target, parse) in _FIELDS.items():
+        given = getattr(update, field)
+        if given is not UNSET:
+            values[target] = parse(given, now_ms)
+    if update.blocked is not UNSET and bool(key.blocked_ms) != update.blocked:
+        values["blocked_ms"] = now_ms if update.blocked else None
+    changed = structs.replace(key, **values)
+    if update.period is not UNSET and changed.budget is None:
+        raise KeyTermsError(_NO_BUDGET, param="period")
+    return changed
 
 
 def parse_money(text: str) -> int:
@@ -157,3 +183,18 @@ def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
 
 def _is_text(text: str) -> bool:
     return 0 < len(text) <= _MAX_LENGTH and text == text.strip() and text.isprintable()
+
+
+# By the name that users write: the field of the key, and its parser.
+_FIELDS: dict[str, tuple[str, Callable[[Any, int], object]]] = {
+    "name": ("name", lambda given, _now: _name(given)),
+    "budget": ("budget", lambda given, _now: None if given is None else parse_money(str(given))),
+    "period": ("period", lambda given, _now: given),
+    "requests_per_minute": ("requests_per_minute", lambda given, _now: _limit(given, "requests_per_minute")),
+    "tokens_per_minute": ("tokens_per_minute", lambda given, _now: _limit(given, "tokens_per_minute")),
+    "concurrent": ("concurrent", lambda given, _now: _limit(given, "concurrent")),
+    "models": ("models", lambda given, _now: _models(given)),
+    "expires": ("expires_ms", lambda given, now: parse_expiry(given, now) if given else None),
+    "strict": ("strict", lambda given, _now: given),
+    "tags": ("tags", lambda given, _now: _tags(given)),
+}

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.report import moment, report
-from penstock.gateway.keys.terms import KeyTerms
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
     MAX_LIMIT,
@@ -47,6 +47,12 @@ class RotateBody(Struct, frozen=True, forbid_unknown_fields=True):
     grace: str = "0"
 
 
+class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The request body of a change of several keys."""
+
+    keys: Annotated[tuple[ListedKeyUpdate, ...], Meta(max_length=MAX_LIMIT)]
+
+
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
@@ -76,6 +82,21 @@ def create_key(book: Book, request: AdminRequest) -> AdminReply:
 def show_key(book: Book, request: AdminRequest) -> AdminReply:
     """Show one key."""
     return AdminReply(200, report(book, key_changes.find(book.keys(), request.name, request.now_ms), request.now_ms))
+
+
+def update_key(book: Book, request: AdminRequest) -> AdminReply:
+    """Change the settings of a key, or block it."""
+    change = key_changes.KeyChange(request.name, _body(request, KeyUpdate))
+    (key,) = key_changes.update(book, [change], request.now_ms)
+    return AdminReply(200, report(book, key, request.now_ms))
+
+
+def update_keys(book: Book, request: AdminRequest) -> AdminReply:
+    """Change several keys, all or none."""
+    given = _body(request, UpdateBody).keys
+    changes = [key_changes.KeyChange(each.key, each, f"keys[{index}]") for index, each in enumerate(given)]
+    keys = key_changes.update(book, changes, request.now_ms)
+    return AdminReply(200, {"keys": [report(book, key, request.now_ms) for key in keys]})
 
 
 def revoke_key(book: Book, request: AdminRequest) -> AdminReply:
@@ -145,7 +166,9 @@ def _bucket(bucket: HealthBucket) -> dict[str, object]:
 ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("GET", re.compile(r"/admin/keys"), list_keys),
     ("POST", re.compile(r"/admin/keys"), create_key),
+    ("PATCH", re.compile(r"/admin/keys"), update_keys),
     ("GET", re.compile(r"/admin/keys/([^/]+)"), show_key),
+    ("PATCH", re.compile(r"/admin/keys/([^/]+)"), update_key),
     ("POST", re.compile(r"/admin/keys/([^/]+)/revoke"), revoke_key),
     ("POST", re.compile(r"/admin/keys/([^/]+)/rotate"), rotate_key),
     ("GET", re.compile(r"/admin/usage"), usage),

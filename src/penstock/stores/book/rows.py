@@ -33,7 +33,7 @@ ATTEMPT = _columns(
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms"
+    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -176,6 +176,7 @@ def key_row(key: Key) -> Row:
         _number(key.rotated_ms),
         key.previous.hex(),
         _number(key.previous_until_ms),
+        _number(key.blocked_ms),
     )
 
 
@@ -201,6 +202,7 @@ def read_key(values: Row) -> Key:
         rotated_ms=cast("int | None", row["rotated_ms"]),
         previous=bytes.fromhex(cast(str, row["previous"])),
         previous_until_ms=cast("int | None", row["previous_until_ms"]),
+        blocked_ms=cast("int | None", row["blocked_ms"]),
     )
 
 

@@ -5,6 +5,7 @@
     call_tags     the tags of calls again, one row each, for filters
     call_repairs  the repairs of calls again, one row each
     keys          the clients' keys
+    teams         the teams of keys: organisations, teams, projects
     meta          numbers: the version of the `schema`; the version of the `keys`; the time since which calls are
                   `kept`, and since which sums are (`kept_sums`); the place up to which calls are `summed`; until when
                   a process is `pruning`
@@ -320,8 +321,38 @@ def _eighth(dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _ninth(_dialect: SqlDialect) -> Sequence[str]:
+    """Add teams, with the keys and calls that belong to them, and block keys.
+
+    The indexes are partial: calls without a team are not in them.
+    """
+    return (
+        "ALTER TABLE keys ADD COLUMN blocked_ms BIGINT",
+        "ALTER TABLE keys ADD COLUMN team TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE keys ADD COLUMN budgets TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE keys ADD COLUMN end_users TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE calls ADD COLUMN team TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX calls_by_team ON calls (team, at_ms, place, cost) WHERE team <> ''",
+        "CREATE INDEX calls_by_team_settling ON calls (team, settled_ms, id) WHERE team <> ''",
+        """
+        CREATE TABLE teams (
+            path TEXT PRIMARY KEY,
+            created_ms BIGINT NOT NULL,
+            budgets TEXT NOT NULL,
+            requests_per_minute BIGINT,
+            tokens_per_minute BIGINT,
+            concurrent BIGINT,
+            models TEXT NOT NULL,
+            end_users TEXT NOT NULL,
+            blocked_ms BIGINT,
+            deleted_ms BIGINT
+        )
+        """,
+    )
+
+
 # The n-th migration leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth, _ninth)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *, table: str = "calls") -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.period import period_at
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
@@ -83,7 +83,7 @@ class BookWriter:
         self._queue: queue.SimpleQueue[Sequence[Entry]] = queue.SimpleQueue()
         self._book: Book | None = None
         self._keys_version: int | None = None
-        self._known: set[str] = set()
+        self._known: dict[str, Period] = {}
         self._reread_s = reread_s
         self._read_at_s = 0.0
         self._sum_at_s = 0.0
@@ -235,12 +235,12 @@ class BookWriter:
             return
         keys = book.keys()
         now = time.time_ns() // 1_000_000
-        changed = [key for key in keys if key.id not in self._known or (reread and key.budget is not None)]
-        recent_ms = now - (_RECENT_MS if reread else 0)
+        changed = [key for key in keys if self._known.get(key.id) != key.period or (reread and key.budget is not None)]
         spent = {
-            key.id: book.spent(key.id, period_at(key.period, now).since, recent_since_ms=recent_ms) for key in changed
+            key.id: book.spent(key.id, period_at(key.period, now).since, recent_since_ms=now - _RECENT_MS)
+            for key in changed
         }
-        self._known |= spent.keys()
+        self._known |= {key.id: key.period for key in changed}
         self._keys_version = version
         self._read_at_s = time.monotonic()
         self._call_in_loop(self._on_keys, Keys(keys, spent))
