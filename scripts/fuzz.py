@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT  # noqa: E402
+from tests.gemini import DIALECT as GEMINI  # noqa: E402
+from tests.gemini import HEALTHY as HEALTHY_GEMINI  # noqa: E402
 from tests.growth import growth  # noqa: E402
 from tests.invariants import examine  # noqa: E402
 from tests.messages import DIALECT as MESSAGES  # noqa: E402
@@ -66,7 +68,8 @@ def _streams() -> dict[str, list[bytes]]:
     tests = ROOT / "tests"
     chat = [*tests.glob("seeds/*.txt"), *tests.glob("captures/*.sse")]
     streams = {DEFAULT_DIALECT: [path.read_bytes() for path in sorted(chat)]}
-    for dialect, healthy in ((MESSAGES, HEALTHY_MESSAGES), (RESPONSES, HEALTHY_RESPONSES)):
+    others = ((MESSAGES, HEALTHY_MESSAGES), (RESPONSES, HEALTHY_RESPONSES), (GEMINI, HEALTHY_GEMINI))
+    for dialect, healthy in others:
         captures = [path.read_bytes() for path in sorted(tests.glob(f"captures/{dialect}/*.sse"))]
         streams[dialect] = [*captures, *healthy.values()]
     return streams

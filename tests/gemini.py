@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.events import Event
+from penstock.core.events import BlockEnd, Event, ToolCallDelta, ToolCallStart
 from penstock.core.stream import MAX_EVENT
 from tests.streams import read
 
@@ -70,6 +70,44 @@ def answer(*messages: Json | str, finish: Json | None = None) -> bytes:
     return wire(*messages, finish or finishes())
 
 
+CODE = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
+RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}
+GROUNDING = {
+    "groundingMetadata": {
+        "groundingChunks": [{"web": {"uri": "https://tides.example", "title": "Tides"}}],
+        "groundingSupports": [{"segment": {"endIndex": 4, "text": "High"}, "groundingChunkIndices": [0]}],
+    }
+}
+HEALTHY: dict[str, bytes] = {
+    "text": answer(says("High "), says("tide "), says("at noon.")),
+    "text as an array": array(says("High "), says("tide "), finishes()),
+    "thoughts": answer(thinks("Hm"), thinks(", tides.", thoughtSignature="c2VhbA=="), says("At noon.")),
+    "two calls": answer(
+        says("Let me see."), message(calls(thoughtSignature="c2VhbA=="), calls(args={"port": "Cork", "days": [1, 2]}))
+    ),
+    "a streamed call": answer(
+        passes({"jsonPath": "$.port", "stringValue": "Br", "willContinue": True}, name="get_tide", id="c1"),
+        passes({"jsonPath": "$.port", "stringValue": "est"}),
+        passes({"jsonPath": "$.days[0]", "numberValue": 2}),
+        passes(more=False),
+    ),
+    "a signature at the end": answer(says("At noon."), message({"text": "", "thoughtSignature": "c2VhbA=="})),
+    "media": answer(message({"text": "Here."}, {"inlineData": {"mimeType": "image/png", "data": "aW1hZ2U="}})),
+    "code": answer(message(CODE), message(RESULT), says("It is 2.")),
+    "search": answer(says("High at noon"), finish=finishes(**GROUNDING)),
+    "two candidates": answer(says("One"), says("Two", index=1), finishes(index=1)),
+    "a blocked prompt": wire(
+        {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 7}, **ENVELOPE}
+    ),
+    "the limit": answer(says("Once upon"), finish=finishes("MAX_TOKENS")),
+    "reasoning tokens": answer(
+        says("At noon."),
+        finish=finishes(usage={**USAGE, "thoughtsTokenCount": 5, "cachedContentTokenCount": 3, "totalTokenCount": 16}),
+    ),
+}
+"""Streams without a defect."""
+
+
 def events_of(*data: bytes, max_event: int = MAX_EVENT) -> list[Event]:
     """The events of a stream whose bytes arrive in these pieces."""
     return read(*data, reader=StreamReader(DIALECT, max_event=max_event))
@@ -85,3 +123,29 @@ def fold(events: Iterable[Event]) -> Completion:
 def completion(*data: bytes) -> Completion:
     """The completion of a stream."""
     return fold(events_of(*data))
+
+
+def with_whole_calls(events: list[Event]) -> list[Event]:
+    """The events as this dialect can write them: calls that ended, with objects as arguments."""
+    ended = {(event.choice, event.block) for event in events if isinstance(event, BlockEnd)}
+    calls = {(event.choice, event.call): event for event in events if isinstance(event, ToolCallStart)}
+    whole = {key for key, call in calls.items() if (call.choice, call.block) in ended}
+    written = dict.fromkeys(whole, "")
+    for event in events:
+        if isinstance(event, ToolCallDelta) and (key := (event.choice, event.call)) in whole:
+            written[key] += event.arguments
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, ToolCallStart) and (event.choice, event.call) in whole:
+            kept += [event, ToolCallDelta(event.choice, event.call, _as_object(written[event.choice, event.call]))]
+        elif not isinstance(event, ToolCallStart | ToolCallDelta):
+            kept.append(event)
+    return kept
+
+
+def _as_object(arguments: str) -> str:
+    try:
+        is_object = isinstance(json.loads(arguments), dict)
+    except ValueError:
+        is_object = False
+    return arguments if is_object else json.dumps({"input": arguments}, ensure_ascii=False, separators=(",", ":"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from penstock import Accumulator, StreamReader
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from tests import messages, responses
+from tests import gemini, messages, responses
 from tests.streams import DONE, Json, begins, bill, calls, choice, chunk, delta, finishes, piece, says, sse
 
 
@@ -77,10 +77,37 @@ GROWING_RESPONSES: dict[str, Callable[[int], bytes]] = {
 }
 
 
+GROWING_GEMINI: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: gemini.answer(*[gemini.says("x")] * (3 * n)),
+    "an array": lambda n: gemini.array(*[gemini.says("x")] * n, gemini.finishes()),
+    "many calls": lambda n: gemini.answer(*[gemini.message(gemini.calls())] * n),
+    "streamed arguments": lambda n: gemini.answer(
+        gemini.passes(name="f"),
+        *(gemini.passes({"jsonPath": f"$.a[{i}].b", "numberValue": i}) for i in range(2 * n)),
+        gemini.passes(more=False),
+    ),
+    "a streamed string": lambda n: gemini.answer(
+        gemini.passes(name="f"),
+        *[gemini.passes({"jsonPath": "$.a", "stringValue": "x", "willContinue": True})] * (2 * n),
+        gemini.passes({"jsonPath": "$.a", "stringValue": ""}, more=False),
+    ),
+    "usage and sources in every message": lambda n: gemini.answer(
+        *[gemini.says("x", usage=gemini.USAGE, **gemini.GROUNDING)] * n
+    ),
+    "new figures in every usage": lambda n: gemini.answer(
+        *(gemini.says("x", usage={"promptTokenCount": 1, f"key{i}": i}) for i in range(2 * n))
+    ),
+}
+
+
 def growth() -> dict[str, float]:
     """For each kind of stream, how many times as long four times the bytes take: 4, or 16 if it were quadratic."""
     chat = {name: _growth(make, DEFAULT_DIALECT) for name, make in GROWING.items()}
-    others = (("messages", messages.DIALECT, GROWING_MESSAGES), ("responses", responses.DIALECT, GROWING_RESPONSES))
+    others = (
+        ("messages", messages.DIALECT, GROWING_MESSAGES),
+        ("responses", responses.DIALECT, GROWING_RESPONSES),
+        ("gemini", gemini.DIALECT, GROWING_GEMINI),
+    )
     return chat | {
         f"{api}: {name}": _growth(make, dialect) for api, dialect, growing in others for name, make in growing.items()
     }

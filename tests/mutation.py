@@ -40,6 +40,16 @@ TOKENS: tuple[bytes, ...] = (
     b'data: {"type":"response.completed","response":{"status":"completed","output":[]}}\n\n',
     b'data: {"type":"response.incomplete","response":{"incomplete_details":{"reason":"content_filter"}}}\n\n',
     b'data: {"type":"response.failed","response":{"error":{"message":"boom"}}}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"text":"The"}]},"index":0}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"text":"hm","thought":true,"thoughtSignature":"c2VhbA=="}]}}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":1}}}]}}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}\n\n',
+    b'{"functionCall":{"partialArgs":[{"jsonPath":"$.a[0].b","stringValue":"x","willContinue":true}]}},',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}\n\n', b'{"text":"x"},', b'{"thought":true},',
+    b'data: {"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}}]}\n\n',
+    b'data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}\n\n',
+    b'data: {"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","index":1}]}\n\n',
+    b'data: {"promptFeedback":{"blockReason":"SAFETY"}}\n\n',
 )  # fmt: skip
 
 KEYS = (
@@ -52,7 +62,10 @@ KEYS = (
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation", "iterations", "data",
     "sequence_number", "response", "output", "output_index", "content_index", "summary_index", "item", "item_id",
     "part", "status", "summary", "encrypted_content", "call_id", "namespace", "phase", "annotation",
-    "incomplete_details",
+    "incomplete_details", "candidates", "parts", "thought", "thoughtSignature", "functionCall", "args", "partialArgs",
+    "jsonPath", "stringValue", "numberValue", "willContinue", "inlineData", "mimeType", "executableCode",
+    "finishReason", "finishMessage", "promptFeedback", "blockReason", "usageMetadata", "promptTokenCount",
+    "candidatesTokenCount", "thoughtsTokenCount", "groundingMetadata", "modelVersion", "responseId",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from penstock import StreamReader
 from penstock.core.dialects.registry import DEFAULT_DIALECT
+from tests import gemini
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import begins, calls, delta, finishes, opens, passes, says, signs, thinks, wire
 from tests.streams import read
@@ -61,9 +62,31 @@ GROWING_MESSAGES: dict[str, tuple[bytes, bytes]] = {
     "deltas without an index": (MESSAGE, b'data: {"type":"content_block_delta","delta":{"type":"text_delta"}}\n\n'),
     "half characters": (MESSAGE, wire(says("a")).replace(b'"a"', b'"\\ud83c"')),
 }
+GROWING_GEMINI: dict[str, tuple[bytes, bytes]] = {
+    "text": (b"", gemini.wire(gemini.says("a"))),
+    "thoughts and texts in turn": (b"", gemini.wire(gemini.thinks("a"), gemini.says("b"))),
+    "an array": (b"[", gemini.array(gemini.says("a"))[1:-1] + b","),
+    "calls": (b"", gemini.wire(gemini.message(gemini.calls()))),
+    "calls that are never ended": (b"", gemini.wire(gemini.passes(name="f"))),
+    "streamed arguments": (
+        gemini.wire(gemini.passes(name="f")),
+        gemini.wire(
+            gemini.passes({"jsonPath": "$.a.b", "numberValue": 1}, {"jsonPath": "$.a.c[0]", "boolValue": True})
+        ),
+    ),
+    "a streamed string": (
+        gemini.wire(gemini.passes(name="f")),
+        gemini.wire(gemini.passes({"jsonPath": "$.a", "stringValue": "x", "willContinue": True})),
+    ),
+    "signatures": (b"", gemini.wire(gemini.message({"thoughtSignature": "c2VhbA=="}))),
+    "sources": (b"", gemini.wire(gemini.says("High", **gemini.GROUNDING))),
+    "usage": (b"", gemini.wire(gemini.says("a", usage=gemini.USAGE))),
+    "half characters": (b"", gemini.wire(gemini.says("a")).replace(b'"a"', b'"\\ud83c"')),
+}
 CASES = {
     **{name: (DEFAULT_DIALECT, *case) for name, case in GROWING.items()},
     **{f"messages: {name}": (MESSAGES, *case) for name, case in GROWING_MESSAGES.items()},
+    **{f"gemini: {name}": (gemini.DIALECT, *case) for name, case in GROWING_GEMINI.items()},
 }
 
 

@@ -9,19 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT
+from tests import gemini
 from tests.invariants import broken_promises
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import HEALTHY
 from tests.mutation import any_json, mutated
 from tests.streams import fold, read
 
-CAPTURES = Path(__file__).parent.parent / "captures" / MESSAGES
+CAPTURES = Path(__file__).parent.parent / "captures"
 SEEDS = [path.read_bytes() for path in sorted(Path(__file__).parent.parent.glob("seeds/*.txt"))]
 TOKENS = [b"data:", b"data: ", b"event: error", b"\n", b"\r", b"{", b"}", b'"', b"[DONE]", b": c", b"1", b"[", b"]"]
 
 randoms = st.integers(0, 2**32).map(Random)
-dialects = st.sampled_from([DEFAULT_DIALECT, MESSAGES])
-messages = st.sampled_from([*HEALTHY.values(), *(path.read_bytes() for path in sorted(CAPTURES.glob("*.sse")))])
+dialects = st.sampled_from([DEFAULT_DIALECT, MESSAGES, gemini.DIALECT])
+
+
+def streams(dialect: str, healthy: dict[str, bytes]) -> st.SearchStrategy[bytes]:
+    captures = [path.read_bytes() for path in sorted((CAPTURES / dialect).glob("*.sse"))]
+    return st.sampled_from([*healthy.values(), *captures])
+
+
+messages = streams(MESSAGES, HEALTHY)
+of_gemini = streams(gemini.DIALECT, gemini.HEALTHY)
 
 
 @given(st.binary(max_size=400), randoms, dialects)
@@ -46,6 +55,13 @@ def test_no_broken_stream_breaks_a_promise(stream: bytes, other: bytes, random: 
 @settings(max_examples=300, deadline=None)
 def test_no_broken_stream_of_messages_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:
     assert broken_promises(mutated(stream, other, random), random, MESSAGES) == []
+
+
+@pytest.mark.slow
+@given(of_gemini, of_gemini, randoms)
+@settings(max_examples=200, deadline=None)
+def test_no_broken_stream_of_gemini_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:
+    assert broken_promises(mutated(stream, other, random), random, gemini.DIALECT) == []
 
 
 @given(randoms, dialects)

@@ -91,6 +91,10 @@ export const LOSSES = {
   "meaning": "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
   "lost": "The restriction."
  },
+ "arguments-as-text": {
+  "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, and the client's API has objects only.",
+  "lost": "The form: the arguments are an object with the text as its member `input`."
+ },
  "choices-dropped": {
   "meaning": "The provider sent several choices, and the client's API has only one.",
   "lost": "All choices but the first."

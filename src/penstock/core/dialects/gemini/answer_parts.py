@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.core.content import Citation
+from penstock.core.content import Citation, ToolCall
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.reader import FINISH_REASONS
-from penstock.core.events import Annotation, ToolKind
+from penstock.core.events import Annotation, ToolCallStart
+from penstock.core.losses import Loss
 
 Json = dict[str, object]
 _REASONS: Mapping[str, str] = {
@@ -25,16 +26,19 @@ def answer_id(facts: AnswerFacts) -> str:
     return facts.id or facts.call_id
 
 
-def call_part(name: str, arguments: str, id: str | None, kind: ToolKind, namespace: str | None) -> Json:
+def call_part(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]) -> Json:
     """A function call. Arguments that are no JSON object, such as the text of a custom tool, are its `input`."""
     try:
         given = msgspec.json.decode(arguments or "{}")
     except ValueError:
         given = None
-    if kind == "custom" or not isinstance(given, dict):
+    if call.kind == "custom":
         given = {"input": arguments}
-    call: Json = {"name": f"{namespace}__{name}" if namespace else name, "args": given}
-    return {"functionCall": call | ({"id": id} if id else {})}
+    elif not isinstance(given, dict):
+        losses.append(Loss("arguments-as-text", call.name))
+        given = {"input": arguments}
+    name = f"{call.namespace}__{call.name}" if call.namespace else call.name
+    return {"functionCall": {"name": name, "args": given} | ({"id": call.id} if call.id else {})}
 
 
 def finish_reason(reason: str, native: str | None, *, own: bool, refused: bool) -> str:

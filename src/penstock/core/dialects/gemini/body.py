@@ -32,7 +32,9 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     }
     choices = completion.choices or (Choice(0),)
     feedback = object_of(completion.extras.get("promptFeedback")) if own else {}
-    if "blockReason" not in feedback or any(choice.parts for choice in choices):
+    if "blockReason" not in feedback or any(
+        choice.parts or choice.finish_reason != "content_filter" for choice in choices
+    ):
         body["candidates"] = [_candidate(choice, losses, facts) for choice in choices]
     if completion.usage is not None:
         body["usageMetadata"] = write_usage(completion.usage, same_dialect=own)
@@ -87,7 +89,7 @@ def _part(part: Part, losses: list[Loss], *, own: bool) -> Json | None:
         case TextPart(text) | RefusalPart(text):
             return {"text": text} if text else None
         case ToolCall(server=False):
-            return call_part(part.name, part.arguments, part.id, part.kind, part.namespace)
+            return call_part(part, part.arguments, losses)
         case ToolCall():
             losses.append(Loss("server-activity-hidden", part.name))
         case MediaPart(mime=mime, data=data):

@@ -60,6 +60,7 @@ class _CandidateWriter:
     """The state of one candidate."""
 
     def __init__(self) -> None:
+        self.begun = False  # whether a message has it
         self.signature = ""  # of the next part
         self.thoughts: set[int] = set()  # reasoning blocks that have text
         self.reasoning = -1  # the number of the last reasoning block
@@ -230,7 +231,7 @@ class GeminiWriter:
         if block in candidate.calls:
             call, pieces = candidate.calls.pop(block)
             del candidate.call_blocks[call.call]
-            self._add(choice, call_part(call.name, "".join(pieces), call.id, call.kind, call.namespace))
+            self._add(choice, call_part(call, "".join(pieces), self.losses))
         elif block in candidate.media:
             mimes, pieces = candidate.media.pop(block)
             mime = next(filter(None, mimes), "application/octet-stream")
@@ -274,6 +275,7 @@ class GeminiWriter:
 
     def _candidate_body(self, choice: int, parts: list[Json]) -> Json:
         candidate = self._candidate(choice)
+        candidate.begun = True
         extras, candidate.extras = candidate.extras, {}
         content: Json = {"content": {"parts": parts, "role": "model"}} if parts else {}
         return {**extras, **content, "index": choice}
@@ -302,8 +304,9 @@ class GeminiWriter:
             self._finish()
         elif not self._failed:
             status, words = _ENDINGS[ending]
-            if not self._begun and self._candidates:
-                self._message([{"index": choice} for choice in self._candidates])
+            empty = [choice for choice, candidate in self._candidates.items() if not candidate.begun]
+            if empty:
+                self._message([{"index": choice} for choice in empty])
             self._out.append(self._framed(error_of(status, words)))
         self._out.append(self._close())
 
@@ -311,7 +314,8 @@ class GeminiWriter:
         for choice in self._candidates:
             self._end_signature(choice)
         usage = {"usageMetadata": write_usage(self._usage, same_dialect=self._own)} if self._usage is not None else {}
-        if self._blocked and not self._begun:
+        finishes = [candidate.finish for candidate in self._candidates.values() if candidate.finish is not None]
+        if self._blocked and not self._begun and all(finish.reason == "content_filter" for finish in finishes):
             self._message([], **usage)
             return
         bodies: list[Json] = []
