@@ -13,7 +13,19 @@ import pytest
 
 from penstock import Fault
 from penstock.core.wire.complexity import SMALL
-from tests.cpu import LARGEST_EVENT, MB, TURN, Cost, Pattern, Search, cost_of, cost_of_event, cost_of_request
+from penstock.gateway.relay.decompression import Decompressor
+from tests.cpu import (
+    LARGEST_EVENT,
+    MB,
+    TURN,
+    Cost,
+    Pattern,
+    Search,
+    calls_of,
+    cost_of,
+    cost_of_event,
+    cost_of_request,
+)
 from tests.streams import (
     DONE,
     Json,
@@ -140,6 +152,22 @@ def test_a_search_finds_nothing_that_takes_long() -> None:
             if ms >= MOST:
                 cost = least(lambda pattern=pattern: asyncio.run(cost_of(pattern)))  # type: ignore[misc]
                 assert cost.ms < MOST, f"{pattern} takes {cost.ms:.0f} ms ({outcome})"
+
+
+@pytest.mark.parametrize("dialect", [CHAT, MESSAGES, RESPONSES])
+def test_a_broken_line_takes_few_calls(dialect: str) -> None:
+    """From the first byte to the client: a turn may consist of nothing else."""
+    lines = 1_000
+    pattern = Pattern("event", "an event that breaks off", b"[]{}\n", 5 * lines, dialect=dialect)
+    assert calls_of(lambda: asyncio.run(cost_of(pattern))) < 180 * lines
+
+
+def test_a_packed_body_of_tiny_lines_is_read_in_short_turns() -> None:
+    lines, text = b"[]{}\n" * 2_000, b"A line as it is usual in a text, and not shorter.\n" * 200
+    for body, longest in ((lines, TURN // 2), (text, TURN)):
+        pieces = list(Decompressor("gzip").pieces(gzip.compress(body)))
+        assert b"".join(pieces) == body
+        assert max(map(len, pieces)) == longest
 
 
 PROBABILITY = {"token": " the", "logprob": -0.31725305, "bytes": [32, 116, 104, 101]}

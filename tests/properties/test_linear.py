@@ -1,13 +1,11 @@
 """Twice the bytes take twice the work: counted in calls, not timed, so that a busy machine cannot make it fail."""
 
-import sys
-from types import FrameType
-
 import pytest
 
 from penstock import StreamReader
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from tests import gemini
+from tests.cpu import calls_of
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import begins, calls, delta, finishes, opens, passes, says, signs, thinks, wire
 from tests.streams import read
@@ -94,30 +92,13 @@ CASES = {
 _MAX_BYTES = 25_000
 
 
-def _calls(dialect: str, *pieces: bytes) -> int:
-    """How many calls, of Python's functions and of C's, reading takes."""
-    count = 0
-
-    def profile(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        if event in ("call", "c_call"):
-            count += 1
-
-    sys.setprofile(profile)
-    try:
-        read(*pieces, reader=StreamReader(dialect))
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize(("dialect", "first", "repeated"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("bytewise", [False, True], ids=["whole", "byte by byte"])
 def test_twice_the_bytes_take_twice_the_work(dialect: str, first: bytes, repeated: bytes, bytewise: bool) -> None:
     def work(times: int) -> int:
         data = first + repeated * times
         pieces = [data[i : i + 1] for i in range(len(data))] if bytewise else [data]
-        return _calls(dialect, *pieces)
+        return calls_of(lambda: read(*pieces, reader=StreamReader(dialect)))
 
     times = min(200, _MAX_BYTES // len(repeated))
     assert work(2 * times) < 2.3 * work(times)

@@ -232,8 +232,8 @@ USUAL = (
     ("read", "first"),
     [
         (USUAL * 78, 78 * len(USUAL)),
-        (b"[]{}\n" * 3_200, 2_048),
-        (b"data:\r\r" * 2_200, 2_048),
+        (b"[]{}\n" * 3_200, 1_024),
+        (b"data:\r\r" * 2_200, 1_024),
         (b"1e308," * 2_600, 2_048),
     ],
     ids=["usual", "lines", "empty", "numbers"],
@@ -245,7 +245,7 @@ def test_a_read_stays_whole_unless_it_holds_more_than_usual_events(read: bytes, 
         line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         line.connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(read))
         line.connection.data_received(read)
-        for _ in range(10):
+        for _ in range(20):
             await asyncio.sleep(0)
         *reported, ended = received.reported[1:]
         assert "".join(reported) == read.decode() + "."

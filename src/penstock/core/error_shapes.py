@@ -8,6 +8,8 @@ _MESSAGE_FIELDS = (
     "message", *_FLAT_MESSAGE_FIELDS, "detail", "msg", "faultstring", "reason", "title",
     "error", "errors", "Error", "code", "type",
 )  # fmt: skip
+# The fields of errors that are not in an error object: each of them has at least one.
+_BARE_FIELDS = frozenset(("message", *_FLAT_MESSAGE_FIELDS, "msg", "title", "success", "detail"))
 # Fields that hold an error object.
 _ERROR_FIELDS = ("error", "errors", "Error", "fault")
 # The SSE event names of answers and errors. An event with another name is not an error just because it has a message.
@@ -45,6 +47,8 @@ def _is_bare_message(chunk: dict[str, object]) -> bool:
 
     An object with a status of success is not an error.
     """
+    if chunk.keys().isdisjoint(_BARE_FIELDS):
+        return False
     if chunk.get("usage") is not None or is_heartbeat(text_of(chunk.get("type"))):
         return False
     if any(text_of(chunk.get(name)).lower() in _SUCCESS_STATUSES for name in ("code", "status", "status_code")):

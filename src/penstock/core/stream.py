@@ -8,7 +8,7 @@ import msgspec
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
-from penstock.core.events import ChoiceStart, Event, Fault, Repair, Start
+from penstock.core.events import ChoiceStart, Event, Repair, Start
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
 from penstock.core.losses import Loss
@@ -20,7 +20,7 @@ from penstock.core.text import LINE_ENDS_TO_SOME
 from penstock.core.usage import Usage
 from penstock.core.wire.complexity import SMALL, Outline, is_intricate, outline_of
 from penstock.core.wire.frame import Frame, Framed
-from penstock.core.wire.payload import MAX_DEPTH, TooComplexError, decode, is_too_deep
+from penstock.core.wire.payload import MAX_DEPTH, TooComplexError, decode_leniently, is_too_deep
 from penstock.core.wire.sniff import Sniffer
 from penstock.errors import ClosedReaderError
 
@@ -359,11 +359,12 @@ class StreamReader:
                         elif self._fast is None and len(seen.events) == 1 and seen.events == out.events[before:]:
                             self._plain += self._is_plain(seen.events[0], item, value)
                 seen.events = []
-            elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
+            elif isinstance(item, Repair):
+                out.events.append(item)  # legal everywhere
+            elif self.done and item.code == "not-a-stream":
                 out.repair("data-after-done", item.message[:80])  # garbage after a complete answer
             else:
-                if isinstance(item, Fault):
-                    self._dialect.flush()
+                self._dialect.flush()
                 self._grammar.order([*seen.take(), item], out)
                 if self._grammar.fault is not None:
                     self._note_failure()
@@ -454,7 +455,7 @@ class StreamReader:
 
     def _read_leniently(self, frame: Frame, outline: Outline | None) -> None:
         try:
-            payload = decode(frame.data, self._dialect.sentinel, outline)
+            payload = decode_leniently(frame.data, self._dialect.sentinel, outline)
         except TooComplexError:
             self._refuse_complex()
             return

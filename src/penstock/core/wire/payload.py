@@ -28,7 +28,8 @@ MAX_DEPTH = 100
 MOST_GLUED = 1_000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _BETWEEN_VALUES = re.compile(r"(?:\s+|data:)*")
-_NOT_FINITE = (b"NaN", b"Infinity")
+_OPENING = "{["
+_OBJECTS = (dict, bytes)  # a sentinel is bytes
 _NOT_CONTROL = bytes(range(0x20, 0x100))
 _HALF_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # More halves in a large event (ten thousand characters) would take too long to join.
@@ -65,7 +66,7 @@ def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> P
     try:
         return Payload([msgspec.json.decode(data)])
     except (ValueError, RecursionError):
-        return _decode_leniently(data, sentinel, outline)
+        return decode_leniently(data, sentinel, outline)
 
 
 def is_json(data: bytes | bytearray) -> bool:
@@ -85,7 +86,8 @@ def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
     return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
 
 
-def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:
+def decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:
+    """As `decode`, for data that the strict decoder has rejected. Without an outline the data is small."""
     defects = []
     data = data.strip()  # at once: a megabyte of white space would be searched several times
     try:
@@ -95,13 +97,13 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
         if outline is not None and text.count(_REPLACEMENT) > _MOST_BROKEN:
             raise TooComplexError from None
         defects.append("invalid-utf8")
-    halves = sum(1 for _ in islice(_HALF_SURROGATE.finditer(data), _MOST_HALVES + 1 if outline is not None else 1))
+    halves = 0
+    if b"\\u" in data:
+        most = _MOST_HALVES + 1 if outline is not None else 1
+        halves = sum(1 for _ in islice(_HALF_SURROGATE.finditer(data), most))
     if outline is not None and (halves > _MOST_HALVES or outline.is_costly(leniently=True, halves=halves > 0)):
         raise TooComplexError
-    finite = not any(name in data for name in _NOT_FINITE)
-    if not finite:
-        outside = outside_strings(data)
-        finite = not any(name in outside for name in _NOT_FINITE)
+    finite = not _is_infinite(data) or not _is_infinite(outside_strings(data))
     controls = data.translate(None, _NOT_CONTROL)
     if outline is not None and len(controls.translate(None, _WHITE_SPACE)) > _MOST_BROKEN:
         raise TooComplexError
@@ -112,6 +114,11 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
             continue
         return Payload(values, defects + lenience + ([] if finite else ["non-finite-number"]) + gluing, halves > 0)
     return None
+
+
+def _is_infinite(data: bytes) -> bool:
+    """Whether the data names a number that is not finite."""
+    return b"NaN" in data or b"Infinity" in data
 
 
 def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[object], list[str]]:
@@ -130,7 +137,7 @@ def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[ob
         if len(values) > MOST_GLUED:
             raise TooComplexError
         start = _skip(text, end)
-        if len(values) > 1 and not isinstance(value, dict | bytes):
+        if len(values) > 1 and not isinstance(value, _OBJECTS):
             raise ValueError("only objects are split: other values run into each other")
     if not values or (isinstance(values[0], bytes) and not defects):
         raise ValueError("no value")
@@ -140,6 +147,9 @@ def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[ob
 
 
 def _skip(text: str, start: int) -> int:
+    """Where the next value starts."""
+    if text[start : start + 1] in _OPENING:  # or the text ends
+        return start
     match = _BETWEEN_VALUES.match(text, start)
     assert match is not None  # the pattern matches the empty string
     return match.end()

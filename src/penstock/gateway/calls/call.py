@@ -198,7 +198,10 @@ class Call(Struct, eq=False):
         for event in events:
             if type(event) not in NOTED:
                 continue
-            if isinstance(event, Start):
+            if isinstance(event, Repair):
+                self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
+                attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
+            elif isinstance(event, Start):
                 attempt.response_id, attempt.response_model = event.id, event.model
             elif isinstance(event, Extra):
                 if event.place != "chunk":
@@ -210,9 +213,6 @@ class Call(Struct, eq=False):
             elif isinstance(event, UsageReport):
                 attempt.usage = event.usage
                 attempt.report_tier(event.usage.tier)
-            elif isinstance(event, Repair):
-                self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
-                attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
 
 
 def _audio_chars(extra: Extra) -> int:

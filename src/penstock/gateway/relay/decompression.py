@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from penstock.http.client import turn_size
+
 _GZIP = (16 + zlib.MAX_WBITS,)
 # Servers send `deflate` with a zlib header, as RFC 9110 says, or without one.
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 _IDENTITY = ("", "identity")
-# In bytes: as much as the relay gets in one turn of the event loop from an uncompressed body (`http/client.py`).
+# In bytes: about as much as the relay gets in one turn of the event loop from an uncompressed body (`turn_size`).
 _PIECE_SIZE = 2_048
 
 
@@ -46,7 +48,8 @@ class Decompressor:
             piece = self._decoder.decompress(data, _PIECE_SIZE)
             data = self._decoder.unconsumed_tail
             if piece:
-                yield piece
+                size = turn_size(piece)
+                yield from (piece[start : start + size] for start in range(0, len(piece), size))
             elif self._decoder.eof and self._decoder.unused_data:
                 data = self._decoder.unused_data  # a gzip body may have several members
                 self._decoder = zlib.decompressobj(self._window)

@@ -559,7 +559,10 @@ class Relay:
             self._count(self._count_text(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
-        if isinstance(last := events[-1], Fault):
+        last = events[-1]
+        if Repair in kinds:  # counted above; no writer shows it to a client
+            events = [event for event in events if type(event) is not Repair]
+        if isinstance(last, Fault):
             self._release(events[:-1])
             self._fail(from_fault(last))
         elif isinstance(last, End):
