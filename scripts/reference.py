@@ -316,6 +316,8 @@ def _cell(scenario: Scenario, client: str) -> str:
         if isinstance(value, Tokens):
             shown = ", ".join(f"{count} {field}" for field, count in structs.asdict(value).items() if count)
             differences.append(f"usage: {shown}")
+        elif name == "calls":
+            differences.append("arguments: " + ", ".join(f"`{arguments}`" for _, _, arguments in value))
         else:
             differences.append(f"{name}: {f'`{value}`' if value else 'none'}")
     codes = sorted({f"`{code}`" for code, _ in scenario.losses.get(client, [])})

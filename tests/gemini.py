@@ -70,6 +70,8 @@ def answer(*messages: Json | str, finish: Json | None = None) -> bytes:
     return wire(*messages, finish or finishes())
 
 
+BEAT = {"usageMetadata": {}, **ENVELOPE}
+IMAGE = {"inlineData": {"mimeType": "image/png", "data": "aW1hZ2U="}}
 CODE = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
 RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}
 GROUNDING = {
@@ -92,7 +94,7 @@ HEALTHY: dict[str, bytes] = {
         passes(more=False),
     ),
     "a signature at the end": answer(says("At noon."), message({"text": "", "thoughtSignature": "c2VhbA=="})),
-    "media": answer(message({"text": "Here."}, {"inlineData": {"mimeType": "image/png", "data": "aW1hZ2U="}})),
+    "media": answer(message({"text": "Here."}, IMAGE)),
     "code": answer(message(CODE), message(RESULT), says("It is 2.")),
     "search": answer(says("High at noon"), finish=finishes(**GROUNDING)),
     "two candidates": answer(says("One"), says("Two", index=1), finishes(index=1)),

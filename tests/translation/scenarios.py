@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.core.usage import Tokens
+from tests import gemini as gem
 from tests import messages as ant
 from tests import responses as res
 from tests import streams as chat
-from tests.translation.support import CHAT, MESSAGES, RESPONSES, Json, Lost
+from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, Lost
 
-DIALECTS = (CHAT, MESSAGES, RESPONSES)
+DIALECTS = (CHAT, MESSAGES, RESPONSES, GEMINI)
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
 CORK = '{"port":"Cork"}'
@@ -43,6 +44,8 @@ class Scenario:
     losses: dict[str, Lost] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
     """What is wrong with the answer, in every dialect: so it cannot be a whole body either."""
+    without_defects: tuple[str, ...] = ()
+    """The clients whose dialect cannot express these defects."""
 
     def expected(self, client: str) -> tuple[Seen, Lost]:
         """What a client of another dialect than the provider's sees, and the losses."""
@@ -89,6 +92,10 @@ def usage_in_responses(input: int, output: int, cached: int = 0, reasoning: int 
     }
 
 
+def gemini_call(id: str, arguments: Json | None = None, name: str = "get_tide") -> Json:
+    return {"functionCall": {"name": name, "id": id} | ({"args": arguments} if arguments is not None else {})}
+
+
 def both(*clients: str, losses: Lost) -> dict[str, Lost]:
     return {client: [*losses] for client in clients}
 
@@ -105,6 +112,7 @@ SCENARIOS: dict[str, Scenario] = {
             CHAT: in_chat(chat.says("High tide"), chat.says(", low tide")),
             MESSAGES: in_messages(*ant.says_all("High tide", ", low tide")),
             RESPONSES: res.answer(*res.says_all("High tide", ", low tide")),
+            GEMINI: gem.answer(gem.says("High tide"), gem.says(", low tide")),
         },
     ),
     "reasoning": Scenario(
@@ -122,6 +130,7 @@ SCENARIOS: dict[str, Scenario] = {
                 *ant.says_all("So.", index=1),
             ),
             RESPONSES: res.answer(*res.thinks_all(["Hmm", ", well"], seal="gAAA"), *res.says_all("So.", index=1)),
+            GEMINI: gem.answer(gem.thinks("Hmm"), gem.thinks(", well", thoughtSignature="c2VhbA=="), gem.says("So.")),
         },
     ),
     "two parallel calls": Scenario(
@@ -143,6 +152,10 @@ SCENARIOS: dict[str, Scenario] = {
                 *res.says_all("Let me look."),
                 *res.calls_all(TIDE, index=1),
                 *res.calls_all(CORK, index=2, id="fc_2", call_id="call_2"),
+            ),
+            GEMINI: gem.answer(
+                gem.says("Let me look."),
+                gem.message(gemini_call("call_1", {"port": "Brest"}), gemini_call("call_2", {"port": "Cork"})),
             ),
         },
     ),
@@ -167,6 +180,7 @@ SCENARIOS: dict[str, Scenario] = {
                 ant.calls(0, id="call_1", name="now"), ant.passes(""), ant.closes(0), reason="tool_use"
             ),
             RESPONSES: res.answer(*res.calls_all("{}", name="now")),
+            GEMINI: gem.answer(gem.message(gemini_call("call_1", name="now"))),
         },
     ),
     "log probabilities": Scenario(
@@ -185,7 +199,9 @@ SCENARIOS: dict[str, Scenario] = {
             CHAT: in_chat(chat.delta({"refusal": "I cannot."})),
             RESPONSES: res.answer(*refusal_in_responses("I cannot.")),
         },
-        clients={MESSAGES: {"text": "I cannot.", "refusal": "", "finish": "content_filter"}},
+        clients={
+            client: {"text": "I cannot.", "refusal": "", "finish": "content_filter"} for client in (MESSAGES, GEMINI)
+        },
     ),
     "a refusal of Claude": Scenario(
         seen=Seen(text="I cannot", finish="content_filter"),
@@ -194,13 +210,14 @@ SCENARIOS: dict[str, Scenario] = {
                 *ant.says_all("I cannot"), reason="refusal", stop_details={"type": "refusal", "category": "cyber"}
             ),
         },
-        losses=both(CHAT, RESPONSES, losses=[("field-dropped", "stop_details")]),
+        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "stop_details")]),
     ),
     "a content filter": Scenario(
         seen=Seen(text="How to", finish="content_filter"),
         wires={
             CHAT: in_chat(chat.says("How to"), finish="content_filter"),
             RESPONSES: cut_short(*res.says_all("How to"), reason="content_filter"),
+            GEMINI: gem.answer(gem.says("How to"), finish=gem.finishes("SAFETY")),
         },
     ),
     "the limit on the output": Scenario(
@@ -209,6 +226,7 @@ SCENARIOS: dict[str, Scenario] = {
             CHAT: in_chat(chat.says("Once upon"), finish="length"),
             MESSAGES: in_messages(*ant.says_all("Once upon"), reason="max_tokens"),
             RESPONSES: cut_short(*res.says_all("Once upon")),
+            GEMINI: gem.answer(gem.says("Once upon"), finish=gem.finishes("MAX_TOKENS")),
         },
     ),
     "a call that the limit cuts off": Scenario(
@@ -220,7 +238,16 @@ SCENARIOS: dict[str, Scenario] = {
                 ant.calls(0, id="call_1"), ant.passes('{"port":"Br'), ant.closes(0), reason="max_tokens"
             ),
             RESPONSES: cut_short(*res.calls_all('{"port":"Br')),
+            GEMINI: gem.answer(
+                gem.passes(
+                    {"jsonPath": "$.port", "stringValue": "Br", "willContinue": True}, name="get_tide", id="call_1"
+                ),
+                finish=gem.finishes("MAX_TOKENS"),
+            ),
         },
+        clients={GEMINI: {"calls": (("call_1", "get_tide", '{"input":"{\\"port\\":\\"Br"}'),)}},
+        losses={GEMINI: [("arguments-as-text", "get_tide")]},
+        without_defects=(GEMINI,),
     ),
     "a stop sequence": Scenario(
         seen=Seen(text="Once"),
@@ -255,6 +282,18 @@ SCENARIOS: dict[str, Scenario] = {
                 *res.says_all("So."),
                 finish=res.completes(res.message(res.part("So.")), usage=usage_in_responses(100, 9, 60, 5)),
             ),
+            GEMINI: gem.answer(
+                gem.says("So."),
+                finish=gem.finishes(
+                    usage={
+                        "promptTokenCount": 100,
+                        "cachedContentTokenCount": 60,
+                        "candidatesTokenCount": 4,
+                        "thoughtsTokenCount": 5,
+                        "totalTokenCount": 109,
+                    }
+                ),
+            ),
         },
     ),
     "writes into the cache": Scenario(
@@ -276,7 +315,7 @@ SCENARIOS: dict[str, Scenario] = {
                 ),
             ),
         },
-        clients={CHAT: {"tokens": Tokens(input=100, output=9, cached=60)}},
+        clients={client: {"tokens": Tokens(input=100, output=9, cached=60)} for client in (CHAT, GEMINI)},
     ),
     "heartbeats": Scenario(
         seen=Seen(text="So."),
@@ -284,6 +323,7 @@ SCENARIOS: dict[str, Scenario] = {
             CHAT: in_chat(": ping\n\n", chat.says("So.")).replace(b"data: : ping\n\n\n\n", b": ping\n\n"),
             MESSAGES: in_messages(ant.PING, *ant.says_all("So."), ant.PING),
             RESPONSES: res.answer(res.begins()[1], *res.says_all("So."), res.begins()[1]),
+            GEMINI: gem.answer(gem.BEAT, gem.says("So."), gem.BEAT),
         },
     ),
     "a fault in mid-stream": Scenario(
@@ -294,6 +334,7 @@ SCENARIOS: dict[str, Scenario] = {
             ),
             MESSAGES: ant.wire(ant.begins(usage={}), ant.opens(0), ant.says("Half"), ant.error()),
             RESPONSES: res.wire(*res.begins(), *res.says_all("Half")[:3], res.error(), res.fails()),
+            GEMINI: gem.wire(gem.says("Half"), {"error": {"code": 503, "message": "Overloaded"}}),
         },
         clients={MESSAGES: {"tokens": Tokens(input=5)}},  # the estimate that stands in `message_start`
     ),
@@ -303,11 +344,13 @@ SCENARIOS: dict[str, Scenario] = {
             CHAT: chat.sse(chat.begins(), chat.says("Half")),
             MESSAGES: ant.wire(ant.begins(usage={}), ant.opens(0), ant.says("Half")),
             RESPONSES: res.wire(*res.begins(), *res.says_all("Half")[:3]),
+            GEMINI: gem.wire(gem.says("Half")),
         },
         clients={
             CHAT: {"ending": "failed"},
             MESSAGES: {"ending": "failed", "tokens": Tokens(input=5)},
             RESPONSES: {"ending": "failed"},
+            GEMINI: {"ending": "failed"},
         },
     ),
     "two choices": Scenario(
@@ -323,6 +366,7 @@ SCENARIOS: dict[str, Scenario] = {
                 chat.bill(**USAGE),
                 chat.DONE,
             ),
+            GEMINI: gem.answer(gem.says("One"), gem.says("Two", index=1), gem.finishes(index=1)),
         },
         losses=both(MESSAGES, RESPONSES, losses=[("choices-dropped", "")]),
     ),
@@ -344,6 +388,7 @@ SCENARIOS: dict[str, Scenario] = {
         losses=both(
             CHAT,
             RESPONSES,
+            GEMINI,
             losses=[
                 ("server-activity-hidden", "web_search"),
                 ("server-activity-hidden", "web_search_tool_result"),
@@ -354,7 +399,25 @@ SCENARIOS: dict[str, Scenario] = {
     "a tool of OpenAI's own": Scenario(
         seen=Seen(text="It rises."),
         wires={RESPONSES: res.answer(*res.SEARCHES, *res.says_all("It rises.", index=1, id="msg_2"))},
-        losses=both(CHAT, MESSAGES, losses=[("server-activity-hidden", "web_search_call")]),
+        losses=both(CHAT, MESSAGES, GEMINI, losses=[("server-activity-hidden", "web_search_call")]),
+    ),
+    "code that Gemini executes": Scenario(
+        seen=Seen(text="It is 2."),
+        wires={GEMINI: gem.answer(gem.message(gem.CODE), gem.message(gem.RESULT), gem.says("It is 2."))},
+        losses=both(
+            CHAT,
+            MESSAGES,
+            RESPONSES,
+            losses=[("server-activity-hidden", "executableCode"), ("server-activity-hidden", "codeExecutionResult")],
+        ),
+    ),
+    "a source of Gemini's search": Scenario(
+        seen=Seen(text="High at noon"),
+        wires={GEMINI: gem.answer(gem.says("High at noon"), finish=gem.finishes(**gem.GROUNDING))},
+    ),
+    "a blocked prompt": Scenario(
+        seen=Seen(finish="content_filter", tokens=Tokens(input=7)),
+        wires={GEMINI: gem.HEALTHY["a blocked prompt"]},
     ),
     "an image": Scenario(
         seen=Seen(text="Here."),
@@ -363,14 +426,15 @@ SCENARIOS: dict[str, Scenario] = {
                 res.added(0, res.IMAGE | {"status": "in_progress"}),
                 res.done(0, res.IMAGE | {"result": "d2hvbGU="}),
                 *res.says_all("Here.", index=1),
-            )
+            ),
+            GEMINI: gem.answer(gem.message(gem.IMAGE, {"text": "Here."})),
         },
         losses=both(CHAT, MESSAGES, losses=[("media-dropped", "")]),
     ),
     "a pause": Scenario(
         seen=Seen(text="So", finish="pause"),
         wires={MESSAGES: in_messages(*ant.says_all("So"), reason="pause_turn")},
-        clients={CHAT: {"finish": "stop"}, RESPONSES: {"finish": "stop"}},
-        losses=both(CHAT, RESPONSES, losses=[("pause-unknown", "pause_turn")]),
+        clients={client: {"finish": "stop"} for client in (CHAT, RESPONSES, GEMINI)},
+        losses=both(CHAT, RESPONSES, GEMINI, losses=[("pause-unknown", "pause_turn")]),
     ),
 }

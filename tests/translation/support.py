@@ -10,6 +10,7 @@ from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+GEMINI = "gemini"
 ISSUER = "0a1b2c3d"
 Json = dict[str, Any]
 Lost = list[tuple[str, str]]

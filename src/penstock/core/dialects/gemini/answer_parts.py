@@ -7,7 +7,7 @@ import msgspec
 from penstock.core.content import Citation, ToolCall
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.reader import FINISH_REASONS
-from penstock.core.events import Annotation, ToolCallStart
+from penstock.core.events import Annotation, Finish, ToolCallStart
 from penstock.core.losses import Loss
 
 Json = dict[str, object]
@@ -41,11 +41,16 @@ def call_part(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]
     return {"functionCall": {"name": name, "args": given} | ({"id": call.id} if call.id else {})}
 
 
-def finish_reason(reason: str, native: str | None, *, own: bool, refused: bool) -> str:
+def finish_reason(finish: Finish, losses: list[Loss], *, own: bool, refused: bool) -> str:
     """Gemini's finish reason; that of a provider of the same API (`own`) as it was sent.
 
     `refused`: the answer has a refusal, which is no finish reason in other APIs.
     """
+    reason, native = finish.reason, finish.native
+    if finish.details is not None and not own:
+        losses.append(Loss("field-dropped", "stop_details"))
+    if reason == "pause":
+        losses.append(Loss("pause-unknown", native or ""))
     if native and own and (native in FINISH_REASONS or reason == native):
         return native
     if refused and reason == "stop":

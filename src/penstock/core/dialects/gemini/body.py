@@ -19,6 +19,7 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
 from penstock.core.dialects.gemini.signatures import write_signature
 from penstock.core.dialects.gemini.usage import write_usage
+from penstock.core.events import Finish
 from penstock.core.json_getters import object_of
 from penstock.core.losses import Loss
 
@@ -62,16 +63,12 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> Json:
             signature = ""
     if signature:
         parts.append({"text": "", "thoughtSignature": signature})
-    if choice.finish_reason == "pause":
-        losses.append(Loss("pause-unknown"))
+    finish = Finish(
+        choice.index, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details
+    )
     candidate: Json = {
         "content": {"parts": parts, "role": "model"},
-        "finishReason": finish_reason(
-            choice.finish_reason or "stop",
-            choice.native_finish_reason,
-            own=facts.same_dialect,
-            refused=bool(choice.refusal),
-        ),
+        "finishReason": finish_reason(finish, losses, own=facts.same_dialect, refused=bool(choice.refusal)),
         "index": choice.index,
     }
     if facts.same_dialect:

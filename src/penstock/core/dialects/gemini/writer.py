@@ -164,8 +164,6 @@ class GeminiWriter:
                 }
             case Finish(choice):
                 self._candidate(choice).finish = event
-                if event.reason == "pause":
-                    self.losses.append(Loss("pause-unknown"))
             case UsageReport(usage):
                 self._usage = usage
             case Fault():
@@ -323,7 +321,7 @@ class GeminiWriter:
             finish = candidate.finish or Finish(choice, "stop")
             body = self._candidate_body(choice, [])
             body |= grounding(self._cited(candidate))
-            body["finishReason"] = finish_reason(finish.reason, finish.native, own=self._own, refused=candidate.refused)
+            body["finishReason"] = finish_reason(finish, self.losses, own=self._own, refused=candidate.refused)
             bodies.append(body)
         self._message(bodies, **usage)
 
