@@ -20,6 +20,7 @@ from tests.invariants import examine  # noqa: E402
 from tests.messages import DIALECT as MESSAGES  # noqa: E402
 from tests.messages import HEALTHY as HEALTHY_MESSAGES  # noqa: E402
 from tests.mutation import mutated  # noqa: E402
+from tests.provider_streams import HEALTHY as HEALTHY_OF_PROVIDERS  # noqa: E402
 from tests.responses import DIALECT as RESPONSES  # noqa: E402
 from tests.responses import HEALTHY as HEALTHY_RESPONSES  # noqa: E402
 
@@ -68,8 +69,9 @@ def _streams() -> dict[str, list[bytes]]:
     tests = ROOT / "tests"
     chat = [*tests.glob("seeds/*.txt"), *tests.glob("captures/*.sse")]
     streams = {DEFAULT_DIALECT: [path.read_bytes() for path in sorted(chat)]}
-    others = ((MESSAGES, HEALTHY_MESSAGES), (RESPONSES, HEALTHY_RESPONSES), (GEMINI, HEALTHY_GEMINI))
-    for dialect, healthy in others:
+    own = {MESSAGES: HEALTHY_MESSAGES, RESPONSES: HEALTHY_RESPONSES, GEMINI: HEALTHY_GEMINI}
+    others = {**own, **HEALTHY_OF_PROVIDERS}
+    for dialect, healthy in others.items():
         captures = [path.read_bytes() for path in sorted(tests.glob(f"captures/{dialect}/*.sse"))]
         streams[dialect] = [*captures, *healthy.values()]
     return streams

@@ -168,6 +168,10 @@ def examine(
         broken.append("another split gives other events")
     if events_of(*by_event(data)) != events:
         broken.append("read event by event, it gives other events")
+    if find_dialect(dialect).surface is None:
+        completion = fold(events)
+        broken += _lost_in_translation(events, completion, dialect)
+        return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
     if read(data, reader=SlowReader(dialect)) != events:
         broken.append("the fast path gives other events")
     openings = _openings(data, before, random, dialect)
@@ -191,6 +195,14 @@ def examine(
     written = fold(_AS_WRITTEN[dialect](events)) if dialect in _AS_WRITTEN else completion
     broken += _differences(written, fold(again), dialect, include_usage=include_usage)
     return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
+
+
+def _lost_in_translation(events: list[Event], completion: Completion, dialect: str) -> list[str]:
+    """What a client of chat completions gets otherwise, of a dialect that only providers speak."""
+    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True, same_dialect=False)
+    again = read(StreamWriter.for_call(DEFAULT_DIALECT, facts).write(events))
+    broken = [f"rewritten: {violation}" for violation in violations(again)]
+    return broken + _differences(completion, fold(again), dialect, include_usage=True)
 
 
 def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:

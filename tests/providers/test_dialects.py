@@ -44,6 +44,11 @@ URLS = {
         "https://me.openai.azure.com/openai/v1/responses",
     ),
 }
+NATIVE = {
+    "http://box:11434": "http://box:11434/api/chat",
+    "http://box:11434/v1": "http://box:11434/api/chat",
+    "https://box/models/v1": "https://box/models/api/chat",
+}
 TWO = """
 [providers.two]
 base_url = "https://two.example/v1"
@@ -52,6 +57,15 @@ settings = { efforts = ["low"] }
 path = "/v2/{model}/responses"
 settings = { efforts = [], models = { "big*" = { efforts = ["high"] } } }
 """
+
+
+@pytest.mark.parametrize("address", NATIVE)
+def test_ollama_is_asked_by_its_own_api_if_the_provider_names_it(tmp_path: Path, address: str) -> None:
+    text = '[providers.ollama]\ndialect = "ollama"\n'
+    provider = config(tmp_path, text, {"OLLAMA_HOST": address}).providers["ollama"]
+    assert provider.dialect_for("qwen3", CHAT) == "ollama"
+    assert provider.url("qwen3", "ollama") == NATIVE[address]
+    assert provider.settings_for("gpt-oss:20b", "ollama") == {"think": "level"}
 
 
 def config(folder: Path, text: str, env: dict[str, str] = ENV) -> Config:

@@ -148,8 +148,8 @@ LOSSES: dict[str, LossRow] = {
         "The maximum is the nearest behaviour that the provider has.",
     ),
     "tool-choice-widened": LossRow(
-        "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
-        "The restriction.",
+        "The request allows some tools only, or demands a call, and the provider's API cannot express that.",
+        "The restriction, or the demand.",
         "The model still sees all tools; the client decides which calls it executes.",
         changes_meaning=True,
     ),

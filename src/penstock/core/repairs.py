@@ -467,6 +467,11 @@ REPAIRS: dict[str, RepairRow] = {
         "The object is serialised as JSON text.",
         "Parsing the text gives the same object.",
     ),
+    "tool-arguments-text": RepairRow(
+        "A tool call's arguments are text, in an API where they are a JSON object.",
+        "The text is passed on.",
+        "It is what the object would be written as.",
+    ),
     "tool-arguments-broken": RepairRow(
         "A tool call's arguments are not complete JSON although its choice has finished.",
         "They are passed on unchanged.",

@@ -55,3 +55,13 @@ def whole_json(value: object, sink: Sink) -> object:
             return {whole(str(key), sink): whole_json(item, sink) for key, item in value.items()}
         case _:
             return value
+
+
+def whole_json_except(value: object, paths: frozenset[tuple[str, ...]], sink: Sink, at: tuple[str, ...] = ()) -> object:
+    """The same, except for the strings at these paths, which a later event may continue."""
+    if isinstance(value, dict) and any(path[: len(at)] == at for path in paths):
+        return {
+            (key := whole(str(name), sink)): whole_json_except(item, paths, sink, (*at, key))
+            for name, item in value.items()
+        }
+    return value if isinstance(value, str) and at in paths else whole_json(value, sink)

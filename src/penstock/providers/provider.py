@@ -27,6 +27,7 @@ KEY_HEADER = "authorization"
 _MIN_SECRET = 8
 # The placeholder for the model's name in a path; and the separators of path segments, including that of Windows.
 _MODEL = "{model}"
+_BESIDE = "/../"
 _SEPARATOR = re.compile(r"[/\\]")
 
 
@@ -49,7 +50,13 @@ class OfferedDialect(Struct, frozen=True, kw_only=True):
 
     base_url: Annotated[str, Meta(description="The address of this API, if it is not the provider's base_url.")] = ""
     key_header: Annotated[str, Meta(description="The header for the key in this API, if it is another one.")] = ""
-    path: Annotated[str, Meta(description="The path after base_url. Default: that of the dialect.")] = ""
+    path: Annotated[
+        str,
+        Meta(
+            description="The path after base_url; /../ at its beginning removes the last part of base_url. "
+            "Default: that of the dialect."
+        ),
+    ] = ""
     settings: Annotated[
         Mapping[str, Any], Meta(description="What the provider accepts in this API, as in its own settings.")
     ] = MappingProxyType({})
@@ -197,13 +204,13 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def url(self, model: str, dialect: str = "") -> str:
         """The URL for requests to a model, in one of its dialects."""
-        return self._address(dialect) + _with_model(self.full_path(dialect), model)
+        return _joined(self._address(dialect), _with_model(self.full_path(dialect), model))
 
     def url_beside(self, path: str, dialect: str, model: str = "") -> str:
         """The URL of another endpoint of the API, whose path is below the same base path and may name the model."""
         full, usual = self.full_path(dialect), upstream_dialect(dialect).path
         base = full.removesuffix(usual) if full.endswith(usual) else ""
-        return self._address(dialect) + _with_model(base + path, model)
+        return _joined(self._address(dialect), _with_model(base + path, model))
 
     def _address(self, dialect: str) -> str:
         """The base URL of one of its dialects."""
@@ -254,6 +261,14 @@ class Provider(Struct, frozen=True, kw_only=True):
             prefix = "Bearer " if key_header == KEY_HEADER else ""
             headers[key_header] = prefix + self.api_key.reveal()
         return headers
+
+
+def _joined(base_url: str, path: str) -> str:
+    """The URL of a path below a base URL. A path that begins with `/../` is beside the base URL's last segment."""
+    if not path.startswith(_BESIDE):
+        return base_url + path
+    root = base_url.find("/", base_url.find("//") + 2)
+    return (base_url if root < 0 else base_url[: base_url.rfind("/")]) + path.removeprefix("/..")
 
 
 def _with_model(path: str, model: str) -> str:

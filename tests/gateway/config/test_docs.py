@@ -104,6 +104,7 @@ def test_the_schema_knows_bounds_and_words() -> None:
     assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == [
         "anthropic_messages",
         "gemini",
+        "ollama",
         "openai_chat",
         "openai_responses",
     ]

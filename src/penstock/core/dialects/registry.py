@@ -3,6 +3,7 @@
 from penstock.core.dialects.anthropic_messages.dialect import ANTHROPIC_MESSAGES
 from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
 from penstock.core.dialects.gemini.dialect import GEMINI
+from penstock.core.dialects.ollama.dialect import OLLAMA
 from penstock.core.dialects.openai_chat.dialect import OPENAI_CHAT
 from penstock.core.dialects.openai_responses.dialect import OPENAI_RESPONSES
 from penstock.errors import UnknownDialectError
@@ -10,7 +11,7 @@ from penstock.errors import UnknownDialectError
 DEFAULT_DIALECT = "openai_chat"
 """The dialect of a provider that names none, and of errors of APIs that have no dialect."""
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI)
+    dialect.name: dialect for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA)
 }
 
 

@@ -88,8 +88,8 @@ export const LOSSES = {
   "lost": "What exceeds it."
  },
  "tool-choice-widened": {
-  "meaning": "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
-  "lost": "The restriction."
+  "meaning": "The request allows some tools only, or demands a call, and the provider's API cannot express that.",
+  "lost": "The restriction, or the demand."
  },
  "arguments-as-text": {
   "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, and the client's API has objects only.",

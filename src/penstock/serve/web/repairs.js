@@ -339,6 +339,10 @@ export const REPAIRS = {
   "wrong": "A tool call's arguments are a JSON object, not a string.",
   "done": "The object is serialised as JSON text."
  },
+ "tool-arguments-text": {
+  "wrong": "A tool call's arguments are text, in an API where they are a JSON object.",
+  "done": "The text is passed on."
+ },
  "tool-arguments-broken": {
   "wrong": "A tool call's arguments are not complete JSON although its choice has finished.",
   "done": "They are passed on unchanged."

@@ -1,0 +1,47 @@
+"""Events that belong to no answer: what several dialects do with data that is not JSON, or JSON of no known form."""
+
+from collections.abc import Callable
+
+from penstock.core.error_shapes import is_heartbeat
+from penstock.core.json_getters import shown, text_of
+from penstock.core.sink import Sink
+
+
+def read_undecodable(data: bytes, event: str, sink: Sink) -> None:
+    """Read the data of an event that is not JSON, in a dialect without a sentinel."""
+    text = data.decode(errors="replace").strip()
+    if text == "[DONE]":
+        sink.repair("done-unexpected")
+    elif event == "error":
+        sink.fault("provider-error", text[:500] or "an error event without data")
+    elif not text or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+        sink.repair("keepalive-event" if text or event else "empty-event", event or text[:80])
+    else:
+        sink.fault("bad-json", text[:500])
+
+
+def read_other(value: object, event: str, sink: Sink, read: Callable[[dict[str, object]], None]) -> None:
+    """Read an event whose JSON is not an object: `read` reads the objects of a list."""
+    if event == "error":
+        sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
+    elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        for item in value:
+            read(item)
+    elif isinstance(value, list) and value:
+        sink.fault("bad-shape", f"an event is a list: {shown(value)}")
+    else:
+        sink.repair("empty-event", shown(value))
+
+
+def read_unknown(value: dict[str, object], event: str, sink: Sink, title: str) -> str:
+    """Read an object of no known form: a heartbeat, an event of another API, or an unknown one, which is returned."""
+    kind = text_of(value.get("type")) or event
+    foreign = kind.startswith(("response.", "message_", "content_block_"))
+    if foreign or not value.keys().isdisjoint(("choices", "candidates")):
+        sink.fault("other-dialect", f"this is no event of the {title} dialect: {shown(value)}")
+    elif is_heartbeat(kind) or not value:
+        sink.repair("keepalive-event", kind)
+    else:
+        sink.repair("event-unknown", kind or shown(value))
+        return shown(value)
+    return ""

@@ -1,0 +1,191 @@
+"""Reads the dialect of Ollama: the JSON of one line of `/api/chat` → hub events.
+
+A stream is JSON lines. Every line has a piece of the answer (`message.content`, `message.thinking`), and the last one
+has `done: true`, the reason and the counts of tokens. An unstreamed answer is one such line. Lines of `/api/generate`
+have their text in `response` instead.
+
+Rules for the whole file:
+
+1. Only a line with `done: true` completes an answer. The reason `stop` also ends answers with tool calls.
+2. Tool calls are whole, with their arguments as an object. Older versions send no ids.
+3. A count that is missing is unknown, not 0: `prompt_eval_count` is missing if the whole prompt was cached.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown
+from penstock.core.error_shapes import read_error
+from penstock.core.events import (
+    ChoiceStart,
+    Extra,
+    Finish,
+    ReasoningDelta,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.sink import Sink
+from penstock.core.text import SurrogateJoiner, whole_json_except
+from penstock.core.usage import Usage
+
+NAME = "ollama"
+TITLE = "Ollama"
+FINISH_REASONS: Mapping[str, str] = {
+    "stop": "stop",
+    "length": "length",
+    # An answer without a prompt, which loads or unloads the model.
+    "load": "stop",
+    "unload": "stop",
+}
+_KNOWN = frozenset(("message", "response", "done"))
+_INPUT, _OUTPUT = "prompt_eval_count", "eval_count"
+_FIGURES = (_INPUT, _OUTPUT, "total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+# Far above what a real answer has; it limits the memory of one stream.
+_MAX_CALLS = 10_000
+# The texts that the next line continues.
+_TEXTS = frozenset((("message", "content"), ("message", "thinking"), ("response",), ("thinking",)))
+_Json = dict[str, object]
+
+
+class OllamaReader:
+    """Reads the lines of one stream, or one unstreamed answer."""
+
+    sentinel = ""
+    marks_end = True
+    finish_is_last = True
+    limits_pieces = False
+    envelope: tuple[str, ...] = ("model",)
+    done = False
+    unread = ""
+    _model: str | None = None
+    _calls = 0
+    _surrogates = False  # whether texts may contain halves of surrogate pairs
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._joiner = SurrogateJoiner()
+
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+        """Read the JSON of one line."""
+        if not isinstance(value, dict):
+            read_other(value, event, self._sink, lambda item: self.read(item, event=event, surrogates=surrogates))
+            return
+        if surrogates:
+            self._surrogates = True
+            value = object_of(whole_json_except(value, _TEXTS, self._sink))
+        if self.done:
+            self._sink.repair("data-after-done", shown(value))
+        if (error := read_error(value, event)) is not None:
+            self._sink.fault("provider-error", *error)
+        elif value.keys().isdisjoint(_KNOWN):
+            self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
+        else:
+            self._read_line(value)
+
+    def read_undecodable(self, data: bytes, event: str) -> None:
+        """Read a line that is not JSON."""
+        read_undecodable(data, event, self._sink)
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        """Nothing is buffered."""
+
+    def _read_line(self, value: _Json) -> None:
+        model = text_of(value.get("model"))
+        if model != self._model:
+            started, self._model = self._model is not None, model
+            self._sink.events.append(Start("", model, None if started else _seconds(value.get("created_at"))))
+            if not started:
+                self._sink.events.append(ChoiceStart(0, "assistant"))
+        entries = objects_of(value.get("logprobs"))
+        if entries:
+            self._sink.events.append(Extra("choice", {"logprobs": {"content": entries}}, 0))
+        message = value.get("message")
+        if isinstance(message, dict):
+            self._read_pieces(message.get("content"), message.get("thinking"))
+            self._read_calls(message.get("tool_calls"))
+        elif message is not None:
+            self._sink.fault("bad-shape", f"the message is not an object: {shown(message)}")
+        else:
+            self._read_pieces(value.get("response"), value.get("thinking"))
+        if value.get("done") is True:
+            self._read_end(value)
+
+    def _read_pieces(self, content: object, thinking: object) -> None:
+        thought = self._text("thinking", thinking)
+        if thought:
+            self._sink.events.append(ReasoningDelta(0, thought))
+        text = self._text("content", content)
+        if text:
+            self._sink.events.append(TextDelta(0, text))
+
+    def _text(self, name: str, value: object) -> str:
+        if isinstance(value, str):
+            return self._joiner.join((0, name), value, self._sink) if self._surrogates else value
+        if value is not None:
+            self._sink.fault("bad-shape", f"`{name}` is not text: {shown(value)}")
+        return ""
+
+    def _read_calls(self, calls: object) -> None:
+        if calls is not None and not isinstance(calls, list):
+            self._sink.fault("bad-shape", f"the tool calls are not a list: {shown(calls)}")
+        for call in calls if isinstance(calls, list) else ():
+            self._read_call(object_of(call))
+
+    def _read_call(self, call: _Json) -> None:
+        function = object_of(call.get("function"))
+        name, arguments = text_of(function.get("name")), function.get("arguments")
+        if not name:
+            self._sink.fault("tool-call-unnamed", f"a tool call has no name: {shown(call)}")
+        elif not (arguments is None or isinstance(arguments, dict | str)):
+            self._sink.fault("bad-shape", f"the arguments of a call are not an object: {shown(arguments)}")
+        elif self._calls >= _MAX_CALLS:
+            self._sink.fault("event-too-complex", f"the answer has more than {_MAX_CALLS} tool calls")
+        else:
+            if isinstance(arguments, str):
+                self._sink.repair("tool-arguments-text")
+            written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+            self._sink.events += [
+                ToolCallStart(0, self._calls, text_of(call.get("id")) or None, name),
+                ToolCallDelta(0, self._calls, written or "{}"),
+            ]
+            self._calls += 1
+
+    def _read_end(self, value: _Json) -> None:
+        self.done = True
+        native = text_of(value.get("done_reason"))
+        reason = FINISH_REASONS.get(native)
+        if not native:
+            self._sink.repair("finish-mapped", "done")  # versions before 0.1.38 do not say why
+        elif reason is None:
+            self._sink.repair("finish-unknown", shown(native))
+        reason = reason or native or "stop"
+        self._sink.events.append(
+            Finish(0, "tool_calls" if reason == "stop" and self._calls else reason, native or None)
+        )
+        figures = {name: value[name] for name in _FIGURES if value.get(name) is not None}
+        if _INPUT in figures or _OUTPUT in figures:
+            usage = Usage(input=self._count(figures, _INPUT), output=self._count(figures, _OUTPUT), raw=figures)
+            self._sink.events.append(UsageReport(usage))
+
+    def _count(self, figures: _Json, name: str) -> int | None:
+        given = figures.get(name)
+        if given is not None and type(given) is not int:
+            self._sink.repair("usage-mistyped", shown(given))
+        return integer_of(given)
+
+
+def _seconds(time: object) -> int | None:
+    """A time of RFC 3339 in Unix seconds; None if it is none."""
+    try:
+        return int(datetime.fromisoformat(text_of(time)).timestamp())
+    except (ValueError, OverflowError):
+        return None

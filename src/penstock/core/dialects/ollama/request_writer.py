@@ -1,0 +1,177 @@
+"""Writes requests in the dialect of Ollama: `Request` → the fields of a body, and the losses.
+
+1. A message has one text, and images in base64 beside it. Ollama fetches no URLs.
+2. Arguments of calls are objects. A result names the call and the tool.
+3. The API cannot demand a call. If the client allows only some tools, only these are written.
+4. The server cuts a prompt that is longer than its context without saying so: `num_ctx` sets the context.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.core.content import MediaPart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
+from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, write_sampling
+from penstock.core.losses import Loss
+from penstock.core.request import Message, ReasoningSettings, Request, available_tools
+from penstock.core.tool_map import ToolMap
+
+_OPTIONS = {name: name for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")}
+_BESIDE = {name: name for name in ("logprobs", "top_logprobs")}
+_LEVELS = ("low", "medium", "high")
+_Json = dict[str, object]
+
+
+class OllamaSettings(Struct, frozen=True, kw_only=True):
+    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
+
+    think: Literal["switch", "level", "none"] = "switch"
+    """How the model wants thinking to be requested: on or off, by a level (gpt-oss), or not at all."""
+    num_ctx: int = 0
+    """The context in tokens; 0 for the server's own."""
+    keep_alive: str = ""
+    """How long the model stays in memory after the answer, such as `10m`."""
+
+
+def write_request(request: Request, settings: OllamaSettings, losses: list[Loss], names: ToolMap) -> _Json:
+    """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
+    require_one_choice(request.choices)
+    check_tool_choice(request)
+    writer = _OllamaMessages(losses, names)
+    fields: _Json = {"messages": writer.messages(request), "stream": request.stream}
+    tools = writer.tools(request)
+    if tools:
+        fields["tools"] = tools
+    options = write_sampling(request.sampling, _OPTIONS | _BESIDE, losses)
+    fields |= {name: options.pop(name) for name in _BESIDE if name in options}
+    if request.max_output is not None:
+        options["num_predict"] = request.max_output
+    if request.stop:
+        options["stop"] = list(request.stop)
+        losses.append(Loss("stop-sequence-unreported"))
+    if settings.num_ctx:
+        options["num_ctx"] = settings.num_ctx
+    if options:
+        fields["options"] = options
+    if request.format is not None:
+        fields["format"] = "json" if request.format.schema is None else request.format.schema
+    think = _think(request.reasoning, settings, losses)
+    if think is not None:
+        fields["think"] = think
+    if settings.keep_alive:
+        fields["keep_alive"] = settings.keep_alive
+    note_fields(request, losses)
+    last = request.turns[-1] if request.turns else None
+    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
+        losses.append(Loss("prefill-not-continued"))
+    return fields
+
+
+class _OllamaMessages(TranslatedParts):
+    """Writes messages and tools."""
+
+    def messages(self, request: Request) -> list[_Json]:
+        written: list[_Json] = []
+        system = self.texts(request.system)
+        if system:
+            written.append({"role": "system", "content": system})
+        for turn in request.turns:
+            self.note_turn(turn)
+            if turn.role == "system":
+                written.append({"role": "system", "content": self.texts(turn.parts)})
+            elif turn.role == "assistant":
+                written.append(self._answer(turn))
+            else:
+                written += self._user(turn.parts)
+        return written
+
+    def _answer(self, turn: Message) -> _Json:
+        reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
+        rest = [part for part in turn.parts if not isinstance(part, ReasoningPart | ToolCall)]
+        message: _Json = {"role": "assistant", "content": self.texts(rest)}
+        thinking = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
+        if thinking:
+            message["thinking"] = thinking
+            self.losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
+        elif reasoning:
+            self.losses.append(Loss("reasoning-dropped"))
+        calls = [self._call(call) for call in self.calls(turn.parts)]
+        return message | ({"tool_calls": calls} if calls else {})
+
+    def _call(self, call: ToolCall) -> _Json:
+        function = {"name": self.names.name(call.name, call.namespace), "arguments": self.arguments(call)}
+        return ({"id": call.id} if call.id else {}) | {"function": function}
+
+    def _user(self, parts: Sequence[Part]) -> list[_Json]:
+        """The results of tools, then everything else."""
+        moved: list[Part] = []
+        written = [self._result(part, moved) for part in parts if isinstance(part, ToolResult)]
+        rest = [*moved, *(part for part in parts if not isinstance(part, ToolResult))]
+        if rest or not written:
+            written.append(self._message("user", rest))
+        return written
+
+    def _result(self, result: ToolResult, moved: list[Part]) -> _Json:
+        media = [part for part in result.parts if isinstance(part, MediaPart)]
+        if media:
+            self.losses.append(Loss("result-media-moved", result.call_id))
+            moved += media
+        text = self.texts([part for part in result.parts if not isinstance(part, MediaPart)])
+        if result.is_error:
+            self.losses.append(Loss("error-flag-as-text", result.call_id))
+            text = f"Error: {text}"
+        self.note_cache(result.cache)
+        message: _Json = {"role": "tool", "content": text}
+        if result.call_id:
+            message["tool_call_id"] = result.call_id
+        if result.name:
+            message["tool_name"] = self.names.name(result.name)
+        return message
+
+    def _message(self, role: str, parts: Sequence[Part]) -> _Json:
+        images = [part for part in parts if isinstance(part, MediaPart) and part.kind == "image" and part.data]
+        for image in images:
+            self.note_part(image)
+        message: _Json = {"role": role, "content": self.texts([part for part in parts if part not in images])}
+        return message | ({"images": [image.data for image in images]} if images else {})
+
+    def tools(self, request: Request) -> list[_Json]:
+        choice = request.tool_choice
+        functions = self.functions(available_tools(request))
+        allowed = self.allowed(functions, choice)
+        if choice is not None and allowed and (choice.mode in ("required", "tool") or choice.required):
+            self.losses.append(Loss("tool-choice-widened", choice.mode))
+        written: list[_Json] = []
+        for tool in allowed:
+            function: _Json = {"name": self.names.name(tool.name, tool.namespace), "description": tool.description}
+            function["parameters"] = tool.schema or {"type": "object", "properties": {}}
+            if tool.strict:
+                self.losses.append(Loss("tool-option-dropped", "strict"))
+            self.note_cache(tool.cache)
+            written.append({"type": "function", "function": function})
+        return written
+
+
+def _think(reasoning: ReasoningSettings | None, settings: OllamaSettings, losses: list[Loss]) -> bool | str | None:
+    """Whether, or how much, the model should think; None if the model decides."""
+    if reasoning is None:
+        return None
+    if settings.think == "none":
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return None
+    effort = reasoning.effort or ""
+    if reasoning.enabled is False or effort == "none":
+        if settings.think == "level":
+            losses.append(Loss("effort-approximated", "none as low"))
+            return "low"
+        return False
+    if settings.think == "level" and effort in _LEVELS:
+        return effort
+    if effort or reasoning.budget is not None:
+        nearest = "high" if effort in ("xhigh", "max") else "low" if effort == "minimal" else "medium"
+        level = nearest if settings.think == "level" else True
+        losses.append(Loss("effort-approximated", f"{effort or reasoning.budget} as {str(level).lower()}"))
+        return level
+    return True if reasoning.enabled else None

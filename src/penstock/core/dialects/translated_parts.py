@@ -1,0 +1,141 @@
+"""TranslatedParts: what writers of requests have in common for APIs that only providers speak.
+
+Every request arrives in another dialect, so there are no bytes to forward, and what the API cannot express is a loss.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+)
+from penstock.core.losses import Loss
+from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
+from penstock.core.tool_map import ToolMap, arguments_of, as_function
+
+
+class TranslatedParts:
+    """Writes the parts that all these APIs have, and notes the losses."""
+
+    def __init__(self, losses: list[Loss], names: ToolMap) -> None:
+        self.losses = losses
+        self.names = names
+
+    def note_turn(self, turn: Message) -> None:
+        """Note the fields of a turn that only the client's API has."""
+        others = [*turn.extras, *(["name"] if turn.name else [])]
+        self.losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
+
+    def note_part(self, part: Part) -> None:
+        """Note the fields of a part that only the client's API has, and its hint for a cache."""
+        if isinstance(part, TextPart | MediaPart):
+            self.note_cache(part.cache)
+            self.losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
+
+    def note_cache(self, cache: str) -> None:
+        """Note a hint for a cache that the API does not have."""
+        if cache:
+            self.losses.append(Loss("cache-hint-dropped", cache))
+
+    def note_dropped(self, part: Part) -> None:
+        """Note a part that the API cannot express."""
+        match part:
+            case OpaquePart(_, kind, loss=loss):
+                self.losses.append(Loss(loss, kind))
+            case ReasoningPart():
+                self.losses.append(Loss("reasoning-dropped"))
+            case MediaPart(kind=kind, file_id=file_id, url=url):
+                by = " by file id" if file_id else " by URL" if url else ""
+                self.losses.append(Loss("content-dropped", kind + by))
+            case _:
+                self.losses.append(Loss("content-dropped", type(part).__name__))
+
+    def text(self, part: Part) -> str | None:
+        """The text of a part; None if it is no text."""
+        match part:
+            case TextPart(text):
+                self.note_part(part)
+                return text
+            case RefusalPart(text):
+                return text
+            case ToolChange():
+                return str(part)
+            case _:
+                return None
+
+    def texts(self, parts: Sequence[Part]) -> str:
+        """The texts of all parts as one. Other parts are dropped."""
+        found: list[str] = []
+        for part in parts:
+            text = self.text(part)
+            if text is None:
+                self.note_dropped(part)
+            elif text:
+                found.append(text)
+        return "\n\n".join(found)
+
+    def calls(self, parts: Iterable[Part]) -> list[ToolCall]:
+        """The calls that the client executes. Those that a provider executed itself are dropped."""
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        self.losses.extend(Loss("content-dropped", call.name) for call in calls if call.server)
+        return [call for call in calls if not call.server]
+
+    def arguments(self, call: ToolCall) -> dict[str, object]:
+        """The arguments of a call as an object."""
+        self.note_cache(call.cache)
+        try:
+            given = msgspec.json.decode(arguments_of(call) or "{}")
+        except ValueError:
+            given = None
+        return given if isinstance(given, dict) else {"input": call.arguments}
+
+    def functions(self, tools: Iterable[Tool]) -> list[Tool]:
+        """The tools as functions. Those that a provider executes itself are dropped."""
+        functions: list[Tool] = []
+        for tool in tools:
+            if tool.kind == "server":
+                self.losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+                continue
+            self.losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
+            functions.append(as_function(tool, self.losses) if tool.kind == "custom" else tool)
+        return functions
+
+    def allowed(self, tools: list[Tool], choice: ToolChoice | None) -> list[Tool]:
+        """The tools that a choice allows, for APIs that cannot restrict it otherwise."""
+        if choice is None or choice.mode in ("auto", "required"):
+            return tools
+        return [tool for tool in tools if tool.name in choice.names]
+
+
+def note_fields(request: Request, losses: list[Loss], *, known: Sequence[str] = ()) -> None:
+    """Note the fields of a request that the API lacks, except the `known` ones."""
+    given = {
+        "parallel_tool_calls": request.parallel_calls is False,
+        "user": request.user,
+        "metadata": request.metadata,
+        "verbosity": request.verbosity,
+        "service_tier": request.tier not in ("", "auto", "default"),
+    }
+    dropped = [name for name, value in given.items() if value and name not in known]
+    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    if request.cache_key:
+        losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
+
+
+def write_sampling(sampling: Sampling, names: Mapping[str, str], losses: list[Loss]) -> dict[str, object]:
+    """The settings that the API has, by the names in `names`; the others are losses."""
+    given = {name: getattr(sampling, name) for name in Sampling.__struct_fields__}
+    losses.extend(
+        Loss("sampling-dropped", name)
+        for name, value in given.items()
+        if name not in names and value not in (None, 0, False, {})
+    )
+    return {names[name]: value for name, value in given.items() if name in names and value is not None}
