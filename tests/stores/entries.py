@@ -17,6 +17,7 @@ FULL = Entry(
     outcome="truncated",
     status=200,
     code="cut-off",
+    error="the provider's answer ended early: “…”",
     first_event_ms=210,
     duration_ms=4_321,
     repairs={"no-done": 1, "usage-twice": 3},

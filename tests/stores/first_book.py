@@ -27,6 +27,7 @@ INSERT INTO keys VALUES (
 # The call and the key, as this version knows them: what version 1 did not know of them is not made up.
 FIRST_CALL = structs.replace(
     FULL,
+    error="",
     losses={},
     attempts=tuple(
         structs.replace(

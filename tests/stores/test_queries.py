@@ -45,6 +45,12 @@ FILTERS: dict[str, tuple[Filter, list[str]]] = {
     "tags that no call has together": (Filter(tags={"team": "b", "env": "x"}), []),
     "no wildcards": (Filter(tags={"team": "%"}), []),
     "no SQL": (Filter(keys=("' OR 1=1 --",), models=("?",), repair="$1", loss="%", tags={"'": '"'}), []),
+    "a part of a name": (Filter(text="FAS"), ["late", "early"]),
+    "a part of a provider's name": (Filter(text="gro"), ["groq"]),
+    "an id, and keys by name": (Filter(text="epaired", text_keys=("k2",)), ["late", "repaired", "groq"]),
+    "a part of a tag": (Filter(text="env=X"), ["early"]),
+    "a wildcard is a character": (Filter(text="a%"), ["repaired"]),
+    "a text in no call": (Filter(text="_"), []),
     "all at once": (
         Filter(since_ms=1, until_ms=999, keys=("k1",), models=("fast",), providers=("p",), outcomes=("completed",)),
         ["early"],

@@ -55,6 +55,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
         outcome=outcome,
         status=call.status,
         code=call.code,
+        error=call.error,
         first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(call.total_s * 1000),
         repairs=call.repairs,

@@ -37,11 +37,15 @@ class Filter(Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     """End users, as entries have them: their pseudonyms, or names."""
     tags: Mapping[str, str] = {}
+    text: str = ""
+    """Calls that contain this text, not case-sensitive: in the id, model, end user, error code, error, a tag
+    (`name=value`) or the name of a provider that was tried; or whose key is one of `text_keys`."""
+    text_keys: tuple[str, ...] = ()
 
     @property
     def covers_archived(self) -> bool:
         """Whether sums with this filter include archived calls."""
-        return not (self.targets or self.attempts or self.repair or self.loss or self.users)
+        return not (self.targets or self.attempts or self.repair or self.loss or self.users or self.text)
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):

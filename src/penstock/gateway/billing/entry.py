@@ -64,6 +64,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: Outcome
     status: int = 0
     code: str = ""
+    error: str = ""
+    """The sentence of the error that the client got; empty if there was none, or if it could quote content."""
     first_event_ms: int | None = None
     duration_ms: int = 0
     repairs: Mapping[str, int] = {}

@@ -153,6 +153,8 @@ class Call(Struct, eq=False):
     status: int = 0
     ending: Ending | None = None
     code: ErrorCode | Literal[""] = ""
+    error: str = ""
+    """The sentence of the error, for the ledger."""
     first_event_s: float | None = None
     """As in `Attempt`, but from the start of the call, with all its attempts."""
     total_s: float = 0.0

@@ -63,6 +63,8 @@ TOO_LONG: ErrorCode = "context_length_exceeded"
 # Statuses with which providers refuse a request that is too long.
 _REFUSALS = (400, 413, 422)
 _OPENAI_CODE = b'"context_length_exceeded"'
+# In characters: of a message that the ledger has.
+_MAX_SENTENCE = 500
 # A retry does not help.
 _PERMANENT = "local_unavailable"
 # In characters: a provider's message is masked up to this length.
@@ -82,6 +84,16 @@ def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
         retry_after=masked(failure.retry_after, secrets),
         body=_without(failure.body, secrets),
     )
+
+
+def sentence(failure: Failure) -> str:
+    """The message of a failure as the ledger has it. The ledger has no content, so a message is left out if it may
+    quote the prompt or the answer: if a provider rejects the request, or if its answer cannot be read."""
+    if failure.code == "upstream_bad_response":
+        return ""
+    if failure.code == "invalid_request" and failure.upstream_status:
+        return f"the provider rejected the request with status {failure.upstream_status}"
+    return failure.message[:_MAX_SENTENCE]
 
 
 def from_transport(code: ErrorCode, message: str, retry_after: str = "") -> Failure:

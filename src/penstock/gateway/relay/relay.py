@@ -86,6 +86,7 @@ from penstock.gateway.calls.failure import (
     from_status,
     from_transport,
     redacted,
+    sentence,
 )
 from penstock.gateway.relay.control import MAX_CHARS
 from penstock.gateway.relay.decompression import Decompressor, can_decompress, is_compressed
@@ -661,7 +662,8 @@ class Relay:
             self._attempt.report_tier(usage.tier)
         self._finish(ending)
         if committed:
-            self._call.code = self._call.code or failure.code
+            if not self._call.code:
+                self._call.code, self._call.error = failure.code, sentence(failure)
             self._on_outcome(failure)
             self._client.end(self._writer.fail(failure))
         else:

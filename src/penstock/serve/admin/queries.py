@@ -15,8 +15,24 @@ MAX_LIMIT = 500
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
 _FILTERS = frozenset(
-    {"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "loss", "user", "tag"}
+    {
+        "since",
+        "until",
+        "key",
+        "model",
+        "provider",
+        "target",
+        "attempt",
+        "outcome",
+        "repair",
+        "loss",
+        "user",
+        "tag",
+        "find",
+    }
 )
+# In characters. Nothing that is searched is longer.
+_MAX_TEXT = 512
 _MAX_POSITION = 2**62
 # A week has 2,016 buckets of five minutes.
 _MAX_BUCKETS = 2_100
@@ -85,6 +101,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         loss=query.one("loss"),
         users=tuple(query.values.get("user", [])),
         tags=_tags(query.values.get("tag", [])),
+        text=query.one("find").strip()[:_MAX_TEXT],
     )
 
 

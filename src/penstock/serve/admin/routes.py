@@ -179,12 +179,15 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 
 
 def _by_id(book: Book, entry_filter: Filter) -> Filter:
-    """The filter with names of keys replaced by their ids."""
-    if not entry_filter.keys:
+    """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text."""
+    if not entry_filter.keys and not entry_filter.text:
         return entry_filter
-    keys = book.keys()
+    keys, part = book.keys(), entry_filter.text.lower()
     named = [key.id for key in keys if key.name in entry_filter.keys]
-    return structs.replace(entry_filter, keys=tuple(dict.fromkeys((*entry_filter.keys, *named))))
+    found = [key.id for key in keys if part in key.name.lower() or part in key.id] if part else []
+    return structs.replace(
+        entry_filter, keys=tuple(dict.fromkeys((*entry_filter.keys, *named))), text_keys=tuple(found)
+    )
 
 
 def _body(request: AdminRequest, kind: type[T]) -> T:

@@ -13,6 +13,7 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.failure import Failure
 from penstock.gateway.calls.call import Call
+from penstock.gateway.calls.failure import sentence
 from penstock.gateway.calls.pipeline import Attempts
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
@@ -76,7 +77,7 @@ class CallSession:
 
     def refuse(self, failure: Failure) -> None:
         """Send a failure: with its status if the head has not been sent, otherwise as the end of the stream."""
-        self.call.code = failure.code
+        self.call.code, self.call.error = failure.code, sentence(failure)
         self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
         if failure.code in self.call.failures_in_stream:
             self.begin()

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.billing.entry import Entry
@@ -10,7 +12,7 @@ from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.database import Database, Queryable
 from penstock.stores.book.listing import in_order
 from penstock.stores.book.rows import LONGEST_NAME, read_entries, text
-from penstock.stores.book.selection import Selection
+from penstock.stores.book.selection import Selection, tag_text
 from penstock.stores.book.summary import span
 
 _DAY_MS = 86_400_000
@@ -78,7 +80,16 @@ def matches(entry: Entry, wanted: Filter) -> bool:
         and (not wanted.repair or text(wanted.repair) in entry.repairs)
         and (not wanted.loss or text(wanted.loss) in entry.losses)
         and all(entry.tags.get(text(name, most=LONGEST_NAME)) == text(value) for name, value in wanted.tags.items())
+        and (not wanted.text or _contains(entry, wanted))
     )
+
+
+def _contains(entry: Entry, wanted: Filter) -> bool:
+    part = text(wanted.text).lower()
+    texts = [entry.id, entry.model, entry.user, entry.code, entry.error, *(one.provider for one in entry.attempts)]
+    tags = msgspec.json.encode(entry.tags).decode().lower()
+    in_tags = tag_text(wanted.text).lower() in tags
+    return in_tags or entry.key in wanted.text_keys or any(part in each.lower() for each in texts)
 
 
 def _among(name: str, names: tuple[str, ...]) -> bool:

@@ -23,8 +23,8 @@ def _columns(names: str) -> tuple[str, ...]:
 
 # Texts are adjacent, and so are numbers, because `_texts` and `_numbers` check them together.
 CALL = _columns(
-    "id key surface model code end_user at_ms settled_ms status duration_ms input output cached cache_write reasoning"
-    " cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
+    "id key surface model code end_user error at_ms settled_ms status duration_ms input output cached cache_write"
+    " reasoning cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
 )
 ATTEMPT = _columns(
     "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
@@ -45,7 +45,7 @@ def call_row(entry: Entry) -> Row:
     """The columns of `CALL`."""
     tokens, at_ms, took_ms = entry.tokens, entry.at_ms, entry.duration_ms
     return (
-        *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user),
+        *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user, entry.error),
         *_numbers(at_ms, number(at_ms) + number(took_ms), entry.status, took_ms, *_counts(tokens), entry.priced),
         int(entry.cost is None),
         int(entry.approximate),
@@ -110,6 +110,7 @@ def _read_entry(rows: list[Row]) -> Entry:
         outcome=cast(Outcome, call["outcome"]),
         status=cast(int, call["status"]),
         code=cast(str, call["code"]),
+        error=cast(str, call["error"]),
         first_event_ms=cast("int | None", call["first_event_ms"]),
         duration_ms=cast(int, call["duration_ms"]),
         repairs=msgspec.json.decode(cast(str, call["repairs"]), type=dict[str, int]),

@@ -351,8 +351,24 @@ def _ninth(_dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _tenth(_dialect: SqlDialect) -> Sequence[str]:
+    """Add the sentence of the error that the client got. It is unknown for calls that were booked before."""
+    return ("ALTER TABLE calls ADD COLUMN error TEXT NOT NULL DEFAULT ''",)
+
+
 # The n-th migration leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth, _ninth)
+MIGRATIONS: tuple[Migration, ...] = (
+    _first,
+    _second,
+    _third,
+    _fourth,
+    _fifth,
+    _sixth,
+    _seventh,
+    _eighth,
+    _ninth,
+    _tenth,
+)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *, table: str = "calls") -> None:

@@ -4,9 +4,12 @@ Where a filter has several conditions, the query is driven by one of them, the *
 are checked for each call that the lead finds.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.core.losses import LOSSES
 from penstock.gateway.billing.book import Filter
@@ -14,6 +17,8 @@ from penstock.stores.book.database import Value
 from penstock.stores.book.rows import LONGEST_NAME, has_loss, number, text
 
 _COLUMNS = ("key", "model", "outcome")
+# The columns in which a text is searched, besides tags, providers and keys.
+TEXT_COLUMNS = ("id", "model", "end_user", "code", "error")
 
 
 class Lead(NamedTuple):
@@ -93,6 +98,15 @@ class Selection:
             if led != f"tag:{stored}":
                 self.add(has("call_tags", "x.name = ? AND x.value = ?"), stored, text(value))
 
+        if wanted.text:
+            like = pattern(wanted.text)
+            conditions = [f"LOWER(c.{column}) LIKE ? ESCAPE '~'" for column in TEXT_COLUMNS]
+            conditions += ["LOWER(c.tags) LIKE ? ESCAPE '~'", has("attempts", "LOWER(x.provider) LIKE ? ESCAPE '~'")]
+            if wanted.text_keys:
+                conditions.append(f"c.key IN {marks(wanted.text_keys)}")
+            values = (*[like] * len(TEXT_COLUMNS), pattern(tag_text(wanted.text)), like, *map(text, wanted.text_keys))
+            self.add(f"({' OR '.join(conditions)})", *values)
+
     def add(self, condition: str, *parameters: Value) -> None:
         """Add a condition."""
         self._conditions.append(condition)
@@ -102,6 +116,17 @@ class Selection:
     def where(self) -> str:
         """The WHERE clause with all conditions; empty if there are none."""
         return "WHERE " + " AND ".join(self._conditions) if self._conditions else ""
+
+
+def pattern(part: str) -> str:
+    """A pattern of LIKE for texts that contain this one. `~` escapes the wildcards."""
+    escaped = re.sub("([%_~])", r"~\1", text(part).lower())
+    return f"%{escaped}%"
+
+
+def tag_text(part: str) -> str:
+    """A text as it is in the JSON of tags, which has `":"` for the equals sign of `name=value`."""
+    return '":"'.join(msgspec.json.encode(each)[1:-1].decode() for each in text(part).split("=", 1))
 
 
 def marks(values: Sequence[object]) -> str:
