@@ -56,6 +56,7 @@ ErrorCode: TypeAlias = Literal[
     "not_found",
     "origin_not_allowed",
     "page_not_proven",
+    "permission_denied",
     "previous_response_not_found",
     "provider_keys_at_limit",
     "rate_limit_exceeded",
@@ -64,6 +65,7 @@ ErrorCode: TypeAlias = Literal[
     "response_not_found",
     "shared_state_not_allowed",
     "stopped_by_operator",
+    "token_not_found",
     "too_many_concurrent_requests",
     "too_many_connections",
     "too_many_watchers",
@@ -482,7 +484,16 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
     },
     "The admin API": {
         "invalid_admin_token": ErrorRow(
-            _UNAUTHORIZED, "client", "The admin token is missing or wrong, and there is no session.", "Send the token."
+            _UNAUTHORIZED,
+            "client",
+            "The admin token or API token is missing, wrong or expired, and there is no session.",
+            "Send a valid token, or sign in.",
+        ),
+        "permission_denied": ErrorRow(
+            _FORBIDDEN,
+            "client",
+            "The role of this user or token does not allow the request.",
+            "Ask an administrator for a role.",
         ),
         "page_not_proven": ErrorRow(
             _FORBIDDEN,
@@ -507,6 +518,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _BAD_REQUEST, "client", "The body cannot be inspected: it is neither a stream nor a capture.", "Correct it."
         ),
         "key_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such key.", "Check the id."),
+        "token_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such API token.", "Check the id."),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
         "content_not_kept": ErrorRow(
             _NOT_FOUND,

@@ -1,6 +1,7 @@
 """Access to the page: links that work once, sessions and their rights, and the files of the page."""
 
 import http.client
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.serve.admin.access import LINK_S, SESSION_S, Access, new_link
+from penstock.gateway.config import load
+from penstock.gateway.people.roles import Principal
+from penstock.serve.admin.access import LINK, LINK_S, SESSION_S, Access, new_link
 from penstock.serve.admin.endpoint import ENDPOINT_FILE, TOKEN_FILE
 from penstock.serve.admin.page_files import read_files
 from tests.faults.client import CLIENT_KEY
@@ -133,13 +136,13 @@ def test_links_and_sessions_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "time", lambda: began + LINK_S + 1)
     assert access.redeem(link) == ""
     cookie = access.redeem(new_link("a key")).partition(";")[0]
-    assert access.has_session({"cookie": f"other=1; {cookie}; more"})
-    assert not access.has_session({"cookie": cookie.replace("session", "sessions")})
+    assert access.identify({"cookie": f"other=1; {cookie}; more"}) == LINK
+    assert access.identify({"cookie": cookie.replace("session", "sessions")}) is None
     access.use("another token")
-    assert not access.has_session({"cookie": cookie})
+    assert access.identify({"cookie": cookie}) is None
     access.use("the token")
     monkeypatch.setattr(time, "time", lambda: began + LINK_S + SESSION_S + 2)
-    assert not access.has_session({"cookie": cookie})
+    assert access.identify({"cookie": cookie}) is None
     assert access.redeem(new_link("another key")) == ""
 
 
@@ -342,3 +345,49 @@ def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
                 pids.add(re.findall(rb'"pid":(\d+)', answer.body)[0])
             link = admin_listener.new_link()
             assert [admin_listener.send("GET", link).status for _ in range(12)] == [303] + [403] * 11
+
+
+# Signing out
+
+
+def test_a_session_that_was_ended_is_of_no_use(admin_listener: AdminListener) -> None:
+    cookie = admin_listener.session()
+    own = admin_listener.own(cookie)
+    shown = admin_listener.send("GET", "/admin/me", {"Cookie": cookie})
+    assert json.loads(shown.body)["name"] == "link"
+    assert admin_listener.send("DELETE", "/admin/session", {"Cookie": cookie}).status == 403  # another page (CSRF)
+    ended = admin_listener.send("DELETE", "/admin/session", own)
+    assert (ended.status, ended.headers["set-cookie"].partition(";")[0]) == (200, "penstock_session=")
+    for path in ("/admin/state", "/"):
+        assert admin_listener.send("GET", path, {"Cookie": cookie}).status == 401
+    assert admin_listener.send("DELETE", "/admin/session", own).status == 401
+
+
+def test_a_user_that_a_proxy_names_is_believed_from_listed_addresses_only(tmp_path: Path) -> None:
+    text = """
+[server]
+proxies = ["192.0.2.1"]
+[admin]
+user_header = "X-Forwarded-User"
+[admin.groups.ops]
+role = "operator"
+[admin.groups.search]
+role = "member"
+team = "acme/search"
+"""
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    access = Access("a key", tmp_path)
+    access.use("the token", load(file, {}))
+    headers = {"x-forwarded-user": "ann", "x-forwarded-groups": "search, ops,unknown"}
+    found = access.identify(headers, "192.0.2.1")
+    assert found == Principal(name="ann", via="proxy", role="operator", teams={"acme/search": "member"})
+    assert isinstance(found, Principal)
+    assert found.ambient  # a browser is behind it: changes need the proof of our page
+    assert access.identify(headers, "192.0.2.2") is None
+    assert access.identify(headers, "") is None
+    for name in ("", " ann", "token:ci", "admin token", "link", "a" * 300):
+        assert access.identify(headers | {"x-forwarded-user": name}, "192.0.2.1") is None
+    without_role = access.identify({"x-forwarded-user": "eve"}, "192.0.2.1")
+    assert isinstance(without_role, Principal)
+    assert (without_role.role, without_role.teams) == (None, {})

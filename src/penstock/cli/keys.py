@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.acting import actor
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
 from penstock.cli.key_updates import parse_update, read_file
@@ -250,6 +251,7 @@ def _book(config: Config) -> Iterator[Book]:
     """Open the book. Its errors become one-line messages."""
     try:
         book = open_book(config.ledger, os.environ)
+        book.actor = actor(config)
         try:
             yield book
         finally:

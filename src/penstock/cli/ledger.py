@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from penstock.cli.acting import record
 from penstock.cli.amounts import moment, money
 from penstock.cli.backup import backup_command, restore_command
 from penstock.cli.ledger_archive import describe, export, prune
@@ -197,7 +198,10 @@ def _notes(entry: Entry) -> list[str]:
 
 
 def _show_content(file: Path | None, id: str) -> None:
-    with content_of(load_config(file)) as store:
+    config = load_config(file)
+    with content_of(config) as store:
+        if store is not None:
+            record(config, "content.read", id)
         found = call_record(store, id) if store is not None else None
     if found is None:
         raise click.ClickException(f"no content of the call {one_line(id)} is kept; [content] says which calls are")

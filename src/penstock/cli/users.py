@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import click
 
+from penstock.cli.acting import record
 from penstock.cli.amounts import moment
 from penstock.cli.ledger_options import content_of, load_config
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.content.users import UserStore
+from penstock.gateway.people.audit import user_subject
 
 _user = click.argument("user", metavar="USER|PSEUDONYM")
 
@@ -37,7 +39,7 @@ def find_command(user: str, file: Path | None, *, as_json: bool) -> None:
 
     `penstock ledger --user USER` lists the calls.
     """
-    with _users(file, user) as (users, name):
+    with _users(file, user, "user.find") as (users, name):
         found = list(users.find(name))
     if not found:
         raise _unknown(user)
@@ -61,7 +63,7 @@ def erase_command(user: str, file: Path | None, *, as_json: bool) -> None:
 
     Entries stay, with a pseudonym that belongs to no one. If the user calls again, it gets a new one.
     """
-    with _users(file, user) as (users, name):
+    with _users(file, user, "user.erase") as (users, name):
         erased = users.erase(name)
     if not erased.pseudonyms and not erased.records:
         raise _unknown(user)
@@ -79,12 +81,13 @@ class _OpenUsers(NamedTuple):
 
 
 @contextmanager
-def _users(file: Path | None, user: str) -> Iterator[_OpenUsers]:
-    """Open the store, for a user."""
+def _users(file: Path | None, user: str, action: str) -> Iterator[_OpenUsers]:
+    """Open the store, for an act on a user, which is recorded."""
     config = load_config(file)
     with content_of(config) as store:
         if store is None:
             raise _unknown(user)
+        record(config, action, user_subject(user))
         yield _OpenUsers(store.users, clean_text(user, config.secrets()))
 
 

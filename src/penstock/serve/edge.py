@@ -127,7 +127,7 @@ class TrustedProxies:
 
     def client(self, peer: str, headers: Mapping[str, str]) -> str:
         """The address of the client: that of the connection, or the one that a trusted proxy reports."""
-        if not self._networks or not self._trusts(peer):
+        if not self._networks or not self.trusts(peer):
             return peer
         hops = headers.get("x-forwarded-for", "").rsplit(",", _MAX_FORWARDED)[-_MAX_FORWARDED:]
         for hop in reversed(hops):
@@ -135,11 +135,12 @@ class TrustedProxies:
             if not address:
                 return peer
             peer = address
-            if not self._trusts(address):
+            if not self.trusts(address):
                 break
         return peer
 
-    def _trusts(self, address: str) -> bool:
+    def trusts(self, address: str) -> bool:
+        """Whether an address is that of a trusted proxy."""
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:

@@ -7,12 +7,16 @@ even if it did take effect: `append` is idempotent.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
+
+if TYPE_CHECKING:  # the reports of keys, which the audit log uses, are about books
+    from penstock.gateway.people.audit import Actor
+    from penstock.gateway.people.store import PeopleStore
 
 Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome"]
 
@@ -120,6 +124,13 @@ class ModelHealth(Struct, frozen=True, kw_only=True):
 
 class Book(Protocol):
     """The ledger's store."""
+
+    actor: "Actor"
+    """Who changes keys, for the audit log. The caller sets it."""
+
+    @property
+    def people(self) -> "PeopleStore":
+        """The API tokens, the sessions and the audit log."""
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Store entries durably, all or none. An entry whose id is stored or archived already is left unchanged.

@@ -1,6 +1,7 @@
 """Loads [server] and [admin]: the addresses to listen on, and whether the configured keys make them safe."""
 
 import ipaddress
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from msgspec import structs
 from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.checks import check_hosts, check_keys, check_token
+from penstock.gateway.config.people import check_group
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
 from penstock.providers.secret import Secret
 
 _LAST_PORT = 65_535
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_OTHER_HEADERS = frozenset({"authorization", "cookie", "host", "origin", "x-forwarded-for"})
 
 
 def load_server(
@@ -97,8 +101,14 @@ def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Pro
 
 def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> AdminSettings:
     """The settings of the admin API. By default it listens on loopback, on the port after the server's."""
-    admin = AdminSettings(**{**given, "tls": _load_tls("admin", given.get("tls"), problems)})
+    groups = {name: check_group(name, each, problems) for name, each in given.get("groups", {}).items()}
+    read = {
+        "tls": _load_tls("admin", given.get("tls"), problems),
+        "groups": {name: each for name, each in groups.items() if each is not None},
+    }
+    admin = AdminSettings(**{**given, **read})
     check_hosts("admin", admin.hosts, problems)
+    _check_user_header(admin, server, problems)
     if admin.token is not None:
         check_token(admin.token, server.keys, problems)
     beside = server.address
@@ -119,6 +129,19 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
             'set [admin] token = "${PENSTOCK_ADMIN_TOKEN}", or listen on 127.0.0.1',
         )
     return admin
+
+
+def _check_user_header(admin: AdminSettings, server: Server, problems: Problems) -> None:
+    """Check that a header with the user's name is believed from proxies only, and leads to roles."""
+    if not admin.user_header:
+        return
+    path = ("admin", "user_header")
+    if not _HEADER.fullmatch(admin.user_header) or admin.user_header.lower() in _OTHER_HEADERS:
+        problems.error(path, "must be the name of a header of its own, such as X-Forwarded-User")
+    if not server.proxies:
+        problems.error(path, "needs [server] proxies, the addresses whose header is believed")
+    if not admin.groups:
+        problems.error(path, 'needs roles, such as [admin.groups.platform] with role = "admin"')
 
 
 def _next(port: int) -> int:

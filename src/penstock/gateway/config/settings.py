@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.price import Price, Rates, rate
 from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.people import GroupSettings
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
@@ -258,6 +259,18 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     content: Annotated[
         bool, Meta(description="true lets its users read the text of running calls, and kept content.")
     ] = False
+    groups: Annotated[Mapping[str, GroupSettings], Meta(description="The roles of users, by the name of a group.")] = {}
+    user_header: Annotated[
+        str,
+        Meta(description="The header in which a proxy of [server] proxies names the user, such as X-Forwarded-User."),
+    ] = ""
+    groups_header: Annotated[
+        str, Meta(description="The header in which that proxy names the user's groups, separated by commas.")
+    ] = "X-Forwarded-Groups"
+    audit_days: Annotated[
+        Annotated[int, Meta(ge=1, le=36_500)] | None,
+        Meta(description="Days after which entries of the audit log are deleted. Default: never."),
+    ] = None
     implied: bool = False
     """Whether `listen` is the default, and not in the file."""
 

@@ -33,9 +33,10 @@ class NewKey(NamedTuple):
     key: Key
 
 
-def create(book: Book, terms: KeyTerms, now_ms: int) -> NewKey:
-    """Create a key."""
+def create(book: Book, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewKey:
+    """Create a key. `owner` is the user who creates it for itself."""
     secret, key = make_key(terms, now_ms)
+    key = structs.replace(key, owner=owner)
 
     def change(keys: list[Key]) -> list[Key]:
         _check_name(keys, key, now_ms)

@@ -56,6 +56,10 @@ class Key(Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     strict: bool = False
     """Whether losses in translation that change the meaning fail its calls."""
+    team: str = ""
+    """The path of its team, such as `acme/search`; empty if it has none."""
+    owner: str = ""
+    """The user who created it for itself; empty if an administrator created it."""
     expires_ms: int | None = None
     revoked_ms: int | None = None
     blocked_ms: int | None = None
@@ -113,16 +117,16 @@ class KeyRing:
         return secret is not None and secret.until_ms <= now_ms
 
 
-def new_secret() -> str:
+def new_secret(prefix: str = PREFIX) -> str:
     """A new random secret."""
     body = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
-    return f"{PREFIX}{body}{_checksum(body)}"
+    return f"{prefix}{body}{_checksum(body)}"
 
 
-def is_mistyped(given: str) -> bool:
+def is_mistyped(given: str, prefix: str = PREFIX) -> bool:
     """Whether a text has the prefix of a secret and a wrong checksum."""
-    body, checksum = given[len(PREFIX) : -6], given[-6:]
-    return given.startswith(PREFIX) and _checksum(body) != checksum
+    body, checksum = given[len(prefix) : -6], given[-6:]
+    return given.startswith(prefix) and _checksum(body) != checksum
 
 
 def new_id() -> str:

@@ -40,6 +40,8 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "concurrent": key.concurrent,
         "models": list(key.models),
         "strict": key.strict,
+        "team": key.team or None,
+        "owner": key.owner or None,
         "tags": dict(key.tags),
     }
 

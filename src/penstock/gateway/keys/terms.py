@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.gateway.people.teams import check_team
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
@@ -45,6 +46,7 @@ class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ()
     expires: str = ""
     strict: bool = False
+    team: str = ""
     tags: Mapping[str, str] = {}
 
 
@@ -77,8 +79,10 @@ def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
     if terms.period is not None and terms.budget is None:
         raise KeyTermsError(_NO_BUDGET, param="period")
     bare = Key(id=id, name=id, digest=digest_of(secret), hint=secret[-4:], created_ms=now_ms)
+    team = check_team(terms.team) if terms.team else ""
     given = {name: value for name, value in structs.asdict(terms).items() if value not in (None, "")}
-    return secret, updated(bare, KeyUpdate(**given), now_ms)
+    given.pop("team", None)
+    return secret, structs.replace(updated(bare, KeyUpdate(**given), now_ms), team=team)
 
 
 def updated(key: Key, update: KeyUpdate, now_ms: int) -> Key:
@@ -151,7 +155,8 @@ def parse_tag(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _name(name: str) -> str:
+def check_name(name: str) -> str:
+    """The name of a key or a token. Raises if a text cannot be one."""
     if not _is_text(name):
         raise KeyTermsError(
             f"a name has 1 to {_MAX_LENGTH} printable characters, without spaces at its ends", param="name"
@@ -187,7 +192,7 @@ def _is_text(text: str) -> bool:
 
 # By the name that users write: the field of the key, and its parser.
 _FIELDS: dict[str, tuple[str, Callable[[Any, int], object]]] = {
-    "name": ("name", lambda given, _now: _name(given)),
+    "name": ("name", lambda given, _now: check_name(given)),
     "budget": ("budget", lambda given, _now: None if given is None else parse_money(str(given))),
     "period": ("period", lambda given, _now: given),
     "requests_per_minute": ("requests_per_minute", lambda given, _now: _limit(given, "requests_per_minute")),

@@ -1,22 +1,34 @@
-"""Access: authentication of the admin API. A request needs the admin token or a session cookie; both allow everything.
+"""Access: authentication of the admin API, by the admin token, an API token, a session cookie, or a trusted proxy.
 
-A one-time link (`penstock open`) creates a session. A link and a session are each an expiry time and a nonce, signed
-with an HMAC. So no worker stores them, and every worker can verify those of another. Only the use of a link is stored,
-as a file that can be created once.
+A one-time link (`penstock open`) creates a session of an administrator. A link and a session are each an expiry time
+and a nonce, signed with an HMAC. So no worker stores them, and every worker can verify those of another. Only the use
+of a link and the end of a session are stored, each as a file that can be created once.
+
+A user who signs in gets a cookie of the same form, signed with another key; the session itself is in the
+book, by a digest of the nonce. So are API tokens, by their digest. `identify` returns what is to be looked up there.
+
+A proxy that the configuration lists in `[server] proxies` can name the user in the header `[admin] user_header`. From
+any other address this header is ignored.
 
 - The key of links is new with every start, and is in a file that only the gateway's user can read (`endpoint.py`). A
   user who can read that file can create links, with `penstock open`. A link is valid for 15 minutes.
 - The key of sessions is derived from the token, so a new token ends all sessions. A session is valid for 12 hours.
 """
 
-import hashlib
 import hmac
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, NamedTuple
+
+from penstock.gateway.config import AdminSettings, Config
+from penstock.gateway.keys.keys import digest_of, is_mistyped
+from penstock.gateway.people.roles import Principal, RoleGrant
+from penstock.gateway.people.tokens import TOKEN_PREFIX
+from penstock.serve.edge import TrustedProxies
 
 COOKIE = "penstock_session"
 # The page sends this header with every change. A form of another origin's page cannot set a header (CSRF).
@@ -24,6 +36,18 @@ PAGE_HEADER = "x-penstock-page"
 LINK_S = 15 * 60
 SESSION_S = 12 * 60 * 60
 _MAX_CHARS = 200
+# The prefix of the files that record the end of a session.
+_ENDED = "ended-"
+_MAX_GROUPS = 1_000
+ADMIN_TOKEN = Principal(name="admin token", via="admin token", role="admin")
+LINK = Principal(name="link", via="session", role="admin")
+
+
+class StoredCredential(NamedTuple):
+    """A credential that has to be looked up in the book, by its digest."""
+
+    kind: Literal["token", "session"]
+    digest: bytes
 
 
 class Access:
@@ -36,39 +60,97 @@ class Access:
         self._used = used
         self._digest = b""
         self._session_key = b""
+        self._login_key = b""
+        self._proxies = TrustedProxies(())
+        self._settings = AdminSettings()
 
-    def use(self, token: str) -> None:
-        """Set the admin token."""
-        self._digest = _digest(token)
-        self._session_key = hmac.digest(token.encode("utf-8", "replace"), b"penstock session", "sha256")
+    def use(self, token: str, config: Config | None = None) -> None:
+        """Set the admin token, and what the configuration says about users."""
+        self._digest = digest_of(token)
+        self._session_key = _derived(token, b"penstock session")
+        self._login_key = _derived(token, b"penstock login session")
+        if config is not None:
+            self._proxies = TrustedProxies(config.server.proxies)
+            self._settings = config.admin
+
+    def identify(self, headers: Mapping[str, str], peer: str = "") -> Principal | StoredCredential | None:
+        """The user of a request, or the credential to look up; None if there is none that could be valid."""
+        if self.has_token(headers):
+            return ADMIN_TOKEN
+        secret = _bearer(headers)
+        if secret.startswith(TOKEN_PREFIX) and not is_mistyped(secret, TOKEN_PREFIX):
+            return StoredCredential("token", digest_of(secret))
+        return self._of_cookie(headers) or self._of_proxy(headers, peer)
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
         """Whether the request has the admin token."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(_digest(given.strip()), self._digest)
-        return same and scheme.lower() == "bearer"
+        return hmac.compare_digest(digest_of(_bearer(headers)), self._digest)
 
-    def has_session(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request has a valid session cookie."""
-        # Parsed by hand: cookies ignore ports, so those of other local programs arrive too, in any syntax.
-        cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
+    def address_of(self, headers: Mapping[str, str], peer: str) -> str:
+        """The address of a client, behind trusted proxies."""
+        return self._proxies.client(peer, headers)
+
+    def _of_cookie(self, headers: Mapping[str, str]) -> Principal | StoredCredential | None:
         now = time.time()
-        return any(_verify(value, self._session_key, now) is not None for name, _, value in cookies if name == COOKIE)
+        for value in cookies(headers, COOKIE):
+            nonce = verify(value, self._session_key, now)
+            if nonce is not None and not self._has_ended(nonce):
+                return LINK
+            nonce = verify(value, self._login_key, now)
+            if nonce is not None:
+                return StoredCredential("session", digest_of(nonce))
+        return None
+
+    def _of_proxy(self, headers: Mapping[str, str], peer: str) -> Principal | None:
+        settings = self._settings
+        name = headers.get(settings.user_header.lower(), "") if settings.user_header else ""
+        if not is_user_name(name) or not self._proxies.trusts(peer):
+            return None
+        groups = headers.get(settings.groups_header.lower(), "").split(",", _MAX_GROUPS)
+        return Principal.of(name, "proxy", grants_of(settings, (group.strip() for group in groups)))
+
+    def new_login(self, length_s: float) -> tuple[str, bytes]:
+        """The cookie of a user who has signed in, and the digest by which its session is stored."""
+        value = sign(time.time() + length_s, self._login_key)
+        nonce = verify(value, self._login_key, time.time()) or ""
+        return self._cookie(value, int(length_s)), digest_of(nonce)
+
+    def end_link_session(self, headers: Mapping[str, str]) -> None:
+        """End the session of a link."""
+        now = time.time()
+        for value in cookies(headers, COOKIE):
+            nonce = verify(value, self._session_key, now)
+            if nonce is not None:
+                self._record_use(f"{_ENDED}{nonce}", now)
+
+    @property
+    def no_cookie(self) -> str:
+        """The header that deletes the cookie of a session."""
+        return self._cookie("", 0)
+
+    def _cookie(self, value: str, length_s: int) -> str:
+        return f"{COOKIE}={value}; Path=/; Max-Age={length_s}; HttpOnly; SameSite=Lax{self._secure}"
+
+    def _has_ended(self, nonce: str) -> bool:
+        return (self._used / f"{_ENDED}{nonce}").exists()
 
     def redeem(self, link: str) -> str:
         """Exchange a link for a session. Returns the cookie; empty if the link is invalid, expired or used."""
         now = time.time()
-        name = _verify(link, self._link_key, now)
+        name = verify(link, self._link_key, now)
         if name is None or not self._record_use(name, now):
             return ""
-        session = _sign(now + SESSION_S, self._session_key)
-        return f"{COOKIE}={session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Lax{self._secure}"
+        return self._cookie(sign(now + SESSION_S, self._session_key), SESSION_S)
 
     def _record_use(self, name: str, now: float) -> bool:
-        """Record that a link is used. Returns False if it was used before. Removes the records of expired links."""
+        """Record that a link is used, or that a session has ended. Returns False if that was recorded before.
+
+        Removes the records of links and sessions that have expired.
+        """
         with suppress(OSError):
             for record in self._used.iterdir():
-                if record.stat().st_mtime < now - 2 * LINK_S:
+                valid_s = SESSION_S if record.name.startswith(_ENDED) else LINK_S
+                if record.stat().st_mtime < now - 2 * valid_s:
                     record.unlink()
         try:
             os.close(os.open(self._used / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -97,16 +179,37 @@ def _origin_is_host(headers: Mapping[str, str]) -> bool:
 
 def new_link(link_key: str) -> str:
     """The secret of a new link."""
-    return _sign(time.time() + LINK_S, link_key.encode())
+    return sign(time.time() + LINK_S, link_key.encode())
 
 
-def _sign(until_s: float, key: bytes) -> str:
+def grants_of(settings: AdminSettings, groups: Iterable[str]) -> list[RoleGrant]:
+    """The roles of a user with these groups, as the configuration maps them."""
+    known = (settings.groups[group] for group in groups if group in settings.groups)
+    return [RoleGrant(each.role, each.team) for each in known]
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a text can be the name of a user, and not be taken for that of a token or a link."""
+    reserved = name.startswith("token:") or name in (ADMIN_TOKEN.name, LINK.name)
+    return 0 < len(name) <= _MAX_CHARS and name.isprintable() and name == name.strip() and not reserved
+
+
+def cookies(headers: Mapping[str, str], wanted: str) -> list[str]:
+    """The values of all cookies with a name.
+
+    Parsed by hand: cookies ignore ports, so those of other local programs arrive too, in any syntax.
+    """
+    given = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
+    return [value for name, _, value in given if name == wanted]
+
+
+def sign(until_s: float, key: bytes) -> str:
     """An expiry time, a nonce, and the HMAC of both."""
     payload = f"{int(until_s):x}.{secrets.token_hex(16)}"
     return f"{payload}.{hmac.digest(key, payload.encode(), 'sha256').hex()}"
 
 
-def _verify(text: str, key: bytes, now: float) -> str | None:
+def verify(text: str, key: bytes, now: float) -> str | None:
     """The nonce, if the HMAC is valid and the time has not passed; otherwise None."""
     payload, _, signature = text[:_MAX_CHARS].rpartition(".")
     expected = hmac.digest(key, payload.encode("utf-8", "replace"), "sha256").hex()
@@ -116,5 +219,10 @@ def _verify(text: str, key: bytes, now: float) -> str | None:
     return name if int(until, 16) > now else None
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+def _bearer(headers: Mapping[str, str]) -> str:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _derived(token: str, purpose: bytes) -> bytes:
+    return hmac.digest(token.encode("utf-8", "replace"), purpose, "sha256")

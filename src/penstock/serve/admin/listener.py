@@ -1,49 +1,57 @@
-"""Admin: the admin API of one process, and the page that uses it. Requests need the admin token or a session.
+"""Admin: the admin API of one process, and the page that uses it.
 
 1. A request with an unknown Host header is refused (DNS rebinding, `serve/hosts.py`). So is one that a page of another
    origin sent (CSRF).
-2. Without token or session, every path under `/admin` gets the same 401, so that routes cannot be probed, and no large
-   body is accepted. A client's key is not an admin token, and the admin token is not a client's key.
+2. Without credentials (`access.py`), every path under `/admin` gets the same 401, so that routes cannot be probed, and
+   no large body is accepted. A client's key is not an admin token, and the admin token is not a client's key.
 3. With a session, a request that changes something must prove that our own page sent it (CSRF, `access.py`).
-4. The book is queried in a `QueryThread`; the event loop never waits for the database.
+4. A route is handled only if the user's role allows it (`permissions.py`).
+5. Acts and looks at content are recorded in the audit log first: if that is impossible, they are refused. Changes of
+   keys and tokens are recorded by the book, in the same transaction. Without a ledger there is no audit log.
+6. The book is queried in a `QueryThread`; the event loop never waits for the database.
 """
 
 import asyncio
 import ipaddress
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 from penstock.core.failure import Failure
+from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
+from penstock.gateway.people.audit import GATEWAY, Actor, entry_of, user_subject
+from penstock.gateway.people.roles import PERMISSIONS, Principal, Scope
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.http.tls import ListenerTls
-from penstock.serve.admin.access import Access, is_own, proves_page
+from penstock.serve.admin.access import LINK, Access, StoredCredential, is_own, proves_page
 from penstock.serve.admin.content_routes import ContentRoutes
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
 from penstock.serve.admin.page import AdminPage
+from penstock.serve.admin.people_routes import PEOPLE_ROUTES
+from penstock.serve.admin.permissions import is_allowed, rule_of, scope_of
 from penstock.serve.admin.queries import Query
-from penstock.serve.admin.replies import AdminResponse, refusal, refuse_method, send_answer
+from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.responses import error_page, new_request_id
+from penstock.serve.responses import error_page, new_request_id, respond_json
 from penstock.stores.book.open import open_book
 from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
 _LOOPBACK = ("127.0.0.1", "::1")
-# The headers with credentials.
-_CREDENTIAL_HEADERS = ("authorization", "cookie")
+# API tokens that were looked up, for which a larger body is accepted.
+_MAX_SEEN = 1_000
 
 
 class Admin:
@@ -54,8 +62,11 @@ class Admin:
     ) -> None:
         self._endpoint = endpoint
         self._access = Access(endpoint.link_key.reveal(), used_links, secure=endpoint.tls is not None)
-        self._page = AdminPage(self._access)
+        self._page = AdminPage(self._access, self._on_link)
         self._body_limits: dict[str, int] = {}
+        self._audited = config.ledger.enabled
+        self._audit_days: int | None = None
+        self._seen_tokens: dict[bytes, None] = {}
         self._live_routes = LiveRoutes(endpoint, app)
         self._content_routes = ContentRoutes(app)
         self._connections: set[ServerConnection] = set()
@@ -67,7 +78,8 @@ class Admin:
     def use(self, config: Config) -> None:
         """Apply a configuration. The listening address does not change."""
         token = config.admin.token or self._endpoint.token
-        self._access.use(token.reveal())
+        self._access.use(token.reveal(), config)
+        self._audit_days = config.admin.audit_days
         self._body_limits = {"/admin/inspect": MAX_BYTES, "/admin/playground": config.limits.max_body}
         names = (*_LOOPBACK, *config.admin.hosts, self._endpoint.address.host, config.admin.address.host)
         self._hosts = AllowedHosts(names, any_address=self._any_address)
@@ -80,10 +92,17 @@ class Admin:
     async def listen(self) -> None:
         """Start to accept connections."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ServerConnection(self.handle, error_page, _LIMITS, self._connections, self._max_body),
+            self._connection,
             sock=self._endpoint.socket,
             ssl=self.tls.context if self.tls is not None else None,
         )
+
+    def _connection(self) -> ServerConnection:
+        def max_body(target: bytes, headers: Mapping[str, str]) -> int:
+            return self._max_body(connection.peer, target, headers)
+
+        connection = ServerConnection(self.handle, error_page, _LIMITS, self._connections, max_body)
+        return connection
 
     async def close(self) -> None:
         """Accept no more connections, and abort the open ones."""
@@ -107,31 +126,80 @@ class Admin:
         elif not is_own(request.headers) and not (for_page and _is_visit(request)):
             answer(refusal("origin_not_allowed", "requests from pages of other origins are refused"))
         elif for_page:
-            self._page.handle(
-                exchange, new_request_id()
-            )  # the files of the page contain no data, so they need no token
-        elif not self._is_authorized(request.headers):
+            self._handle_page(exchange)
+        else:
+            self._authenticate(exchange, partial(self._on_user, exchange, answer))
+
+    def _handle_page(self, exchange: Exchange) -> None:
+        """Serve the page. Its files contain no data, so only the start page needs a session."""
+        if not self._page.needs_session(exchange):
+            self._page.handle(exchange, new_request_id(), None)
+            return
+        self._authenticate(exchange, lambda user: self._page.handle(exchange, new_request_id(), _signed_in(user)))
+
+    def _authenticate(self, exchange: Exchange, then: Callable[[Principal | Failure | Exception | None], None]) -> None:
+        """Call `then` with the user of a request; None if there is none."""
+        found = self._access.identify(exchange.request.headers, exchange.peer)
+        if not isinstance(found, StoredCredential):
+            then(found)
+        elif not self._book_thread.submit(partial(_look_up, found), partial(self._on_looked_up, found, then)):
+            then(_BUSY)
+
+    def _on_looked_up(
+        self,
+        credential: StoredCredential,
+        then: Callable[[Principal | Failure | Exception | None], None],
+        found: Principal | Exception | None,
+    ) -> None:
+        if credential.kind == "token" and isinstance(found, Principal):
+            self._seen_tokens.pop(credential.digest, None)
+            self._seen_tokens[credential.digest] = None
+            if len(self._seen_tokens) > _MAX_SEEN:
+                del self._seen_tokens[next(iter(self._seen_tokens))]
+        then(found)
+
+    def _on_user(self, exchange: Exchange, answer: AdminResponse, user: Principal | Failure | Exception | None) -> None:
+        """Route the request of a user."""
+        if exchange.over:
+            return  # the client has gone meanwhile
+        if user is None:
             answer(_UNAUTHORIZED)
-        elif not self._may_change(request):
+        elif not isinstance(user, Principal):
+            answer(user)
+        elif user.ambient and not _only_reads(exchange.request) and not proves_page(exchange.request.headers):
             answer(_NOT_OUR_PAGE)
         else:
-            self._route(exchange, answer)
+            self._route(exchange, answer, user)
 
-    def _max_body(self, target: bytes, headers: Mapping[str, str]) -> int:
-        """The limit of a request body: larger for some paths, if the request is authorized."""
-        limit = self._body_limits.get(target.partition(b"?")[0].decode("latin-1"))
-        if limit is None:
-            return _LIMITS.max_body
-        credentials = {name: headers[name] for name in _CREDENTIAL_HEADERS if name in headers}
-        return limit if self._is_authorized(credentials) else _LIMITS.max_body
+    def _max_body(self, peer: str, target: bytes, headers: Mapping[str, str]) -> int:
+        """The limit of a request body: larger for some paths, if the request has credentials.
 
-    def _route(self, exchange: Exchange, answer: AdminResponse) -> None:
+        The credentials of users who signed in are signed. API tokens are known here once they were looked up.
+        """
+        limit = self._body_limits.get(target.partition(b"?")[0].decode("latin-1"), _LIMITS.max_body)
+        if limit == _LIMITS.max_body:
+            return limit
+        found = self._access.identify(headers, peer)
+        if isinstance(found, StoredCredential):
+            known = found.kind == "session" or found.digest in self._seen_tokens
+        else:
+            known = found is not None and found.may("operate")
+        return limit if known else _LIMITS.max_body
+
+    def _route(self, exchange: Exchange, answer: AdminResponse, user: Principal) -> None:
         request = exchange.request
         allowed = []
-        for method, match, handle in self._matching_routes(request.path):
+        for method, match, handle in self._matching_routes(request.path, user):
             if request.method == method or (request.method, method) == ("HEAD", "GET"):
+                rule = rule_of(method, match.re)
                 name = unquote(match[1], errors="replace") if match.groups() else ""
-                handle(name, exchange, answer)
+                if not is_allowed(user, rule):
+                    answer(_denied(user))
+                elif rule.audit:
+                    act = partial(_act, handle, name, exchange, answer)
+                    self._record(rule.audit, name, user, exchange, act)
+                else:
+                    handle(name, exchange, answer)
                 return
             allowed.append(method)
         if allowed:
@@ -139,38 +207,147 @@ class Admin:
         else:
             answer(refusal("not_found", f"there is nothing at {request.path[:200]}"))
 
-    def _matching_routes(self, path: str) -> Iterator[tuple[str, re.Match[str], Handler]]:
+    def _matching_routes(self, path: str, user: Principal) -> Iterator[tuple[str, re.Match[str], Handler]]:
         """The routes whose pattern matches a path."""
         for method, pattern, handle in (*self._live_routes.routes, *self._content_routes.routes):
             if match := pattern.fullmatch(path):
                 yield method, match, handle
-        for method, pattern, work in ROUTES:
+        for method, pattern, work in (*ROUTES, *PEOPLE_ROUTES):
             if match := pattern.fullmatch(path):
-                yield method, match, partial(self._query_book, work)
+                scope = scope_of(user, rule_of(method, pattern))
+                yield method, match, partial(self._query_book, work, user, scope)
+        for method, pattern, handle_own in self.own_routes:
+            if match := pattern.fullmatch(path):
+                yield method, match, partial(handle_own, user)
 
-    def _query_book(self, work: Work, name: str, exchange: Exchange, answer: AdminResponse) -> None:
+    @property
+    def own_routes(self) -> tuple[tuple[str, re.Pattern[str], Callable[..., None]], ...]:
+        """The routes about the user who sends the request."""
+        return (
+            ("GET", re.compile(r"/admin/me"), self._show_user),
+            ("DELETE", re.compile(r"/admin/session"), self._end_session),
+        )
+
+    @property
+    def routes(self) -> list[tuple[str, re.Pattern[str]]]:
+        """The method and the pattern of each route."""
+        tables = (self._live_routes.routes, self._content_routes.routes, ROUTES, PEOPLE_ROUTES, self.own_routes)
+        return [(method, pattern) for table in tables for method, pattern, _ in table]
+
+    def _query_book(
+        self, work: Work, user: Principal, scope: Scope | None, name: str, exchange: Exchange, answer: AdminResponse
+    ) -> None:
         """Run a route in the book worker's thread."""
-        job = partial(_work, work, name, exchange.request.query, exchange.body)
+        job = partial(_work, work, self._actor(user, exchange), scope, (name, exchange.request.query, exchange.body))
         if not self._book_thread.submit(job, answer):
             answer(_BUSY)
 
-    def _is_authorized(self, headers: Mapping[str, str]) -> bool:
-        return self._access.has_token(headers) or self._access.has_session(headers)
+    def _actor(self, user: Principal, exchange: Exchange) -> Actor:
+        address = self._access.address_of(exchange.request.headers, exchange.peer)
+        return Actor(user.name, user.via, address, self._audit_days)
 
-    def _may_change(self, request: HttpRequest) -> bool:
-        """Whether an authorized request may have this method. Changes need the token, or proof of our page (CSRF)."""
-        return (
-            request.method in ("GET", "HEAD") or self._access.has_token(request.headers) or proves_page(request.headers)
-        )
+    def _record(
+        self, action: str, subject: str, user: Principal, exchange: Exchange, then: Callable[[Exception | None], None]
+    ) -> None:
+        """Append to the audit log, then call `then`, with the error if that was impossible."""
+        if not self._audited:
+            then(None)
+            return
+        actor = self._actor(user, exchange)
+        if action.startswith("user."):
+            subject = user_subject(subject)
+        entry = entry_of(actor, time.time_ns() // 1_000_000, action, subject)
+        if not self._book_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
+            then(BookError("too many requests wait for the ledger; try again"))
+
+    def _on_link(self, exchange: Exchange) -> None:
+        """Record that a link was used. The session starts in any case, so that the page opens during an outage."""
+        self._record("session.start", LINK.name, LINK, exchange, lambda _: None)
+
+    def _show_user(self, user: Principal, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        answer(AdminReply(200, user_json(user)))
+
+    def _end_session(self, user: Principal, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
+        """End the session of the request, and delete its cookie."""
+        found = self._access.identify(exchange.request.headers, exchange.peer)
+        actor, now_ms = self._actor(user, exchange), time.time_ns() // 1_000_000
+
+        def ended(result: Exception | None) -> None:
+            if result is None:
+                headers = {**HEADERS, "set-cookie": self._access.no_cookie}
+                respond_json(exchange, 200, {"signed_out": True}, headers)
+            else:
+                answer(result)
+
+        if isinstance(found, StoredCredential) and found.kind == "session":
+            digest = found.digest.hex()
+            if not self._book_thread.submit(lambda book: book.people.end_session(digest, actor, now_ms), ended):
+                answer(_BUSY)
+        elif user.via == "session":
+            self._access.end_link_session(exchange.request.headers)
+            self._record("session.end", user.name, user, exchange, ended)
+        else:
+            answer(refusal("invalid_parameter", "this request has no session: there is nothing to end"))
 
 
-def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> AdminReply:
+def _work(work: Work, actor: Actor, scope: Scope | None, request: tuple[str, str, bytes], book: Book) -> AdminReply:
     """Run a route. Called in the book worker's thread."""
+    name, query, body = request
     now_ms = time.time_ns() // 1_000_000
-    return work(book, AdminRequest(name=name, query=Query.parse(query), body=body, now_ms=now_ms))
+    book.actor = actor
+    try:
+        return work(book, AdminRequest(name=name, query=Query.parse(query), body=body, now_ms=now_ms, scope=scope))
+    finally:
+        book.actor = GATEWAY
 
 
-_UNAUTHORIZED = refusal("invalid_admin_token", "send the admin token as `Authorization: Bearer …`, or use a session")
+def _act(handle: Handler, name: str, exchange: Exchange, answer: AdminResponse, error: Exception | None) -> None:
+    """Handle a request that is recorded; or refuse it, because it could not be recorded."""
+    if error is not None:
+        answer(error)
+    elif not exchange.over:  # else the client has gone meanwhile
+        handle(name, exchange, answer)
+
+
+def _look_up(credential: StoredCredential, book: Book) -> Principal | None:
+    """The user of a credential. Called in the book worker's thread."""
+    now_ms = time.time_ns() // 1_000_000
+    if credential.kind == "token":
+        token = book.people.token(credential.digest, now_ms)
+        return token.principal if token is not None else None
+    session = book.people.session(credential.digest.hex(), now_ms)
+    return Principal.of(session.who, "session", session.grants) if session is not None else None
+
+
+def _signed_in(user: Principal | Failure | Exception | None) -> Principal | None:
+    return user if isinstance(user, Principal) else None
+
+
+def _only_reads(request: HttpRequest) -> bool:
+    return request.method in ("GET", "HEAD")
+
+
+def user_json(user: Principal) -> dict[str, object]:
+    """A user with its roles."""
+    return {
+        "name": user.name,
+        "via": user.via,
+        "role": user.role,
+        "permissions": sorted(PERMISSIONS[user.role]) if user.role is not None else ["identify"],
+        "teams": [{"team": team, "role": role} for team, role in sorted(user.teams.items())],
+        "can_sign_out": user.via == "session",
+    }
+
+
+def _denied(user: Principal) -> Failure:
+    roles = [*([user.role] if user.role else []), *(f"{role} of {team}" for team, role in sorted(user.teams.items()))]
+    what = f"the role {', '.join(roles)} does not allow this" if roles else "no group of this user has a role here"
+    return refusal("permission_denied", what)
+
+
+_UNAUTHORIZED = refusal(
+    "invalid_admin_token", "send the admin token or an API token as `Authorization: Bearer …`, or use a session"
+)
 _NOT_OUR_PAGE = refusal(
     "page_not_proven", "with a session, changes need the header `x-penstock-page: 1` and the Origin of this page"
 )

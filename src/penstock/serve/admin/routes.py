@@ -10,8 +10,10 @@ from msgspec import Meta, Struct, structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket
 from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import moment, report
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
+from penstock.gateway.people.roles import Scope
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
     MAX_LIMIT,
@@ -32,6 +34,8 @@ class AdminRequest(Struct, frozen=True, kw_only=True):
     query: Query
     body: bytes
     now_ms: int
+    scope: Scope | None = None
+    """The keys that the user may see and change; None for all. Only routes with `in_team` get one."""
 
 
 class AdminReply(NamedTuple):
@@ -54,6 +58,8 @@ class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 T = TypeVar("T")
+# The id of no key.
+_NO_KEY = "(none)"
 Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
 
@@ -61,7 +67,7 @@ def list_keys(book: Book, request: AdminRequest) -> AdminReply:
     """List keys, the oldest first; without `all`, only those that can be used."""
     request.query.only({"all", "limit", "after"})
     limit, after = read_limit(request.query), request.query.one("after")
-    keys = book.keys()
+    keys = _visible(book, request)
     if after:
         ids = [key.id for key in keys]
         if after not in ids:
@@ -75,25 +81,26 @@ def list_keys(book: Book, request: AdminRequest) -> AdminReply:
 
 def create_key(book: Book, request: AdminRequest) -> AdminReply:
     """Create a key. Its secret is shown only in this response."""
-    new = key_changes.create(book, _body(request, KeyTerms), request.now_ms)
+    terms = read_body(request, KeyTerms)
+    new = _create_own(book, terms, request) if request.scope else key_changes.create(book, terms, request.now_ms)
     return AdminReply(201, {"secret": new.secret, **report(book, new.key, request.now_ms)})
 
 
 def show_key(book: Book, request: AdminRequest) -> AdminReply:
     """Show one key."""
-    return AdminReply(200, report(book, key_changes.find(book.keys(), request.name, request.now_ms), request.now_ms))
+    return AdminReply(200, report(book, _find(book, request), request.now_ms))
 
 
 def update_key(book: Book, request: AdminRequest) -> AdminReply:
     """Change the settings of a key, or block it."""
-    change = key_changes.KeyChange(request.name, _body(request, KeyUpdate))
+    change = key_changes.KeyChange(request.name, read_body(request, KeyUpdate))
     (key,) = key_changes.update(book, [change], request.now_ms)
     return AdminReply(200, report(book, key, request.now_ms))
 
 
 def update_keys(book: Book, request: AdminRequest) -> AdminReply:
     """Change several keys, all or none."""
-    given = _body(request, UpdateBody).keys
+    given = read_body(request, UpdateBody).keys
     changes = [key_changes.KeyChange(each.key, each, f"keys[{index}]") for index, each in enumerate(given)]
     keys = key_changes.update(book, changes, request.now_ms)
     return AdminReply(200, {"keys": [report(book, key, request.now_ms) for key in keys]})
@@ -101,18 +108,21 @@ def update_keys(book: Book, request: AdminRequest) -> AdminReply:
 
 def revoke_key(book: Book, request: AdminRequest) -> AdminReply:
     """Revoke a key."""
-    return AdminReply(200, report(book, key_changes.revoke(book, request.name, request.now_ms), request.now_ms))
+    return AdminReply(
+        200, report(book, key_changes.revoke(book, _which(book, request), request.now_ms), request.now_ms)
+    )
 
 
 def rotate_key(book: Book, request: AdminRequest) -> AdminReply:
     """Give a key a new secret, which is shown only in this response."""
-    new = key_changes.rotate(book, request.name, _body(request, RotateBody).grace, request.now_ms)
+    grace = read_body(request, RotateBody).grace
+    new = key_changes.rotate(book, _which(book, request), grace, request.now_ms)
     return AdminReply(201, {"secret": new.secret, **report(book, new.key, request.now_ms)})
 
 
 def usage(book: Book, request: AdminRequest) -> AdminReply:
     """Show usage, by groups."""
-    entry_filter = _by_id(book, read_filter(request.query, request.now_ms, "by"))
+    entry_filter = _by_id(book, request, read_filter(request.query, request.now_ms, "by"))
     by, tag = read_grouping(request.query)
     rows = book.usage(entry_filter, by, tag=tag)
     most_expensive = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MAX_LIMIT]
@@ -123,7 +133,7 @@ def usage(book: Book, request: AdminRequest) -> AdminReply:
 
 def list_entries(book: Book, request: AdminRequest) -> AdminReply:
     """List entries, the newest first."""
-    entry_filter = _by_id(book, read_filter(request.query, request.now_ms, "limit", "before"))
+    entry_filter = _by_id(book, request, read_filter(request.query, request.now_ms, "limit", "before"))
     limit = read_limit(request.query)
     entries = book.entries(entry_filter, limit=limit + 1, before=read_cursor(request.query, "before"))
     following = entries[limit - 1][0] if len(entries) > limit else None
@@ -134,7 +144,7 @@ def list_entries(book: Book, request: AdminRequest) -> AdminReply:
 def show_entry(book: Book, request: AdminRequest) -> AdminReply:
     """Show one entry."""
     entry = book.entry(request.name)
-    if entry is None:
+    if entry is None or (request.scope and entry.key not in {key.id for key in _visible(book, request)}):
         before_ms = book.archived().before_ms
         archived = f"; calls before {moment(before_ms)} are archived" if before_ms else ""
         raise KeyTermsError(f"there is no entry with this id{archived}", code="entry_not_found")
@@ -178,19 +188,53 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 )
 
 
-def _by_id(book: Book, entry_filter: Filter) -> Filter:
-    """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text."""
-    if not entry_filter.keys and not entry_filter.text:
+def _by_id(book: Book, request: AdminRequest, entry_filter: Filter) -> Filter:
+    """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text; limited to
+    the keys that the user may see."""
+    if not entry_filter.keys and not entry_filter.text and request.scope is None:
         return entry_filter
-    keys, part = book.keys(), entry_filter.text.lower()
-    named = [key.id for key in keys if key.name in entry_filter.keys]
+    keys, part = _visible(book, request), entry_filter.text.lower()
+    wanted = dict.fromkeys((*entry_filter.keys, *(key.id for key in keys if key.name in entry_filter.keys)))
     found = [key.id for key in keys if part in key.name.lower() or part in key.id] if part else []
-    return structs.replace(
-        entry_filter, keys=tuple(dict.fromkeys((*entry_filter.keys, *named))), text_keys=tuple(found)
-    )
+    if request.scope is not None:
+        ids = [key.id for key in keys]
+        # An empty filter would select the calls of all keys.
+        wanted = dict.fromkeys([id for id in ids if not entry_filter.keys or id in wanted] or [_NO_KEY])
+    return structs.replace(entry_filter, keys=tuple(wanted), text_keys=tuple(found))
 
 
-def _body(request: AdminRequest, kind: type[T]) -> T:
+def _visible(book: Book, request: AdminRequest) -> list[Key]:
+    """The keys that the user may see."""
+    keys, scope = book.keys(), request.scope
+    return keys if scope is None else [key for key in keys if scope.covers(key)]
+
+
+def _find(book: Book, request: AdminRequest) -> Key:
+    """The key of the path, if the user may see it."""
+    return key_changes.find(_visible(book, request), request.name, request.now_ms)
+
+
+def _which(book: Book, request: AdminRequest) -> str:
+    """The key to change: as the path names it if the user may see all keys, else the id of one that it may see."""
+    return request.name if request.scope is None else _find(book, request).id
+
+
+def _create_own(book: Book, terms: KeyTerms, request: AdminRequest) -> key_changes.NewKey:
+    """Create a key of a user with roles in teams only: it belongs to one of them, and to the user."""
+    assert request.scope is not None
+    teams = request.scope.teams
+    team = terms.team or (next(iter(teams)) if len(teams) == 1 else "")
+    if request.scope.role_in(team) is None:
+        raise KeyTermsError(f"team is one of {', '.join(sorted(teams))}", param="team")
+    try:
+        return key_changes.create(book, structs.replace(terms, team=team), request.now_ms, owner=request.scope.owner)
+    except KeyTermsError as error:
+        if error.code == "name_taken":  # the key with this name may be that of another team
+            raise KeyTermsError("this name is taken: choose another", code="name_taken", param="name") from None
+        raise
+
+
+def read_body(request: AdminRequest, kind: type[T]) -> T:
     """Decode the JSON body. Errors do not quote it."""
     try:
         return msgspec.json.decode(request.body or b"{}", type=kind)

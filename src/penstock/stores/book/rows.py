@@ -33,7 +33,7 @@ ATTEMPT = _columns(
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms"
+    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -178,6 +178,8 @@ def key_row(key: Key) -> Row:
         key.previous.hex(),
         _number(key.previous_until_ms),
         _number(key.blocked_ms),
+        text(key.team),
+        text(key.owner),
     )
 
 
@@ -204,6 +206,8 @@ def read_key(values: Row) -> Key:
         previous=bytes.fromhex(cast(str, row["previous"])),
         previous_until_ms=cast("int | None", row["previous_until_ms"]),
         blocked_ms=cast("int | None", row["blocked_ms"]),
+        team=cast(str, row["team"]),
+        owner=cast(str, row["owner"]),
     )
 
 

@@ -12,6 +12,7 @@
     summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
+    api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
 
 Rules:
 
@@ -28,6 +29,7 @@ from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
+from penstock.stores.book.people import people_tables
 from penstock.stores.book.summary import SUMMED, note_losses
 
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
@@ -356,6 +358,14 @@ def _tenth(_dialect: SqlDialect) -> Sequence[str]:
     return ("ALTER TABLE calls ADD COLUMN error TEXT NOT NULL DEFAULT ''",)
 
 
+def _eleventh(dialect: SqlDialect) -> Sequence[str]:
+    """Add API tokens, sessions and the audit log, and the owner of keys."""
+    return (
+        "ALTER TABLE keys ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+        *people_tables(dialect),
+    )
+
+
 # The n-th migration leads to version n.
 MIGRATIONS: tuple[Migration, ...] = (
     _first,
@@ -368,6 +378,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _eighth,
     _ninth,
     _tenth,
+    _eleventh,
 )
 
 

@@ -1,6 +1,7 @@
 """SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
@@ -9,10 +10,12 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.people.audit import GATEWAY, key_change
 from penstock.stores.book.database import Database, Row, Transaction
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
+from penstock.stores.book.people import SqlPeople, append
 from penstock.stores.book.retention import (
     DAY_MS,
     Pruner,
@@ -63,7 +66,13 @@ class SqlBook:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self.actor = GATEWAY
         self._pruner: Pruner | None = None
+
+    @property
+    def people(self) -> SqlPeople:
+        """The API tokens, the sessions and the audit log."""
+        return SqlPeople(self.database)
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append entries, durably, all or none. An entry whose id exists is not changed. Returns the new ones."""
@@ -167,9 +176,14 @@ class SqlBook:
         """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
 
         def put(transaction: Transaction) -> None:
-            rows = [key_row(key) for key in change([read_key(row) for row in transaction.fetch(_KEYS)])]
-            if rows:
-                _put_keys(transaction, rows)
+            before = {key.id: key for key in map(read_key, transaction.fetch(_KEYS))}
+            changed = list(change(list(before.values())))
+            if changed:
+                _put_keys(transaction, [key_row(key) for key in changed])
+            for key in changed:
+                entry = key_change(self.actor, time.time_ns() // 1_000_000, before.get(key.id), key)
+                if entry is not None:
+                    append(transaction, self.actor, entry)
 
         self.database.write(put)
 

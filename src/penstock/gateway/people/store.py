@@ -1,0 +1,65 @@
+"""PeopleStore: the tokens, the sessions and the audit log, as the gateway uses them. A `Book` has one.
+
+Every method blocks, and raises `BookError` as those of the book do. Every change is recorded in the audit log, in the
+same transaction.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from penstock.gateway.people.audit import Actor, AuditEntry
+from penstock.gateway.people.roles import RoleGrant
+from penstock.gateway.people.tokens import ApiToken, NewToken, TokenTerms
+
+
+class AdminSession(Struct, frozen=True, kw_only=True):
+    """A session of a user who signed in with a browser. `id` is a digest of the secret in the cookie."""
+
+    id: str
+    who: str
+    grants: tuple[RoleGrant, ...]
+    created_ms: int
+    expires_ms: int
+
+
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Selects entries of the audit log. An empty field does not filter."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    who: str = ""
+    action: str = ""
+    """An action, or the first part of one, such as `key`."""
+    subject: str = ""
+
+
+class PeopleStore(Protocol):
+    """The store of tokens, sessions and the audit log."""
+
+    def tokens(self) -> list[ApiToken]:
+        """All tokens, the oldest first."""
+
+    def token(self, digest: bytes, now_ms: int) -> ApiToken | None:
+        """The usable token with this digest."""
+
+    def create_token(self, terms: TokenTerms, actor: Actor, now_ms: int) -> NewToken:
+        """Create a token."""
+
+    def revoke_token(self, which: str, actor: Actor, now_ms: int) -> ApiToken:
+        """Revoke a token. One that is revoked already stays unchanged."""
+
+    def session(self, id: str, now_ms: int) -> AdminSession | None:
+        """The session with this id, unless it has expired."""
+
+    def start_session(self, session: AdminSession, actor: Actor) -> None:
+        """Store a session, and delete those that have expired."""
+
+    def end_session(self, id: str, actor: Actor, now_ms: int) -> None:
+        """Delete a session."""
+
+    def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
+        """Append to the audit log, and delete the entries that are older than `keep_days`."""
+
+    def audit(self, wanted: AuditFilter, *, limit: int, before: int | None = None) -> list[tuple[int, AuditEntry]]:
+        """Entries, the newest first, each with its place; `before` continues from such a place."""

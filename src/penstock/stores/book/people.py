@@ -1,0 +1,278 @@
+"""SqlPeople: API tokens, sessions and the audit log, in tables beside the ledger's.
+
+Every change and its audit entry are one transaction. Triggers reject updates of the audit log, and deletions of entries
+that are younger than the configured retention (`kept_audit` in `meta`).
+"""
+
+import time
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+from msgspec import structs
+
+from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
+from penstock.gateway.people.roles import Role, RoleGrant
+from penstock.gateway.people.store import AdminSession, AuditFilter
+from penstock.gateway.people.tokens import (
+    ApiToken,
+    NewToken,
+    TokenTerms,
+    check_new,
+    find_token,
+    make_token,
+    token_json,
+)
+from penstock.stores.book.database import Database, Row, SqlDialect, Transaction, Value
+from penstock.stores.book.rows import number, text
+
+_TOKEN = ["id", "name", "digest", "hint", "role", "team", "created_ms", "created_by", "expires_ms", "revoked_ms"]
+_TOKENS = f"SELECT {', '.join(_TOKEN)} FROM api_tokens"
+_PUT_TOKEN = (
+    f"INSERT INTO api_tokens ({', '.join(_TOKEN)}) VALUES ({', '.join('?' * len(_TOKEN))}) "
+    "ON CONFLICT (id) DO UPDATE SET revoked_ms = excluded.revoked_ms"
+)
+_SESSION = ["id", "who", "grants", "created_ms", "expires_ms"]
+_START_SESSION = (
+    f"INSERT INTO admin_sessions ({', '.join(_SESSION)}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+)
+_AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", "after_json"]
+_RECORD = f"INSERT INTO audit ({', '.join(_AUDIT)}) VALUES ({', '.join('?' * len(_AUDIT))})"
+_DAY_MS = 86_400_000
+# Of one field of an act, in characters. Larger ones are replaced by a note.
+_MAX_JSON = 20_000
+
+
+def people_tables(dialect: SqlDialect) -> Sequence[str]:
+    """The statements that create the tables."""
+    return (
+        "INSERT INTO meta (name, value) VALUES ('kept_audit', 0)",
+        """
+        CREATE TABLE api_tokens (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            digest TEXT NOT NULL UNIQUE,
+            hint TEXT NOT NULL,
+            role TEXT NOT NULL,
+            team TEXT NOT NULL,
+            created_ms BIGINT NOT NULL,
+            created_by TEXT NOT NULL,
+            expires_ms BIGINT,
+            revoked_ms BIGINT
+        )
+        """,
+        """
+        CREATE TABLE admin_sessions (
+            id TEXT PRIMARY KEY,
+            who TEXT NOT NULL,
+            grants TEXT NOT NULL,
+            created_ms BIGINT NOT NULL,
+            expires_ms BIGINT NOT NULL
+        )
+        """,
+        f"""
+        CREATE TABLE audit (
+            place {dialect.serial},
+            at_ms BIGINT NOT NULL,
+            who TEXT NOT NULL,
+            via TEXT NOT NULL,
+            address TEXT NOT NULL,
+            action TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            before_json TEXT NOT NULL,
+            after_json TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX audit_by_time ON audit (at_ms)",
+        "CREATE INDEX audit_by_subject ON audit (subject, place)",
+        *dialect.protect("audit", unless="OLD.at_ms < (SELECT value FROM meta WHERE name = 'kept_audit')"),
+    )
+
+
+class SqlPeople:
+    """A `PeopleStore` over the database of a book."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tokens(self) -> list[ApiToken]:
+        """All tokens, the oldest first."""
+        return [_read_token(row) for row in self._database.fetch(f"{_TOKENS} ORDER BY created_ms, id")]
+
+    def token(self, digest: bytes, now_ms: int) -> ApiToken | None:
+        """The usable token with this digest."""
+        rows = self._database.fetch(f"{_TOKENS} WHERE digest = ?", (digest.hex(),))
+        token = _read_token(rows[0]) if rows else None
+        return token if token is not None and token.usable(now_ms) else None
+
+    def create_token(self, terms: TokenTerms, actor: Actor, now_ms: int) -> NewToken:
+        """Create a token."""
+        new = make_token(terms, actor.who, now_ms)
+
+        def put(transaction: Transaction) -> None:
+            tokens = [_read_token(row) for row in transaction.fetch(_TOKENS)]
+            if any(each.id == new.token.id for each in tokens):
+                return  # it is stored; only the confirmation was lost
+            check_new(tokens, new.token)
+            transaction.execute_each(_PUT_TOKEN, [_token_row(new.token)])
+            after = token_json(new.token, now_ms)
+            append(transaction, actor, entry_of(actor, now_ms, "token.create", new.token.id, after=after))
+
+        self._database.write(put)
+        return new
+
+    def revoke_token(self, which: str, actor: Actor, now_ms: int) -> ApiToken:
+        """Revoke a token. One that is revoked already stays unchanged."""
+
+        def put(transaction: Transaction) -> ApiToken:
+            token = find_token((_read_token(row) for row in transaction.fetch(_TOKENS)), which, now_ms)
+            if token.revoked_ms is not None and token.revoked_ms <= now_ms:
+                return token
+            revoked = structs.replace(token, revoked_ms=now_ms)
+            transaction.execute_each(_PUT_TOKEN, [_token_row(revoked)])
+            states = ({"state": token_json(each, now_ms)["state"]} for each in (token, revoked))
+            append(transaction, actor, entry_of(actor, now_ms, "token.revoke", token.id, *states))
+            return revoked
+
+        return self._database.write(put)
+
+    def session(self, id: str, now_ms: int) -> AdminSession | None:
+        """The session with this id, unless it has expired."""
+        sql = f"SELECT {', '.join(_SESSION)} FROM admin_sessions WHERE id = ? AND expires_ms > ?"
+        rows = self._database.fetch(sql, (text(id), number(now_ms)))
+        return _read_session(rows[0]) if rows else None
+
+    def start_session(self, session: AdminSession, actor: Actor) -> None:
+        """Store a session, and delete those that have expired."""
+        row: Row = (
+            text(session.id),
+            text(session.who),
+            _json([structs.asdict(grant) for grant in session.grants]),
+            number(session.created_ms),
+            number(session.expires_ms),
+        )
+        roles = {"roles": [structs.asdict(grant) for grant in session.grants]}
+
+        def put(transaction: Transaction) -> None:
+            transaction.fetch("DELETE FROM admin_sessions WHERE expires_ms <= ?", (number(session.created_ms),))
+            transaction.execute_each(_START_SESSION, [row])
+            append(transaction, actor, entry_of(actor, session.created_ms, "session.start", session.who, after=roles))
+
+        self._database.write(put)
+
+    def end_session(self, id: str, actor: Actor, now_ms: int) -> None:
+        """Delete a session."""
+
+        def put(transaction: Transaction) -> None:
+            transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(id),))
+            append(transaction, actor, entry_of(actor, now_ms, "session.end", actor.who))
+
+        self._database.write(put)
+
+    def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
+        """Append to the audit log, and delete the entries that are older than `keep_days`."""
+        self._database.write(lambda transaction: _append(transaction, entry, keep_days))
+
+    def audit(self, wanted: AuditFilter, *, limit: int, before: int | None = None) -> list[tuple[int, AuditEntry]]:
+        """Entries, the newest first, each with its place; `before` continues from such a place."""
+        conditions: list[tuple[str, Value]] = [("place < ?", number(before) if before is not None else 2**62)]
+        if wanted.since_ms is not None:
+            conditions.append(("at_ms >= ?", number(wanted.since_ms)))
+        if wanted.until_ms is not None:
+            conditions.append(("at_ms < ?", number(wanted.until_ms)))
+        for column, value in (("who", wanted.who), ("subject", wanted.subject)):
+            if value:
+                conditions.append((f"{column} = ?", text(value)))
+        where = " AND ".join(condition for condition, _ in conditions)
+        values = [value for _, value in conditions]
+        if wanted.action:
+            where += " AND (action = ? OR SUBSTR(action, 1, ?) = ?)"
+            prefix = f"{text(wanted.action)}."
+            values += [text(wanted.action), len(prefix), prefix]
+        sql = f"SELECT place, {', '.join(_AUDIT)} FROM audit WHERE {where} ORDER BY place DESC LIMIT {number(limit)}"
+        return [(cast(int, row[0]), _read_entry(row[1:])) for row in self._database.fetch(sql, values)]
+
+
+def append(transaction: Transaction, actor: Actor, entry: AuditEntry) -> None:
+    """Append to the audit log in a transaction that also makes the change."""
+    _append(transaction, entry, actor.keep_days)
+
+
+def _append(transaction: Transaction, entry: AuditEntry, keep_days: int | None) -> None:
+    row: Row = (
+        number(entry.at_ms),
+        *map(text, (entry.who, entry.via, entry.address, entry.action, entry.subject)),
+        _short_json(entry.before),
+        _short_json(entry.after),
+    )
+    transaction.execute_each(_RECORD, [row])
+    if keep_days is not None:
+        before_ms = number(time.time_ns() // 1_000_000 - keep_days * _DAY_MS)
+        transaction.fetch("UPDATE meta SET value = ? WHERE name = 'kept_audit' AND value < ?", (before_ms, before_ms))
+        transaction.fetch("DELETE FROM audit WHERE at_ms < (SELECT value FROM meta WHERE name = 'kept_audit')")
+
+
+def _token_row(token: ApiToken) -> Row:
+    return (
+        token.id,
+        text(token.name),
+        token.digest.hex(),
+        text(token.hint),
+        token.role,
+        text(token.team),
+        number(token.created_ms),
+        text(token.created_by),
+        None if token.expires_ms is None else number(token.expires_ms),
+        None if token.revoked_ms is None else number(token.revoked_ms),
+    )
+
+
+def _read_token(values: Row) -> ApiToken:
+    row = dict(zip(_TOKEN, values, strict=True))
+    return ApiToken(
+        id=cast(str, row["id"]),
+        name=cast(str, row["name"]),
+        digest=bytes.fromhex(cast(str, row["digest"])),
+        hint=cast(str, row["hint"]),
+        role=cast(Role, row["role"]),
+        team=cast(str, row["team"]),
+        created_ms=cast(int, row["created_ms"]),
+        created_by=cast(str, row["created_by"]),
+        expires_ms=cast("int | None", row["expires_ms"]),
+        revoked_ms=cast("int | None", row["revoked_ms"]),
+    )
+
+
+def _read_session(values: Row) -> AdminSession:
+    row = dict(zip(_SESSION, values, strict=True))
+    return AdminSession(
+        id=cast(str, row["id"]),
+        who=cast(str, row["who"]),
+        grants=msgspec.json.decode(cast(str, row["grants"]), type=tuple[RoleGrant, ...]),
+        created_ms=cast(int, row["created_ms"]),
+        expires_ms=cast(int, row["expires_ms"]),
+    )
+
+
+def _read_entry(values: Row) -> AuditEntry:
+    row = dict(zip(_AUDIT, values, strict=True))
+    return AuditEntry(
+        at_ms=cast(int, row["at_ms"]),
+        who=cast(str, row["who"]),
+        via=cast(str, row["via"]),
+        address=cast(str, row["address"]),
+        action=cast(str, row["action"]),
+        subject=cast(str, row["subject"]),
+        before=msgspec.json.decode(cast(str, row["before_json"])),
+        after=msgspec.json.decode(cast(str, row["after_json"])),
+    )
+
+
+def _json(value: object) -> str:
+    # PostgreSQL's text has no NUL. JSON escapes it, and nothing else here needs it.
+    return msgspec.json.encode(value).decode()
+
+
+def _short_json(value: object) -> str:
+    encoded = _json(value)
+    return encoded if len(encoded) <= _MAX_JSON else _json({"omitted": f"{len(encoded)} characters"})

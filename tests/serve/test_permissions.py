@@ -1,0 +1,281 @@
+"""The authorisation matrix: every admin route, asked by every role, about its own team and about a foreign one."""
+
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock.serve.admin
+from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.keys.keys import Key, digest_of
+from penstock.gateway.people.tokens import TokenTerms
+from penstock.serve.admin.permissions import RULES
+from penstock.stores.book.sqlite import SqliteBook
+from tests.faults.gateway import Gateway, settings
+from tests.faults.upstream import Upstream
+from tests.serve.support import AdminClient
+
+pytestmark = pytest.mark.slow
+
+_SOURCES = Path(penstock.serve.admin.__file__).parent
+_ROUTE = re.compile(r'\("(GET|POST|PUT|PATCH|DELETE)", re\.compile\((?:r"([^"]+)"|METRICS)\)')
+OWN, FOREIGN = "acme/search", "acme/other"
+
+# Who may use a route, stated apart from the code: the weakest global role, and whether roles in teams may, for what is
+# theirs.
+GLOBAL = ("viewer", "operator", "admin")
+MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
+    ("GET", "/admin/me"): ("anyone", True),
+    ("DELETE", "/admin/session"): ("anyone", True),
+    ("GET", "/metrics"): ("viewer", False),
+    ("GET", "/admin/state"): ("viewer", False),
+    ("GET", "/admin/models"): ("viewer", False),
+    ("GET", "/admin/holds"): ("viewer", False),
+    ("GET", "/admin/provider-keys"): ("viewer", False),
+    ("GET", "/admin/live"): ("viewer", False),
+    ("GET", "/admin/health"): ("viewer", False),
+    ("GET", "/admin/usage"): ("viewer", True),
+    ("GET", "/admin/entries"): ("viewer", True),
+    ("GET", "/admin/entries/{id}"): ("viewer", True),
+    ("GET", "/admin/keys"): ("viewer", True),
+    ("GET", "/admin/keys/{id}"): ("viewer", True),
+    ("POST", "/admin/keys"): ("admin", True),
+    ("PATCH", "/admin/keys"): ("admin", False),
+    ("PATCH", "/admin/keys/{id}"): ("admin", False),
+    ("POST", "/admin/keys/{id}/revoke"): ("admin", True),
+    ("POST", "/admin/keys/{id}/rotate"): ("admin", True),
+    ("GET", "/admin/calls/{id}/text"): ("operator", False),
+    ("GET", "/admin/calls/{id}/content"): ("operator", False),
+    ("POST", "/admin/calls/{id}/stop"): ("operator", False),
+    ("POST", "/admin/playground"): ("operator", False),
+    ("POST", "/admin/inspect"): ("operator", False),
+    ("GET", "/admin/users/{id}"): ("operator", False),
+    ("DELETE", "/admin/users/{id}"): ("admin", False),
+    ("GET", "/admin/tokens"): ("admin", False),
+    ("POST", "/admin/tokens"): ("admin", False),
+    ("POST", "/admin/tokens/{id}/revoke"): ("admin", False),
+    ("GET", "/admin/audit"): ("admin", False),
+}
+
+
+class User(NamedTuple):
+    """A role, and which of the keys it may see: by their team and whether they are its own."""
+
+    role: str
+    team: str
+    sees: frozenset[str]
+
+
+# The keys: mine and theirs in the own team, one in a foreign team, one without a team.
+KEYS = ("mine", "theirs", "foreign", "none")
+USERS = {
+    "viewer": User("viewer", "", frozenset(KEYS)),
+    "operator": User("operator", "", frozenset(KEYS)),
+    "admin": User("admin", "", frozenset(KEYS)),
+    "member": User("member", OWN, frozenset({"mine"})),
+    "team_admin": User("team_admin", OWN, frozenset({"mine", "theirs"})),
+    "above": User("team_admin", "acme", frozenset({"mine", "theirs", "foreign"})),
+}
+# A key that is revoked cannot be rotated.
+ROUTES = sorted(MATRIX, key=lambda route: (route[1].endswith("revoke"), route))
+
+
+def routes_of_code() -> set[tuple[str, str]]:
+    found = set()
+    for file in _SOURCES.glob("*.py"):
+        for method, path in _ROUTE.findall(file.read_text()):
+            found.add((method, (path or "/metrics").replace("([^/]+)", "{id}")))
+    return found
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
+    assert routes_of_code() == set(RULES) == set(MATRIX)
+
+
+class Site:
+    """A gateway with tokens of every role, and with keys and calls to ask about."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self.client = client
+        self.path = client.state / "ledger.db"
+        self.tokens: dict[str, str] = {}
+        self._numbers = itertools.count()
+        book = SqliteBook.open(self.path)
+        try:
+            for name, user in USERS.items():
+                terms = TokenTerms(name=name, role=user.role, team=user.team)  # type: ignore[arg-type]
+                self.tokens[name] = book.people.create_token(terms, book.actor, _now()).secret
+        finally:
+            book.close()
+
+    def keys(self, name: str) -> dict[str, str]:
+        """New keys for one user, and an entry of each: their ids by what they are to the user."""
+        number = next(self._numbers)
+        owners = {"mine": (OWN, f"token:{name}"), "theirs": (OWN, "token:someone"), "foreign": (FOREIGN, "token:else")}
+        made = {
+            what: Key(
+                id=f"key_{number:06x}{index:06x}",
+                name=f"{what}-{number}",
+                digest=digest_of(f"{what}-{number}"),
+                hint="abcd",
+                created_ms=_now(),
+                team=owners.get(what, ("", ""))[0],
+                owner=owners.get(what, ("", ""))[1],
+            )
+            for index, what in enumerate(KEYS)
+        }
+        book = SqliteBook.open(self.path)
+        try:
+            book.change_keys(lambda _: list(made.values()))
+            book.append([_entry(key.id) for key in made.values()])
+        finally:
+            book.close()
+        return {what: key.id for what, key in made.items()}
+
+    def ask(self, name: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.tokens[name]}"}
+        status, reported, _ = self.client.send(method, path, body, headers)
+        return status, reported
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _entry(key: str) -> Entry:
+    attempt = AttemptEntry(provider="main", model="m", outcome="completed", status=200)
+    return Entry(
+        id=f"call_{key}", at_ms=_now(), key=key, surface="chat", model="m", outcome="completed", attempts=(attempt,)
+    )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminClient]:
+    with Upstream() as upstream:
+        folder = tmp_path_factory.mktemp("permissions")
+        with Gateway(folder, upstream, settings(upstream.url, 0, admin={"content": True})) as gateway:
+            yield AdminClient(gateway)
+
+
+@pytest.fixture(scope="module")
+def people_site(served: AdminClient) -> Site:
+    return Site(served)
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_the_matrix(people_site: Site, name: str) -> None:
+    """One user asks every route, about each kind of key where the route is about a key."""
+    user = USERS[name]
+    keys = people_site.keys(name)
+    for method, path in ROUTES:
+        if path == "/admin/live":
+            continue  # a stream; the role that may not open it is in the test below
+        weakest, in_team = MATRIX[method, path]
+        is_global = weakest == "anyone" or (user.role in GLOBAL and GLOBAL.index(user.role) >= GLOBAL.index(weakest))
+        subjects = KEYS if "keys/{id}" in path or "entries/{id}" in path else ("nothing",)
+        for what in subjects:
+            subject = keys.get(what, "nothing")
+            id = f"call_{subject}" if "entries" in path else subject
+            body = {"name": f"new-{name}", "team": OWN} if (method, path) == ("POST", "/admin/keys") else None
+            status, reported = people_site.ask(name, method, path.replace("{id}", id), body)
+            error = reported.get("error") if isinstance(reported, dict) else None
+            code = error["code"] if isinstance(error, dict) else ""
+            case = (name, method, path, what, status, reported)
+            if not is_global and not (in_team and user.team):
+                assert (status, code) == (403, "permission_denied"), case
+            elif what in KEYS and not is_global and what not in user.sees:
+                assert status == 404, case
+                assert keys[what] not in str(reported), case
+            else:
+                assert status != 401, case
+                assert code != "permission_denied", case
+                if what in KEYS:
+                    assert status in (200, 201), case
+
+
+@pytest.mark.parametrize("name", ["member", "team_admin", "above"])
+def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: str) -> None:
+    keys, user = people_site.keys(name), USERS[name]
+    listed = people_site.ask(name, "GET", "/admin/keys?all=1&limit=500")[1]["keys"]
+    ids = {key["id"] for key in listed}
+    assert {what for what, id in keys.items() if id in ids} == user.sees
+    assert all(key["team"] and key["team"].startswith(user.team) for key in listed)
+    entries = people_site.ask(name, "GET", "/admin/entries?limit=500")[1]["entries"]
+    assert {what for what, id in keys.items() if id in {entry["key"] for entry in entries}} == user.sees
+    groups = people_site.ask(name, "GET", "/admin/usage?by=key")[1]["usage"]
+    assert {what for what, id in keys.items() if id in {row["group"]["key"] for row in groups}} == user.sees
+    # A filter does not lead out of the team: neither by id, nor by name, nor by a key that does not exist.
+    for wanted in (keys["none"], "none-0", "(none)", "", *([] if name == "above" else [keys["foreign"]])):
+        assert people_site.ask(name, "GET", f"/admin/entries?key={wanted}")[1]["entries"] == []
+        assert people_site.ask(name, "GET", f"/admin/usage?key={wanted}")[1]["usage"][0]["calls"] == 0
+
+
+def test_a_member_manages_its_own_keys_and_no_others(people_site: Site) -> None:
+    ask = people_site.ask
+    status, made = ask("member", "POST", "/admin/keys", {"name": "self-service", "budget": 1})
+    assert (status, made["team"], made["owner"]) == (201, OWN, "token:member")
+    assert ask("member", "POST", f"/admin/keys/{made['id']}/rotate", {"grace": "1h"})[0] == 201
+    assert ask("member", "POST", "/admin/keys/self-service/revoke")[1]["state"] == "revoked"
+    for team in (FOREIGN, "acme", "other"):
+        status, refused = ask("member", "POST", "/admin/keys", {"name": "x", "team": team})
+        assert (status, refused["error"]["param"]) == (400, "team")
+    assert ask("member", "POST", "/admin/keys", {"name": "x", "owner": "token:else"})[0] == 400
+    assert ask("member", "POST", "/admin/keys", {"name": "p", "team": f"{OWN}/project"})[0] == 201
+    # A name that another team uses is refused without saying whose it is.
+    people_site.client.ask("POST", "/admin/keys", {"name": "theirs-too", "team": FOREIGN})
+    status, refused = ask("member", "POST", "/admin/keys", {"name": "theirs-too"})
+    assert status == 409
+    assert "key_" not in str(refused)
+    acts = people_site.client.get(f"/admin/audit?who=token:member&subject={made['id']}")["entries"]
+    assert [act["action"] for act in acts] == ["key.revoke", "key.rotate", "key.create"]
+    assert {act["address"] for act in acts} == {"127.0.0.1"}
+
+
+def test_a_token_ends_at_once(people_site: Site) -> None:
+    client = people_site.client
+    status, made = client.ask("POST", "/admin/tokens", {"name": "brief", "role": "viewer", "expires": "1h"})
+    assert status == 201
+    secret = client.secrets[-1]
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert client.send("GET", "/admin/state", headers=headers)[0] == 200
+    assert client.send("GET", "/admin/me", headers=headers)[1]["name"] == "token:brief"
+    assert client.ask("POST", f"/admin/tokens/{made['id']}/revoke")[1]["state"] == "revoked"
+    assert client.send("GET", "/admin/state", headers=headers)[0] == 401
+    assert secret not in str(client.get("/admin/audit?action=token"))
+    assert client.get("/admin/tokens?all=1")["tokens"][-1]["state"] == "revoked"
+    for wrong in (secret[:-1] + "x", secret + "x", "pst-", secret.upper()):
+        assert client.send("GET", "/admin/state", headers={"Authorization": f"Bearer {wrong}"})[0] == 401
+    # It is no key for clients, and a client's key is no token.
+    assert client.call(people_site.tokens["admin"]) == 401
+    key = client.make(name="a-client")[0]
+    assert client.send("GET", "/admin/state", headers={"Authorization": f"Bearer {key}"})[0] == 401
+
+
+def test_looks_at_content_and_acts_on_calls_are_recorded(people_site: Site) -> None:
+    ask = people_site.ask
+    assert ask("operator", "GET", "/admin/calls/call_x/content")[0] == 404
+    assert ask("operator", "POST", "/admin/calls/call_x/stop")[0] == 404
+    assert ask("operator", "GET", "/admin/users/ann%40example.com")[0] == 404
+    found = people_site.client.get("/admin/audit?who=token:operator&limit=3")["entries"]
+    assert [(act["action"], act["subject"]) for act in reversed(found)] == [
+        ("content.read", "call_x"),
+        ("call.stop", "call_x"),
+        ("user.find", "(given by name)"),
+    ]
+    assert ask("viewer", "GET", "/admin/calls/call_x/content")[0] == 403
+    assert people_site.client.get("/admin/audit?who=token:viewer")["entries"] == []
+
+
+def test_no_route_changes_the_audit_log(people_site: Site) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert people_site.client.ask(method, "/admin/audit")[0] == 405
+        assert people_site.client.ask(method, "/admin/audit/1")[0] == 404
+
+
+@pytest.mark.parametrize("name", ["member", "team_admin"])
+def test_the_live_calls_of_all_are_not_for_a_team(people_site: Site, name: str) -> None:
+    assert people_site.ask(name, "GET", "/admin/live")[0] == 403
