@@ -111,10 +111,11 @@ def in_langchain(script: str, report: type[ReportT]) -> Callable[[], ByLines[Any
 
 @contextmanager
 def opened(api: Api[AskT, ReportT], folder: Path, **tables: Table) -> Iterator[Bench[AskT, ReportT]]:
-    """A bench with a provider of each dialect (`main`, `claude` and `responses`), until the block ends."""
+    """A bench with a provider of each dialect (`main`, `claude`, `responses` and `gem`), until the block ends."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
         responses: Table = {"base_url": upstream.url, "dialect": "openai_responses", "api_key": PROVIDER_KEY}
+        gemini: Table = {**responses, "dialect": "gemini", "key_header": "x-goog-api-key"}
         prices: Table = {"input": 1.0, "output": 2.0}
         written = settings(
             upstream.url,
@@ -122,8 +123,10 @@ def opened(api: Api[AskT, ReportT], folder: Path, **tables: Table) -> Iterator[B
             **{
                 "providers.claude": claude(upstream.url),
                 "providers.responses": responses,
+                "providers.gem": gemini,
                 'prices."claude/*"': prices,
                 'prices."responses/*"': prices,
+                'prices."gem/*"': prices,
                 **tables,
             },
         )

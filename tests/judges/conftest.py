@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.judges.gemini import bench as gemini
 from tests.judges.messages import bench as messages
 from tests.judges.responses import bench as responses
 
@@ -18,5 +19,12 @@ def messages_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[message
 @pytest.fixture(scope="session")
 def responses_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[responses.Bench]:
     with responses.opened(tmp_path_factory.mktemp("judged-responses"), responses={"store": True}) as bench:
+        yield bench
+        bench.is_at_rest()
+
+
+@pytest.fixture(scope="session")
+def gemini_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gemini.Bench]:
+    with gemini.opened(tmp_path_factory.mktemp("judged-gemini")) as bench:
         yield bench
         bench.is_at_rest()

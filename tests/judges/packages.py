@@ -24,6 +24,7 @@ from tests.judges.cases import ROOT
 NODE = Path(__file__).parent / "node"
 LANGCHAIN = Path(__file__).parent / "gateway/langchain"
 AGENTS = Path(__file__).parent / "responses/agents"
+GOOGLE = Path(__file__).parent / "gemini/python"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
@@ -63,6 +64,11 @@ def langchain_python() -> Path:
 def agents_python() -> Path:
     """The interpreter that has openai-agents and pydantic-ai."""
     return _environment("agents-judge", AGENTS / "requirements.txt")
+
+
+def google_python() -> Path:
+    """The interpreter that has google-genai, and LangChain's client of it."""
+    return _environment("google-judge", GOOGLE / "requirements.txt")
 
 
 def claude_code() -> Path:

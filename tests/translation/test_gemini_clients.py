@@ -102,6 +102,13 @@ def test_media_and_thinking() -> None:
     assert losses == []
 
 
+def test_media_of_either_alphabet_are_sent_in_the_standard_one() -> None:
+    """google-genai for Python encodes media for URLs."""
+    image = {"inlineData": {"mimeType": "image/png", "data": "-_8"}}
+    body, _ = asked(CHAT, contents=[{"parts": [image]}])
+    assert body["messages"][0]["content"][0]["image_url"]["url"] == "data:image/png;base64,+/8="
+
+
 def test_what_only_google_has_is_a_loss() -> None:
     body, losses = asked(CHAT, tools=[{"googleSearch": {}}], safetySettings=[{"category": "C"}])
     assert "tools" not in body
@@ -115,6 +122,7 @@ def test_what_only_google_has_is_a_loss() -> None:
         ("/v1beta/models/m:streamGenerateContent", "m", True, True),
         ("/v1beta/models/groq/llama3:8b:generateContent", "groq/llama3:8b", False, False),
         ("/v1beta/models/groq%2Fllama:generateContent?key=x", "groq/llama", False, False),
+        ("/gemini/v1beta/groq/llama:generateContent", "groq/llama", False, False),
     ],
 )
 def test_the_path_names_the_model_and_the_form(path: str, model: str, stream: bool, array: bool) -> None:

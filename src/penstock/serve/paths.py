@@ -19,9 +19,12 @@ def plain_path(path: str) -> str:
 
 
 def endpoint(path: str) -> str:
-    """The path with a placeholder in place of the model, if it ends with a method: `/models/{model}:countTokens`."""
-    before, colon, method = path.rpartition(":")
-    return f"/models/{{model}}:{method}" if colon and before.startswith("/models/") and method.isalpha() else path
+    """The path with a placeholder in place of the model, if it ends with a method: `/models/{model}:countTokens`.
+
+    Some clients leave `models/` out if the name of the model has a slash.
+    """
+    _, colon, method = path.rpartition(":")
+    return f"/models/{{model}}:{method}" if colon and method.isalpha() else path
 
 
 def decoded(part: str) -> str | None:

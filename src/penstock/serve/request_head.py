@@ -49,9 +49,9 @@ class RequestHead(Struct):
 def parse_head(request: HttpRequest) -> RequestHead:
     """Derive a `RequestHead` from a request."""
     path, refusal = plain_path(request.path), _body_refusal(request.headers)
-    secret = _secret(request.headers) or _secret_in_url(path, request.query)
     if request.method == "POST":
         path = endpoint(path)
+    secret = _secret(request.headers) or _secret_in_url(path, request.query)
     post_path = path if request.method == "POST" and refusal is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin)

@@ -23,7 +23,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
-from penstock.core.dialects.gemini.signatures import read_signature
+from penstock.core.dialects.gemini.signatures import read_signature, standard_base64
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 
@@ -160,7 +160,7 @@ def _read_other(fields: _Json, calls: _Calls) -> Part:
     data, url, mime = (text_of(member(holder, name)) for name in ("data", "fileUri", "mimeType"))
     if data or url:
         name = text_of(member(holder, "displayName"))
-        return MediaPart(kind=_kind(mime), mime=mime, name=name, data=data, url=url)
+        return MediaPart(kind=_kind(mime), mime=mime, name=name, data=standard_base64(data), url=url)
     kind = next((name for name in fields if name not in ("thoughtSignature", "thought_signature")), "")
     return OpaquePart(NAME, kind, fields)
 

@@ -16,6 +16,11 @@ ENCODED_PREFIX = b64encode(PREFIX.encode()[: len(PREFIX) // 3 * 3]).decode()
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
+def standard_base64(text: str) -> str:
+    """Base64 in the standard alphabet and padded. Google accepts both alphabets, and its SDKs send either."""
+    return text.translate(_URL_SAFE) + "=" * (-len(text) % 4)
+
+
 def write_signature(scheme: str, value: str, issuer: str, *, redacted: bool = False) -> str:
     """The signature that a client gets for a seal."""
     if scheme == SEAL_SCHEME:
@@ -33,7 +38,7 @@ def unwrapped(signature: str) -> str:
     if not signature.startswith(ENCODED_PREFIX):
         return ""
     try:
-        text = b64decode(signature.translate(_URL_SAFE) + "=" * (-len(signature) % 4)).decode()
+        text = b64decode(standard_base64(signature)).decode()
     except (binascii.Error, ValueError):
         return ""
     return text if text.startswith(PREFIX) else ""

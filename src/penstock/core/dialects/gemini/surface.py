@@ -4,6 +4,7 @@ The model, and whether the answer is streamed, are in the path. A request is che
 Every other field goes to a provider of the same dialect as the client wrote it, and so does the version of its SDK.
 """
 
+import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
@@ -27,6 +28,7 @@ UNSTREAMED = "generateContent"
 _ONCE = ("contents", "generationConfig", "generation_config", "model")
 _LISTS = ("tools", "safetySettings")
 _MAX_MODEL = 256
+_VERSION = re.compile(r"^/(?:gemini/)?(?:v1(?:beta|alpha)?/)?")
 _MODELS = "/models/"
 _ARRAY = "application/json; charset=utf-8"
 # Headers that a provider gets as the client sent them. Others are about the client's own account.
@@ -100,9 +102,14 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
 
 
 def model_in(path: str) -> tuple[str, str]:
-    """The model and the method that a path names; both empty if it names none. Model names may have slashes."""
+    """The model and the method that a path names; both empty if it names none. Model names may have slashes.
+
+    The AI SDK leaves `models/` out if the name has a slash.
+    """
     before, colon, method = path.rpartition(":")
     _, models, model = before.partition(_MODELS)
-    if not colon or not models or not method.isalpha():
+    if not models:
+        model = _VERSION.sub("", before)
+    if not colon or not model or not method.isalpha():
         return "", ""
     return unquote(model), method
