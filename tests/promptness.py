@@ -1,6 +1,6 @@
 """Promptness: promises about time, judged by the best of a few runs.
 
-A busy machine is late now and then; a slow gateway is late every time. So a test that was late is run again, up to five
+A busy machine is late now and then; a slow gateway is late every time. So a test that was late is run again, up to ten
 times in all, and the shortest time counts:
 
     @prompt
@@ -8,14 +8,20 @@ times in all, and the shortest time counts:
         ...
         in_time(closed_at - left_at, 0.05)
 
+A test raises `Late` itself if it finds that the machine was too slow for what it plays: say, that a short timeout has
+passed before the first byte was sent.
+
 A test that is `prompt` may run again with the same fixtures: it must create what it measures, and leave nothing behind.
 """
 
 import functools
+import time
 from collections.abc import Callable
 from typing import ParamSpec
 
-_RUNS = 5
+_RUNS = 10
+# A machine that is busy now may be less busy in a moment.
+_PAUSE_S = 0.05
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -35,11 +41,11 @@ def prompt(test: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
 
     @functools.wraps(test)
     def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> None:
-        for _ in range(_RUNS - 1):
+        for number in range(_RUNS - 1):
             try:
                 return test(*args, **kwargs)
             except Late:
-                continue
+                time.sleep(number * _PAUSE_S)
         return test(*args, **kwargs)
 
     return run

@@ -40,7 +40,7 @@ MESSAGE = json.dumps(
         "usage": {"input_tokens": 7, "output_tokens": 4},
     }
 ).encode()
-# Providers of Messages: a usual one, one that is hasty, one that does not accept all.
+# Providers of Messages: a usual one, two that are hasty, one that does not accept all.
 PROVIDERS = """
 [providers.claude]
 base_url = "{url}"
@@ -56,7 +56,13 @@ base_url = "{url}"
 dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "{key}"
-timeouts = {{ connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }}
+timeouts = {{ first_event_s = 0.25, answer_s = 0.25 }}
+[providers.hasty-gap-claude]
+base_url = "{url}"
+dialect = "anthropic_messages"
+key_header = "x-api-key"
+api_key = "{key}"
+timeouts = {{ gap_s = 0.25 }}
 [providers.fixed-claude]
 base_url = "{url}"
 dialect = "anthropic_messages"

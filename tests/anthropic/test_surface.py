@@ -343,12 +343,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("ops", "type"), BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("provider", ["hasty-claude", "hasty"])
+@pytest.mark.parametrize("provider", ["hasty-gap-claude", "hasty-gap"])
 def test_a_stream_that_breaks_ends_with_one_error_event(
     gateway: MessagesGateway, provider: str, ops: list[Op], type: str
 ) -> None:
-    begun = BEGUN if provider == "hasty-claude" else CHAT_BEGUN
-    if provider == "hasty" and type == "overloaded_error":
+    begun = BEGUN if provider == "hasty-gap-claude" else CHAT_BEGUN
+    if provider == "hasty-gap" and type == "overloaded_error":
         ops, type = [chunk(chat.sse({"error": {"message": "Overloaded"}})), last_chunk()], "api_error"
     model = gateway.upstream.play([head(), chunk(begun), *ops])
     response = gateway.message(f"{provider}/{model}")

@@ -9,7 +9,7 @@ from penstock.core.events import Event
 from tests.dialects.support import OPEN, OVER, Tick, TickerGateway, frames
 from tests.dialects.ticker import NAME
 from tests.faults.scripts import stream
-from tests.faults.upstream import chunk, head, last_chunk, sleep
+from tests.faults.upstream import chunk, head, last_chunk, until_read
 from tests.invariants import CountingReader, SlowReader, read_in_chunks
 from tests.mutation import mutated, split
 from tests.streams import by_event, read
@@ -138,7 +138,7 @@ def test_the_gateway_forwards_healthy_text_as_it_came(gateway: TickerGateway) ->
     """Members that are not known here reach the client with the text."""
     words = [frames(says(word, mood=f"calm{place % 2}")) for place, word in enumerate(WORDS)]
     ops = [chunk(frames(OPEN)), chunk(frames(TEXT)), *map(chunk, words), chunk(frames(SHUT, OVER)), last_chunk()]
-    script = [head(), *(each for op in ops for each in (op, sleep(0.003)))]
+    script = [head(), *(each for op in ops for each in (op, until_read()))]
 
     def forwarded() -> bool:
         """On a busy machine several events may arrive in one read, which takes the slow path."""

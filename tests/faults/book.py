@@ -23,13 +23,15 @@ OUTPUT_COST = 2_000
 ROLES: dict[str, tuple[str, ...]] = {
     "main": (),
     "spare": (),
-    "hasty": ("timeouts = { connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }",),
+    "hasty": ("timeouts = { first_event_s = 0.25, answer_s = 0.25 }",),
+    "hasty-gap": ("timeouts = { gap_s = 0.25 }",),
+    "hasty-total": ("timeouts = { total_s = 0.5 }",),
     "heard": ('abort = "drain"', "drain_s = 30.0"),
     "briefly": ('abort = "drain"', "drain_s = 0.6"),
 }
 _PRICED = {f"{role}{provider.suffix}" for role in ROLES for provider in PROVIDERS.values()}
 
-_BOOKED_S = 10.0
+_BOOKED_S = 30.0
 _MANY = 1_000_000
 _NUMBER = struct.Struct("<Q")
 _RECORD = struct.Struct("<II")

@@ -61,7 +61,8 @@ class Broken:
     """How a stream that had begun ended."""
     words: str = ""
     """What the message must quote."""
-    hasty: bool = False
+    role: str = "main"
+    """The provider that is asked, by its timeouts."""
     headers: dict[str, str] = field(default_factory=dict)
     upstream_status: int = 0
     """The status that the provider means, where some clients get another one for it."""
@@ -80,8 +81,12 @@ def truncated(script: Script, sent_text: str = "Hello") -> Broken:
     return Broken(script, "upstream_truncated", sent_text=sent_text, ending="truncated")
 
 
-def idle(script: Script, sent_text: str = "", code: str = "upstream_timeout_idle") -> Broken:
-    return Broken(script, code, 504, sent_text=sent_text, ending="timed_out", hasty=True)
+def silent(script: Script, code: str = "upstream_timeout_idle") -> Broken:
+    return Broken(script, code, 504, ending="timed_out", role="hasty")
+
+
+def idle(script: Script, sent_text: str = "Hello") -> Broken:
+    return Broken(script, "upstream_timeout_idle", 504, sent_text=sent_text, ending="timed_out", role="hasty-gap")
 
 
 def bad(script: Script, sent_text: str = "", code: str = "upstream_bad_response") -> Broken:
@@ -193,27 +198,22 @@ def _broken(each: Provider) -> dict[str, Broken]:
         },
         "U21 shorter than its length": truncated([head(framing="content-length: 9999"), send(each.hello), fin()]),
         "U21 a length that is none": bad([head(framing="content-length: -1"), send(each.hello), fin()]),
-        "U22 hangs before the head": idle([hang()], code="upstream_timeout_headers"),
-        "U22 hangs in the head": idle(
+        "U22 hangs before the head": silent([hang()], code="upstream_timeout_headers"),
+        "U22 hangs in the head": silent(
             [send(b"HTTP/1.1 200 OK\r\ncontent-ty"), hang()], code="upstream_timeout_headers"
         ),
-        "U23 hangs before the first event": idle([head(), hang()]),
-        "U23 hangs after the role": idle([head(), chunk(each.begin), hang()]),
-        "U24 hangs between events": idle([head(), chunk(each.hello), hang()], "Hello"),
-        "U24 hangs in an event": idle([head(), chunk(each.hello + each.world[:30]), hang()], "Hello"),
-        "U25 drips the first event": idle([head(), drip(each.hello, 0.05)]),
-        "U25 drips an event": idle([head(), chunk(each.hello), drip(each.world, 0.05)], "Hello"),
-        "U25 drips the head": idle([send(b"HTTP/1.1 200 OK\r\nx: "), drip_head()], code="upstream_timeout_headers"),
-        "U26 comments before the first event": idle([head(), for_ever(b": processing\n\n", 0.05)]),
-        "U26 comments between events": idle([head(), chunk(each.hello), for_ever(b": processing\n\n", 0.05)], "Hello"),
-        "U26 empty events": idle([head(), chunk(each.hello), for_ever(b"data: \n\n", 0.05)], "Hello"),
-        "U27 empty deltas for ever": Broken(
-            [head(), chunk(each.hello), for_ever(each.says("") + b": and so on\n\n", 0.05)],
-            "upstream_timeout_idle",
-            504,
-            sent_text="Hello",
-            ending="timed_out",
-            hasty=True,
+        "U23 hangs before the first event": silent([head(), hang()]),
+        "U23 hangs after the role": idle([head(), chunk(each.begin), hang()], ""),
+        "U24 hangs between events": idle([head(), chunk(each.hello), hang()]),
+        "U24 hangs in an event": idle([head(), chunk(each.hello + each.world[:30]), hang()]),
+        "U25 drips the first event": silent([head(), drip(each.hello, 0.05)]),
+        "U25 drips an event": idle([head(), chunk(each.hello), drip(each.world, 0.05)]),
+        "U25 drips the head": silent([send(b"HTTP/1.1 200 OK\r\nx: "), drip_head()], code="upstream_timeout_headers"),
+        "U26 comments before the first event": silent([head(), for_ever(b": processing\n\n", 0.05)]),
+        "U26 comments between events": idle([head(), chunk(each.hello), for_ever(b": processing\n\n", 0.05)]),
+        "U26 empty events": idle([head(), chunk(each.hello), for_ever(b"data: \n\n", 0.05)]),
+        "U27 empty deltas for ever": idle(
+            [head(), chunk(each.hello), for_ever(each.says("") + b": and so on\n\n", 0.05)]
         ),
         "U33 bytes of no encoding": bad(stream(b"\x00\xff\xfe\x01" * 100), code="upstream_bad_response"),
         "U35 an event that is no JSON": bad(stream(each.hello, b"data: {nonsense\n\n", each.rest), "Hello"),

@@ -219,10 +219,12 @@ class MessagesResponse(Response):
 
     @property
     def events(self) -> list[Any]:
-        """The data of each event; each has its name, and the framing is flawless."""
+        """The data of each event; each has its name, and the framing is flawless. Comments are ignored."""
         assert self.body == b"" or self.body.endswith(b"\n\n"), f"the last event has no end: {self.body[-80:]!r}"
         found = []
         for block in self.body.decode().split("\n\n")[:-1]:
+            if block.startswith(":"):
+                continue
             name, data = block.split("\n")
             found.append(json.loads(data.removeprefix("data: ")))
             assert name == f"event: {found[-1]['type']}"

@@ -35,15 +35,17 @@ _LISTENS = re.compile(r"penstock listens on https?://(?:127\.0\.0\.1|0\.0\.0\.0)
 _START_S = 30.0
 # Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 _SETTLE_S = 8.0
-_STOP_S = 10.0
+_STOP_S = 30.0
 _POLL_S = 0.02
 
 Table = Mapping[str, object]
 
 
 def settings(url: str, pairs: int = 4, dialects: Iterable[Provider] = (CHAT,), /, **tables: Table) -> str:
-    """A configuration with two providers that have long timeouts, one with short ones, and routes `pair-N` and
-    `hasty-pair-N` over them.
+    """A configuration with two providers that have long timeouts, three that have a short one, and routes `pair-N`,
+    `hasty-pair-N` and `hasty-gap-pair-N` over them.
+
+    Each of the hasty ones has one short timeout, so that a busy machine cannot make another one pass before it.
 
     Two more providers have `abort = "drain"`: `heard` for longer than any answer of a test takes, on however busy a
     machine, and `briefly` for a short time. All have a price. Each of the `dialects` has as many providers and routes,
@@ -65,8 +67,8 @@ def settings(url: str, pairs: int = 4, dialects: Iterable[Provider] = (CHAT,), /
         for number in [*map(str, range(pairs))] if not provider.suffix else ["*"]:
             route = f"pair{provider.suffix}-{number}"
             first, second = f"{provider.suffix}/{route}-a", f"spare/{route}-b"
-            lines += [f'[routes."{route}"]', f'targets = ["main{first}", "{second}"]']
-            lines += [f'[routes."hasty-{route}"]', f'targets = ["hasty{first}", "{second}"]']
+            for prefix, role in {"": "main", "hasty-": "hasty", "hasty-gap-": "hasty-gap"}.items():
+                lines += [f'[routes."{prefix}{route}"]', f'targets = ["{role}{first}", "{second}"]']
     return "\n".join([*lines, ""])
 
 
@@ -232,7 +234,7 @@ class Gateway:
         with self._condition:
             self._condition.notify_all()  # for those who wait for it to listen
 
-    def until(self, true: Callable[[], object], timeout_s: float = _SETTLE_S) -> None:
+    def until(self, true: Callable[[], object], timeout_s: float = _START_S) -> None:
         """Wait until something is true. It is checked after each line of the output, and every so often without one."""
         deadline = time.monotonic() + timeout_s
         with self._condition:
@@ -283,13 +285,16 @@ class Gateway:
 
     # Asking.
 
-    def pair(self, first: Any, second: Any, *, hasty: bool = False, provider: Provider = CHAT) -> str:
-        """A route of two targets that play these scripts, the first in a provider's dialect; returns its name."""
+    def pair(self, first: Any, second: Any, *, prefix: str = "", provider: Provider = CHAT) -> str:
+        """A route of two targets that play these scripts, the first in a provider's dialect; returns its name.
+
+        The prefix `hasty-` or `hasty-gap-` chooses the first target's provider.
+        """
         number = next(self._pairs[provider.suffix])  # one for each case, so that no case affects another
         route = f"pair{provider.suffix}-{number}"
         self.upstream.play(first, f"{route}-a")
         self.upstream.play(second, f"{route}-b")
-        return f"{'hasty-' if hasty else ''}{route}"
+        return prefix + route
 
     def client(self, *, receive_buffer: int | None = None) -> RawClient:
         """A connection to it."""
@@ -334,7 +339,7 @@ class Gateway:
 
     def files(self, pid: int | None = None) -> int:
         """How many file descriptors it has open. Those of the content store do not count: the first user opens it."""
-        return sum("/content.db" not in path for path in self._open_files(pid))
+        return sum("/content.db" not in path for path in self.open_files(pid))
 
     def end_of(self, client: RawClient) -> str:
         """Its own end of a client's connection, as the system names it."""
@@ -348,11 +353,12 @@ class Gateway:
     def closes(self, end: str) -> None:
         """Wait until the gateway has closed its end of a connection: it has noticed that the client disconnected."""
         deadline = time.monotonic() + _SETTLE_S
-        while end in self._open_files():
+        while end in self.open_files():
             assert time.monotonic() < deadline, "it has not noticed that its client has left"
             time.sleep(0.002)  # there is no notification that a process has closed a descriptor
 
-    def _open_files(self, pid: int | None = None) -> list[str]:
+    def open_files(self, pid: int | None = None) -> list[str]:
+        """What its descriptors, or those of one of its workers, are open for."""
         found = []
         for path in Path(f"/proc/{pid or self.pid}/fd").iterdir():
             with suppress(FileNotFoundError):
@@ -383,7 +389,7 @@ class Gateway:
         Returns the entries of the calls.
         """
         deadline = time.monotonic() + _SETTLE_S
-        self.until(lambda: len(self.calls) >= self._settled + self.expected)
+        self.until(lambda: len(self.calls) >= self._settled + self.expected, _SETTLE_S)
         assert len(self.calls) == self._settled + self.expected, self.calls[self._settled :]
         for response in self.responses:
             assert response.headers.get("x-request-id"), "an answer has no x-request-id"

@@ -41,9 +41,10 @@ SLOW = {
 @pytest.mark.parametrize(("sent", "answer"), SLOW.values(), ids=SLOW)
 @prompt
 def test_who_does_not_send_is_cut_off(hurried: Gateway, sent: bytes, answer: int | None) -> None:
+    began = time.monotonic()
     with hurried.client() as client:
-        began = time.monotonic()
         client.send(sent)
+        in_time(time.monotonic() - began, 0.2)  # else the time for the head may be over
         if answer is not None:
             assert client.response().status == answer
         client.ends()
@@ -159,7 +160,7 @@ def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried:
         hurried.expected += 1
         client.send(post(body(f"main/{first}", stream=False)) + post(body(f"main/{second}", stream=True)))
         hurried.upstream.asked(first)
-        time.sleep(1.5)  # it must be disconnected by then, whether the second answer has begun or not
+        hurried.closes(hurried.end_of(client))  # it is disconnected, whether the second answer has begun or not
         asked = len(hurried.upstream.requests(second))
         hurried.expected += asked
         if asked:
@@ -220,12 +221,12 @@ def test_c18_five_hundred_idle_connections_do_no_harm(gateway: Gateway) -> None:
 
 def test_the_gap_is_watched_again_after_a_pause(start: Starter) -> None:
     """A provider that goes silent must still time out, although its client was slow before."""
-    gateway = start(server={"heartbeat_s": 60})
+    gateway = start(server={"heartbeat_s": 60}, timeouts={"gap_s": 1.0})
     pieces = [chunk(FLOOD) for _ in range(200)]
     model = gateway.upstream.play([head(), chunk(sse(begins())), *pieces, hang()])
-    with gateway.begin(f"hasty/{model}", stream=True, receive_buffer=65_536) as client:
+    with gateway.begin(f"main/{model}", stream=True, receive_buffer=65_536) as client:
         connection = gateway.upstream.asked(model)
         gateway.upstream.until(lambda: connection.blocked)
         response = gateway.keep(client.response())
-    assert response.error["code"] in ("upstream_timeout_idle", "upstream_timeout_total")
+    assert response.error["code"] == "upstream_timeout_idle"
     gateway.quiet()

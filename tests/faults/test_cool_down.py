@@ -11,6 +11,7 @@ from tests.faults.client import body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import PROVIDER_KEY, Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
+from tests.faults.support import begin_probe
 from tests.faults.upstream import JSON, Script, chunk, fin, hang, head, last_chunk, rst, status
 from tests.streams import sse
 
@@ -29,11 +30,11 @@ BREAKS: dict[str, Script] = {
 @pytest.mark.parametrize("script", BREAKS.values(), ids=BREAKS)
 def test_a_target_whose_streams_break_is_left_alone(start: Starter, script: Script) -> None:
     gateway = start(retries={"cooldown_s": 60.0})
-    route = gateway.pair(script, spare(), hasty=True)
+    route = gateway.pair(script, spare(), prefix="hasty-gap-")
     broken = [gateway.ask(route, stream=True) for _ in range(TO_COOL)]
     assert [(response.text, response.done) for response in broken] == [("Hello", False)] * TO_COOL
     assert gateway.ask(route, stream=True).text == SPARE_TEXT
-    assert len(gateway.upstream.requests(f"{route.removeprefix('hasty-')}-a")) == TO_COOL
+    assert len(gateway.upstream.requests(f"{route.removeprefix('hasty-gap-')}-a")) == TO_COOL
     gateway.quiet()
 
 
@@ -69,9 +70,8 @@ def test_after_broken_streams_the_probe_has_to_be_complete(start: Starter) -> No
     route = gateway.pair(BREAKS["closed"], spare())
     for _ in range(TO_COOL):
         gateway.ask(route, stream=True)
-    time.sleep(0.4)  # the cool-down has to pass
     gateway.upstream.play([head(), chunk(HELLO), hang()], f"{route}-a")
-    with gateway.begin(route, stream=True) as probe:
+    with begin_probe(gateway, route, f"{route}-a") as probe:
         probe.read_until(b"Hello")
         assert [gateway.ask(route, stream=True).text for _ in range(3)] == [SPARE_TEXT] * 3
     gateway.upstream.until(lambda: not any(connection.busy for connection in gateway.upstream.open))

@@ -9,6 +9,7 @@ from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, TEXT, unstreamed, whole
 from tests.faults.upstream import JSON, Gate, chunk, fin, for_ever, hang, head, sleep, status
+from tests.promptness import in_time, prompt
 from tests.streams import says, sse
 
 BIG = sse(says("x" * 900))
@@ -78,12 +79,12 @@ def test_a_large_request_behind_a_slow_answer_waits_too(start: Starter) -> None:
 
 
 def test_a_gap_is_noticed_after_the_client_has_caught_up(start: Starter) -> None:
-    gateway = start(server={"heartbeat_s": 30.0}, timeouts={"gap_s": 0.3, "total_s": 60.0})
+    gateway = start(server={"heartbeat_s": 30.0}, timeouts={"gap_s": 1.0, "total_s": 60.0})
     model = gateway.upstream.play([head(), chunk(HELLO), *[chunk(BIG)] * 6_000, hang()])
     with gateway.begin(f"main/{model}", stream=True, receive_buffer=4096) as client:
         gateway.upstream.until(lambda: bool(gateway.upstream.requests(model)))
         gateway.upstream.until(lambda: gateway.upstream.connection(model).blocked)
-        time.sleep(0.6)  # the timer fires while the client is slow
+        time.sleep(1.2)  # the timer fires while the client is slow
         response = gateway.keep(client.response())
     assert response.error["code"] == "upstream_timeout_idle"
     gateway.quiet()
@@ -112,20 +113,23 @@ def test_who_leaves_an_answer_does_not_let_a_second_probe_through(start: Starter
     gateway.quiet()
 
 
+@prompt
 def test_a_client_that_is_slow_but_takes_something_gets_it_all(start: Starter) -> None:
     gateway = start(limits={"stalled_client_s": 0.3})
     text = "y" * 3_000_000
     model = gateway.upstream.play(unstreamed(text))
     taken = 0
     with gateway.begin(f"main/{model}", stream=False, receive_buffer=4096) as client:
-        began = time.monotonic()
+        began = read_at = time.monotonic()
         while taken < len(text):
             piece = client.read_some()
+            read_at, before = time.monotonic(), read_at
+            in_time(read_at - before, 0.2)  # else it was stalled itself
             assert piece, f"cut off after {taken} bytes"
             taken += len(piece)
             time.sleep(len(piece) / 3_000_000)  # a second in all, and never long without taking anything
         assert time.monotonic() - began > 0.6
-    gateway.until(lambda: len(gateway.calls) == 1)
+    gateway.last_call()
     gateway.quiet()
 
 

@@ -1,6 +1,6 @@
 """A regular stream, which is forwarded chunk by chunk without being parsed, and everything that can end that.
 
-Each thing is sent a moment after the one before, so that the gateway reads it alone.
+Each thing is sent when the gateway has read the one before, so that the gateway reads it alone.
 """
 
 import pytest
@@ -9,7 +9,8 @@ from tests.faults.client import Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.dialects import CHAT, CHAT_ONLY, OVERLOADED, PAIRS, Pair, Provider
 from tests.faults.gateway import Gateway
-from tests.faults.upstream import Gate, Op, Script, chunk, fin, for_ever, head, last_chunk, rst, send, sleep
+from tests.faults.upstream import Gate, Op, Script, chunk, fin, for_ever, head, last_chunk, rst, send, until_read
+from tests.promptness import Late, prompt
 
 # Only where client and provider speak one dialect is anything passed on unread.
 SAME = [pair for pair in PAIRS if pair.same]
@@ -22,7 +23,7 @@ SENT_TEXT = "Hello" + "".join(f" word{number}" for number in range(6))
 
 
 def apart(*ops: Op) -> Script:
-    return [each for op in ops for each in (op, sleep(0.003))]
+    return [each for op in ops for each in (op, until_read())]
 
 
 def words(each: Provider, count: int = 6) -> list[Op]:
@@ -148,12 +149,16 @@ def test_a_client_that_speaks_the_old_http_gets_no_chunks(gateway: Gateway) -> N
     gateway.quiet()
 
 
+@prompt
 def test_a_regular_stream_that_stops_is_noticed(start: Starter) -> None:
     gateway = start(timeouts={"gap_s": 0.3})
     gate = Gate()
     model = gateway.upstream.play([*regular(), gate])
-    failed(gateway.ask(f"main/{model}", stream=True), "upstream_timeout_idle")
+    response = gateway.ask(f"main/{model}", stream=True)
     gateway.quiet()
+    if response.text != SENT_TEXT:
+        raise Late("the upstream was silent before its stream stopped")
+    failed(response, "upstream_timeout_idle")
 
 
 def test_a_large_event_is_refused_in_a_regular_stream_too(start: Starter) -> None:

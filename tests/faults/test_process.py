@@ -21,7 +21,7 @@ from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
 from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Gate, Script, Upstream, chunk, hang, head, last_chunk
-from tests.promptness import in_time, prompt
+from tests.promptness import Late, in_time, prompt
 
 AT_ONCE_S = 0.3
 
@@ -39,7 +39,7 @@ def refuses(gateway: Gateway) -> bool:
 def wait_until_it_refuses(gateway: Gateway) -> float:
     began = time.monotonic()
     while not refuses(gateway):
-        assert time.monotonic() - began < 10.0, "it still listens"
+        assert time.monotonic() - began < 30.0, "it still listens"
         time.sleep(0.005)  # there is no notification that a port is closed
     return time.monotonic() - began
 
@@ -153,20 +153,30 @@ def test_g6_a_worker_that_is_killed_is_replaced_and_the_others_do_not_notice(sta
     gate = Gate()
     model = gateway.upstream.play(waiting(gate))
     with ExitStack() as stack:
-        clients = [stack.enter_context(gateway.begin(f"main/{model}", stream=True)) for _ in range(12)]
-        for client in clients:
-            client.read_until(b"Hello")
-        victim, *_ = worker_pids(gateway, 3)
+        clients: list[RawClient] = []
+        workers = worker_pids(gateway, 3)
+        served: dict[int, int] = {}
+        while len(clients) < 12 or len(served) < 2:  # the kernel chooses the worker of each connection
+            clients.append(stack.enter_context(gateway.begin(f"main/{model}", stream=True)))
+            clients[-1].read_until(b"Hello")
+            served[worker_of(gateway, clients[-1], workers)] = len(clients)
+        victim = next(iter(served))
         os.kill(victim, signal.SIGKILL)
         worker_pids(gateway, 3, without=victim)
         wait_until_listening(gateway, 3)
         gate.open()
         whole_ones = [each for client in clients if (each := answer(client)) is not None]
-        assert 0 < len(whole_ones) < len(clients)  # the kernel gave each worker some
+        assert 0 < len(whole_ones) < len(clients)
         assert {response.text for response in whole_ones} == {TEXT}
         ok = gateway.upstream.play(whole())
         assert [gateway.ask(f"main/{ok}", stream=True).text for _ in range(20)] == [TEXT] * 20
     assert gateway.stop() == 0
+
+
+def worker_of(gateway: Gateway, client: RawClient, workers: list[int]) -> int:
+    """The worker that has a client's connection."""
+    end = gateway.end_of(client)
+    return next(pid for pid in workers if end in gateway.open_files(pid))
 
 
 def answer(client: RawClient) -> Any:
@@ -183,6 +193,7 @@ def test_g1_workers_finish_their_streams(start: Starter) -> None:
     finishes_streams(gateway, group=False)
 
 
+@prompt
 def test_g1_workers_finish_their_streams_when_all_are_signalled(start: Starter) -> None:
     """A terminal sends SIGINT to the whole group, a service manager SIGTERM: a worker gets it twice. It counts once."""
     gateway = start("--workers", "2", server={"drain_s": 5.0})
@@ -200,8 +211,11 @@ def finishes_streams(gateway: Gateway, *, group: bool) -> None:
         gateway.signal(signal.SIGINT, group=group)
         wait_until_it_refuses(gateway)
         gate.open()
-        assert [client.response().text for client in clients] == [TEXT] * 8
+        texts = [client.response().text for client in clients]
     assert gateway.wait() == 0
+    if group and texts != [TEXT] * 8:
+        raise Late("the supervisor sent the signal so late that it counted as a second one")
+    assert texts == [TEXT] * 8
 
 
 def test_g6_a_signal_while_a_worker_is_being_replaced_ends_it_all(start: Starter) -> None:
@@ -217,7 +231,7 @@ def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
     wait_until_listening(gateway, 2)
     gateway.signal(signal.SIGKILL)
     gateway.wait()
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 30.0
     while not refuses(gateway):
         assert time.monotonic() < deadline, "orphans serve on"
         time.sleep(0.02)
@@ -233,7 +247,7 @@ def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Pat
         env=os.environ | {"PENSTOCK_STATE": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=20.0,
+        timeout=60.0,
         check=False,
     )
     assert other.returncode == 1
@@ -368,7 +382,7 @@ def test_g21_no_reload_opens_a_gateway_to_everybody(
         text=True,
         check=True,
     ).stdout.strip()
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 30.0
     showing = {"Authorization": f"Bearer {made}"}
     while {gateway.send(get("/v1/models", showing)).status for _ in range(12)} != {200}:
         assert time.monotonic() < deadline, "the stored key is not known"
@@ -523,7 +537,7 @@ def test_g9_a_start_on_a_disk_that_takes_nothing_says_so(tmp_path: Path, workers
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
         capture_output=True,
         text=True,
-        timeout=20.0,
+        timeout=60.0,
         check=False,
     )
     place = tmp_path / "state" / "serving"
@@ -551,7 +565,7 @@ def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Sta
         for client in crowd:
             client.close()
     ok = gateway.upstream.play(whole())
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 30.0
     while (got := attempt(gateway, ok)) != TEXT:
         assert time.monotonic() < deadline, got
         time.sleep(0.05)
@@ -578,13 +592,14 @@ def test_g26_without_a_descriptor_for_the_upstream_the_client_gets_an_error_and_
         for client in crowd:
             client.send(get("/health"))
             client.response()
+        full = gateway.files()
         for _ in range(6):
             asking[0].send(post(body(f"main/{ok}", stream=False)))
             response = gateway.keep(asking[0].response())
             assert response.status in (502, 503)
         for client in crowd:
             client.close()
-        time.sleep(0.1)  # for the gateway to have closed them too
+        gateway.until(lambda: gateway.files() < full - len(crowd) // 2)  # it has closed them too
         asking[0].send(post(body(f"main/{ok}", stream=False)))
         assert gateway.keep(asking[0].response()).status == 200
 

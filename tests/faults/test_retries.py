@@ -1,6 +1,5 @@
 """Which target is tried next, and which cool down (U9 to U11, U59, U60); in real time, but with short times."""
 
-import threading
 import time
 
 import pytest
@@ -8,13 +7,15 @@ import pytest
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
+from tests.faults.support import begin_probe
 from tests.faults.upstream import JSON, Gate, Script, for_ever, head, status
+from tests.promptness import Late, in_time, prompt
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 FAILS = [status(500, JSON, ERROR_BODY)]
 
 RETRY_AFTER = {
-    "U9 seconds": ("2", 2),
+    "U9 seconds": ("20", 20),
     "U11 a day": ("86400", 300),
     "U11 no end": ("inf", 300),
     "U11 a date": ("Wed, 21 Oct 2037 07:28:00 GMT", 300),
@@ -43,7 +44,7 @@ def test_u59_a_busy_target_is_left_alone_as_long_as_it_asks(
     assert (first.status, first.headers["retry-after"]) == (429, retry_after)
     second = gateway.ask(f"main/{model}", stream=streamed)
     assert (second.status, second.error["code"]) == (503, "no_healthy_target")
-    assert seconds - 1 <= int(second.headers["retry-after"]) <= seconds
+    assert seconds - 10 <= int(second.headers["retry-after"]) <= seconds
     assert len(gateway.upstream.requests(model)) == 1
     assert gateway.call(second)["attempts"] == []
 
@@ -61,13 +62,17 @@ def test_u11_what_cannot_be_read_is_not_obeyed(start: Starter, retry_after: str)
     assert response.text == TEXT
 
 
+@prompt
 @pytest.mark.parametrize("retry_after", NO_RETRY_AFTER.values(), ids=NO_RETRY_AFTER)
 def test_u11_who_may_be_asked_at_once_is_left_alone_all_the_same(gateway: Gateway, retry_after: str) -> None:
     """The client gets it unchanged. A target that is busy, or fails five times in a row, cools down."""
     model = gateway.upstream.play(busy(retry_after))
+    began = time.monotonic()
     first = gateway.ask(f"main/{model}", stream=False)
     assert (first.status, first.headers["retry-after"]) == (429, retry_after or "2")
-    assert gateway.ask(f"main/{model}", stream=False).error["code"] == "no_healthy_target"
+    second = gateway.ask(f"main/{model}", stream=False)
+    in_time(time.monotonic() - began, 0.9)  # the cool-down takes a second or longer
+    assert second.error["code"] == "no_healthy_target"
     assert len(gateway.upstream.requests(model)) == 1
     model = gateway.upstream.play([status(503, JSON | {"retry-after": retry_after}, ERROR_BODY)])
     codes = [gateway.ask(f"main/{model}", stream=False).error["code"] for _ in range(7)]
@@ -120,19 +125,13 @@ def test_u60_after_the_cool_down_one_call_is_the_probe(start: Starter) -> None:
     model = gateway.upstream.play(FAILS)
     for _ in range(5):
         gateway.ask(f"main/{model}", stream=False)
-    time.sleep(0.35)  # the cool-down has to pass
     gate = Gate()
     gateway.upstream.play([gate, *FAILS], model)
-    clients = [gateway.begin(f"main/{model}", stream=False) for _ in range(10)]
-    gateway.upstream.asked(model, 6)
-    opener = threading.Timer(0.2, gate.open)
-    opener.start()
-    statuses = sorted(gateway.keep(client.response()).status for client in clients)
-    opener.join()
-    for client in clients:
-        client.close()
+    with begin_probe(gateway, f"main/{model}", model) as probe:
+        assert [gateway.ask(f"main/{model}", stream=False).status for _ in range(9)] == [503] * 9
+        gate.open()
+        assert gateway.keep(probe.response()).status == 502
     assert len(gateway.upstream.requests(model)) == 6
-    assert statuses == [502] + [503] * 9
 
 
 SLOW = {"before anything was said": b": processing\n\n", "while it is said": HELLO}
@@ -149,10 +148,13 @@ def test_when_the_total_time_is_over_no_one_else_is_asked(start: Starter, data: 
     gateway.quiet()
 
 
+@prompt
 def test_u27_an_answer_without_end_is_ended(gateway: Gateway) -> None:
     model = gateway.upstream.play([head(), for_ever(HELLO, 0.02)])
-    response = gateway.ask(f"hasty/{model}", stream=True)
+    response = gateway.ask(f"hasty-total/{model}", stream=True)
     assert response.complete
+    if response.status == 504 or response.text == "Hello":
+        raise Late("the total time was over before the answer had begun")
     assert response.text.startswith("HelloHello")
     assert not response.done
     assert response.error["code"] == "upstream_timeout_total"

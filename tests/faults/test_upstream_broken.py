@@ -21,11 +21,9 @@ from tests.faults.client import Response
 from tests.faults.dialects import CHAT, CHAT_ONLY, MESSAGES_ONLY, PAIRS, RESPONSES_ONLY, Pair, is_played
 from tests.faults.gateway import PROVIDER_KEY, Gateway
 from tests.faults.scripts import ERROR_BODY, SPARE_TEXT, spare
-from tests.faults.upstream import (
-    EVENT_STREAM,
-    JSON,
-    status,
-)
+from tests.faults.support import in_time_for_its_head
+from tests.faults.upstream import EVENT_STREAM, JSON, status
+from tests.promptness import prompt
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 REFUSED = {
@@ -43,7 +41,7 @@ def every_break(*pairs: Pair) -> pytest.MarkDecorator:
         for pair in pairs
         for name, case in BROKEN[pair.provider.dialect].items()
         for streamed in (True, False)
-        if streamed or not case.hasty or pair == CHAT_ONLY
+        if streamed or case.role == "main" or pair == CHAT_ONLY
         if is_played(pair, sampled=name in SAMPLE)
     }
     return pytest.mark.parametrize(("pair", "name", "streamed"), rows.values(), ids=rows)
@@ -54,11 +52,14 @@ def test_every_row_is_in_the_table_of_what_is_booked() -> None:
     assert {row.split()[0] for row in rows} == MEASURES.keys()
 
 
+@prompt
 @every_break(*PAIRS)
 def test_alone(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
     case = BROKEN[pair.provider.dialect][name]
-    target = f"{'hasty' if case.hasty else 'main'}{pair.provider.suffix}/{gateway.upstream.play(case.script)}"
+    target = f"{case.role}{pair.provider.suffix}/{gateway.upstream.play(case.script)}"
     response = gateway.ask(target, pair.client, stream=streamed)
+    if case.role == "hasty" and case.code == "upstream_timeout_idle":
+        in_time_for_its_head(gateway, response)
     if streamed and case.sent_text:
         assert_reported_in_the_stream(gateway, response, case)
     else:
@@ -78,12 +79,16 @@ def test_alone(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
 
 
 # The second target speaks chat completions: for clients of other dialects its answer is translated.
+@prompt
 @every_break(CHAT_ONLY, MESSAGES_ONLY, RESPONSES_ONLY)
 def test_with_a_second_target(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
     case = BROKEN[pair.provider.dialect][name]
-    route = gateway.pair(case.script, spare(), hasty=case.hasty, provider=pair.provider)
-    second = f"{route.removeprefix('hasty-')}-b"
+    prefix = "" if case.role == "main" else f"{case.role}-"
+    route = gateway.pair(case.script, spare(), prefix=prefix, provider=pair.provider)
+    second = f"{route.removeprefix(prefix)}-b"
     response = gateway.ask(route, pair.client, stream=streamed)
+    if case.role == "hasty" and case.code == "upstream_timeout_idle":
+        in_time_for_its_head(gateway, response)
     if streamed and case.sent_text:
         assert_reported_in_the_stream(gateway, response, case)
         assert not gateway.upstream.requests(second)

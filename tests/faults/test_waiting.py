@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.client import body, post
+from tests.faults.client import Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.dialects import (
     CHAT,
@@ -20,7 +20,9 @@ from tests.faults.dialects import (
 )
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, SPARE_TEXT, TEXT, WORLD, plain, spare, unstreamed
+from tests.faults.support import in_time_for_its_head
 from tests.faults.upstream import JSON, Gate, Script, Upstream, chunk, drip, hang, head, last_chunk, send, sleep
+from tests.promptness import Late, prompt
 
 BEAT = b": penstock\n\n"
 every_pair = pytest.mark.parametrize("pair", [*filter(same_or_translated, PAIRS)], ids=str)
@@ -83,20 +85,33 @@ def test_an_unstreamed_client_gets_no_comments(beating: Gateway) -> None:
     beating.quiet()
 
 
+def in_time_for_a_heartbeat(beating: Gateway, response: Response, pair: Pair) -> None:
+    """A heartbeat was sent before the time for the first event was over."""
+    if not pair.client.heartbeat.search(response.body):
+        beating.quiet()
+        raise Late("the time for the first event was over before a heartbeat was due")
+
+
+@prompt
 @every_pair
 def test_u23_after_a_heartbeat_the_next_target_may_still_answer(beating: Gateway, pair: Pair) -> None:
-    route = beating.pair([head(), hang()], spare(), hasty=True, provider=pair.provider)
+    route = beating.pair([head(), hang()], spare(), prefix="hasty-", provider=pair.provider)
     response = beating.ask(route, pair.client, stream=True)
+    in_time_for_its_head(beating, response)
+    in_time_for_a_heartbeat(beating, response, pair)
     assert (response.status, response.text, response.done) == (200, SPARE_TEXT, True)
     assert pair.client.heartbeat.search(response.body.partition(b"delta")[0])
     assert [attempt["code"] for attempt in beating.call(response)["attempts"]] == ["upstream_timeout_idle", ""]
     beating.quiet()
 
 
+@prompt
 @every_pair
 def test_u23_after_a_heartbeat_a_failure_is_a_frame(beating: Gateway, pair: Pair) -> None:
     model = beating.upstream.play([head(), hang()])
     response = beating.ask(f"hasty{pair.provider.suffix}/{model}", pair.client, stream=True)
+    in_time_for_its_head(beating, response)
+    in_time_for_a_heartbeat(beating, response, pair)
     assert (response.status, response.error["code"], response.done) == (200, "upstream_timeout_idle", False)
     assert response.complete
     line = beating.call(response)
@@ -113,12 +128,14 @@ def test_a_gap_is_noticed_although_the_first_event_may_take_long(start: Starter,
     gateway.quiet()
 
 
+@prompt
 def test_a_regular_stream_has_no_heartbeats(beating: Gateway) -> None:
     model = beating.upstream.play([head(), drip(HELLO + WORLD + REST, 0.001, 40), last_chunk()])
     response = beating.ask(f"main/{model}", stream=True)
     assert response.text == TEXT
-    assert response.body.count(BEAT) <= 1
     beating.quiet()
+    if BEAT in response.body:
+        raise Late("the upstream was silent for the time of a heartbeat")
 
 
 def test_each_event_is_passed_on_at_once(gateway: Gateway) -> None:
@@ -160,16 +177,20 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
         assert (response.text, response.done) == (f"Hello, {number:03}", True)
 
 
-LATE: dict[str, Script] = {
-    "all at once": [sleep(0.6), *unstreamed()],
-    "a little at a time": [head(200, JSON), drip(plain(), 0.01, size=5), last_chunk()],
+# Whole answers that take longer than the time for the first event; and the same without an end, for a stream.
+LATE: dict[str, tuple[Script, Script]] = {
+    "all at once": ([sleep(0.4), *unstreamed()], [hang()]),
+    "a little at a time": (
+        [head(200, JSON), drip(plain(), 0.01, size=5), last_chunk()],
+        [head(200, JSON), drip(plain()[:60], 0.01, size=5), hang()],
+    ),
 }
 
 
-@pytest.mark.parametrize("script", LATE.values(), ids=LATE)
-def test_an_answer_that_is_not_streamed_has_its_own_time(start: Starter, script: Script) -> None:
+@pytest.mark.parametrize(("script", "endless"), LATE.values(), ids=LATE)
+def test_an_answer_that_is_not_streamed_has_its_own_time(start: Starter, script: Script, endless: Script) -> None:
     """Most providers send nothing until an unstreamed answer is complete, so silence is no failure."""
-    gateway = start(timeouts={"first_event_s": 0.2, "answer_s": 8.0})
-    model = gateway.upstream.play(script)
-    assert gateway.ask(f"main/{model}", stream=False).text == TEXT
-    assert gateway.ask(f"main/{model}", stream=True).error["code"].startswith("upstream_timeout")
+    gateway = start(timeouts={"first_event_s": 0.2, "answer_s": 30.0})
+    assert gateway.ask(f"main/{gateway.upstream.play(script)}", stream=False).text == TEXT
+    response = gateway.ask(f"main/{gateway.upstream.play(endless)}", stream=True)
+    assert response.error["code"].startswith("upstream_timeout")

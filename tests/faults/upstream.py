@@ -19,12 +19,13 @@ import struct
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Self, cast
 
 _MODEL = re.compile(rb'"model":\s*"((?:[^"\\]|\\.)*)"')
 _MODEL_IN_PATH = re.compile(rb"^POST \S*/models/([^:? ]+):")
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 EVENT_STREAM = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}
@@ -48,6 +49,8 @@ class Connection(asyncio.Protocol):
         self.requests: list[bytes] = []
         self.models: list[str] = []
         self.sent = 0
+        self.last_sent = b""
+        """The last bytes that were sent, some of them."""
         self.blocked = False
         """Whether a send waits because the peer does not read."""
 
@@ -117,6 +120,7 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
         await asyncio.sleep(0)  # for other connections, and to notice that the peer has closed
         self.sent += len(data)
+        self.last_sent = (self.last_sent + data)[-1000:] if len(data) < 1000 else data[-1000:]
         self._upstream.changed()
 
     def fin(self) -> None:
@@ -143,6 +147,15 @@ class Connection(asyncio.Protocol):
         self.ended_by_us = True
         if self._transport is not None:
             self._transport.abort()
+
+    def unread(self) -> bool:
+        """Whether the peer has not read all that was sent: the system lists the bytes that wait for each socket."""
+        if self._transport is None:
+            return False
+        (_, ours), (_, theirs) = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
+        line = rf":{theirs:04X} [0-9A-F]+:{ours:04X} [0-9A-F]+ [0-9A-F]+:([0-9A-F]+) "
+        found = re.search(line, Path("/proc/net/tcp").read_text())
+        return found is not None and int(found[1], 16) > 0
 
     def mute(self) -> None:
         """Stop reading."""
@@ -241,6 +254,16 @@ def sleep(seconds: float) -> Op:
 
     async def op(_: Connection) -> None:
         await asyncio.sleep(seconds)
+
+    return op
+
+
+def until_read() -> Op:
+    """Wait until the peer has read all that was sent, so that it reads alone what comes next."""
+
+    async def op(connection: Connection) -> None:
+        while not connection.closed_at and connection.unread():  # noqa: ASYNC110 - the system does not notify
+            await asyncio.sleep(0.001)
 
     return op
 

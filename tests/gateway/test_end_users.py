@@ -52,7 +52,7 @@ class World:
             return known
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.users.find(name, found.set_result)
-        return await asyncio.wait_for(found, 5)
+        return await asyncio.wait_for(found, 30)
 
 
 def run(tmp_path: Path, test: Callable[[World], Any]) -> None:
@@ -96,11 +96,11 @@ def test_a_call_does_not_wait_for_a_slow_store_and_its_user_is_found_later(
         early = await world.ask("ann")
         assert early != elsewhere
         assert await world.ask("ann") == early
-        started = asyncio.get_running_loop().time()
-        await world.ask("bob")
-        assert asyncio.get_running_loop().time() - started < 0.01  # no other call waits
+        monkeypatch.setattr("penstock.gateway.content.end_users._WAIT_S", 60.0)
+        await world.ask("bob")  # no other call waits
         world.thread.release()
-        await asyncio.sleep(0.02)
+        while await world.ask("ann") == early:
+            await asyncio.sleep(0.01)
         assert await world.ask("ann") == elsewhere
         assert [found.id for found in world.thread.store.users.find("ann")] == [elsewhere, early]
 
@@ -109,15 +109,15 @@ def test_a_call_does_not_wait_for_a_slow_store_and_its_user_is_found_later(
 
 def test_a_store_that_fails_delays_no_call_and_loses_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.content.end_users._RETRY_S", 0.02)
+    monkeypatch.setattr("penstock.gateway.content.end_users._WAIT_S", 60.0)
 
     async def test(world: World) -> None:
         world.thread.failing = True
         first = await world.ask("ann")
-        started = asyncio.get_running_loop().time()
         second = await world.ask("bob")
-        assert asyncio.get_running_loop().time() - started < 0.01
         world.thread.failing = False
-        await asyncio.sleep(0.1)
+        while not all(world.thread.store.users.find(name) for name in ("ann", "bob")):
+            await asyncio.sleep(0.01)
         found = {name: world.thread.store.users.find(name)[0].id for name in ("ann", "bob")}
         assert found == {"ann": first, "bob": second}
         assert world.users.known("ann") == first
@@ -133,8 +133,8 @@ def test_an_erasure_elsewhere_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
         await asyncio.sleep(0.05)
         assert world.users.known("ann") == before
         world.thread.store.users.erase("ann")
-        await asyncio.sleep(0.1)
-        assert world.users.known("ann") == ""
+        while world.users.known("ann"):  # noqa: ASYNC110 - a timer of the tested code changes it
+            await asyncio.sleep(0.01)
         assert await world.ask("ann") != before
 
     run(tmp_path, test)

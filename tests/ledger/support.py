@@ -21,7 +21,7 @@ RESERVED = RESERVED_INPUT + OUTPUT * OUTPUT_COST
 # For how many of the crowd a budget suffices.
 FEW = 10
 
-_KEY_S = 10.0
+_KEY_S = 30.0
 # The probability that this many connections miss one of four workers is 1 in 10,000.
 _TRIES = 32
 

@@ -28,7 +28,6 @@ from tests.faults.upstream import (
     head,
     last_chunk,
     rst,
-    sleep,
     status,
 )
 from tests.promptness import in_time, prompt
@@ -74,8 +73,7 @@ def leave(
     if streamed and received:
         client.read_until(received)
     elif received:
-        gateway.upstream.until(lambda: connection.sent)
-        time.sleep(0.05)  # for it to be read
+        gateway.until(lambda: received in connection.last_sent and not connection.unread())
     end = gateway.end_of(client)
     left_at = time.monotonic()
     client.close()
@@ -154,10 +152,15 @@ def test_drain_reads_on_and_books_the_providers_figure(
 
 
 def test_a_gap_in_which_the_client_leaves_is_counted_whole(gateway: Gateway) -> None:
-    model = gateway.upstream.play([head(), chunk(HELLO), sleep(0.8), chunk(WORLD), chunk(REST), last_chunk()])
+    gate = Gate()
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, chunk(WORLD), chunk(REST), last_chunk()])
     with gateway.begin(f"heard/{model}", stream=True) as client:
         client.read_until(b"Hello")
+        end = gateway.end_of(client)
         time.sleep(0.4)
+    gateway.closes(end)
+    time.sleep(0.4)
+    gate.open()
     (attempt,) = booked(gateway).attempts
     assert attempt.longest_gap_ms >= 700
 
@@ -209,7 +212,9 @@ def test_drain_ends_in_its_time_and_then_it_is_estimated(
 
 
 def test_drain_of_a_provider_that_breaks_books_what_was_sent(gateway: Gateway) -> None:
-    leave(gateway, "heard", [head(), chunk(HELLO), sleep(0.1), rst()], streamed=True, received=b"Hello")
+    gate = Gate()
+    leave(gateway, "heard", [head(), chunk(HELLO), gate, rst()], streamed=True, received=b"Hello")
+    gate.open()
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.outcome, attempt.code) == ("estimated", "truncated", "upstream_reset")
 

@@ -60,7 +60,7 @@ def race(gateway: Gateway, content: bytes, gate: Gate, model: str, admitted: int
 
 def booked(gateway: Gateway, key: str, count: int) -> list[Entry]:
     """The entries of a key, once there are so many."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 30.0
     while len(found := [entry for entry in gateway.book.entries() if entry.key == key]) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} are booked"
         time.sleep(0.01)
@@ -72,7 +72,7 @@ def let_go_of(gateway: Gateway, key: str) -> None:
     """Wait until nothing is reserved for a key. Shared accounts are updated a moment after the book, or before it."""
     if not (gateway.book.folder / FILE).exists():
         return  # the account of one worker is updated first
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 30.0
     with closing(SqliteAccounts(gateway.book.folder, 10.0)) as accounts:
         while (found := accounts.load(key)) is None or msgspec.msgpack.decode(found[1], type=Account).holds:
             assert time.monotonic() < deadline, "something is held although all is over"

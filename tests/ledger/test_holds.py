@@ -11,16 +11,18 @@ from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.scripts import HELLO, REST, whole
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 from tests.ledger.support import make_key, request
+from tests.promptness import in_time, prompt
 from tests.serve.scrapes import parse, value
 from tests.serve.support import AdminClient
 
 BUDGET = 5_000_000_000
 _CALLS = 8
-# The promised bound, and the time that a busy machine needs for the first request after it.
-_DROPPED_S = 1.0
+# The promised bound, and the time that the requests after it need.
+_DROPPED_S = 2.0
 _WAIT_S = 10.0
 
 
+@prompt
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
 def test_every_worker_drops_a_hold_when_its_call_is_over(
     tmp_path: Path, request: pytest.FixtureRequest, store: str
@@ -56,9 +58,9 @@ def _check(gateway: Gateway, admin: AdminClient) -> None:
         gate.open()
         for client in waiting:
             assert client.response().status == 200
-    time.sleep(_DROPPED_S)
-    reported = {admin.get("/admin/holds")["holds"][key.id] for _ in range(4 * _CALLS)}
-    assert {float(reserved) for reserved in reported} == {0.0}
+    over = time.monotonic()
+    while {float(admin.get("/admin/holds")["holds"][key.id]) for _ in range(4 * _CALLS)} != {0.0}:
+        in_time(time.monotonic() - over, _DROPPED_S)
     spent = sum(entry.priced for entry in gateway.book.entries() if entry.key == key.id)
     assert spent > 0
     metrics = urllib.request.Request(

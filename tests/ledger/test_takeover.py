@@ -4,20 +4,22 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
+
+import pytest
 
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, whole
 from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Upstream, chunk, head, sleep
+from tests.promptness import Late, prompt
 from tests.streams import says, sse
 
 _BOOKED = 6
 _RAN_S = 1.2
 # The last record of a killed gateway may be this old.
 _MARK_S = 2.0
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 WORD = chunk(sse(says(" on")))
 TAKEN = re.compile(r"takes over (\d+) calls?")
 
@@ -50,32 +52,40 @@ def check_orphan(gateway: Gateway, began: float, killed: float, *, found_s: floa
     (entry,) = orphans
     (attempt,) = entry.attempts
     truly_ms = (killed - began) * 1000
-    assert truly_ms - 500 <= entry.duration_ms <= truly_ms + 1000 * found_s
+    assert entry.duration_ms <= truly_ms + 1000 * found_s
+    if entry.duration_ms < truly_ms - 500:
+        raise Late("the gateway recorded nothing for half a second before it was killed")
     assert attempt.began_ms + attempt.duration_ms == entry.duration_ms
 
 
-def test_of_a_gateway_that_was_killed_only_what_was_not_booked_is_taken_over(tmp_path: Path) -> None:
+@prompt
+def test_of_a_gateway_that_was_killed_only_what_was_not_booked_is_taken_over(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("killed")
     with Upstream() as upstream:
         text = settings(upstream.url, 0)
         model = upstream.play([head(), chunk(HELLO), *(step for _ in range(99) for step in (sleep(0.2), WORD))])
-        with Gateway(tmp_path, upstream, text) as first, first.client() as client:
+        with Gateway(folder, upstream, text) as first, first.client() as client:
             began = begin(first, client, model)
             killed = time.time()
             first.stop(signal.SIGKILL)
         time.sleep(_MARK_S)  # it is started again some time later
-        with Gateway(tmp_path, upstream, text) as second:
+        with Gateway(folder, upstream, text) as second:
             second.until(lambda: taken_over(second), _WAIT_S)
             assert taken_over(second) == [1]
             check_orphan(second, began, killed, found_s=_MARK_S)
-        with Gateway(tmp_path, upstream, text) as third:
+        with Gateway(folder, upstream, text) as third:
             assert taken_over(third) == []
 
 
-def test_a_killed_worker_leaves_its_calls_to_its_successor(tmp_path: Path) -> None:
+@prompt
+def test_a_killed_worker_leaves_its_calls_to_its_successor(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("killed")
     with Upstream() as upstream:
         text = settings(upstream.url, 0)
         silent = upstream.play([head(), chunk(HELLO), sleep(30.0)])
-        with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:
+        with Gateway(folder, upstream, text, arguments=("--workers", "2")) as gateway:
             wait_until_listening(gateway, 2)
             with gateway.client() as client:
                 began = begin(gateway, client, silent)

@@ -25,7 +25,7 @@ from tests.faults.scripts import TEXT, whole
 from tests.faults.upstream import Upstream
 from tests.stores.places import SqlitePlace
 
-RECOVERS_S = 10.0
+RECOVERS_S = 30.0
 SMALL = {"journal": 65_536}
 # More than a journal of that size has room for.
 MANY = 400
@@ -98,7 +98,7 @@ def test_g11_while_the_book_is_locked_calls_go_on_until_the_journal_is_full(star
         for _ in range(100):  # what is refused takes no room, and no memory
             assert_unavailable(ask(gateway, model))
         assert len(gateway.upstream.requests(model)) == len(answers)
-        gateway.until(lambda: any("the ledger cannot be written" in line for line in gateway.output), 8.0)
+        gateway.until(lambda: any("the ledger cannot be written" in line for line in gateway.output), 30.0)
     until(lambda: ready(gateway) == 200)
     assert_booked(gateway, answers)
     gateway.says("the ledger is written again")
@@ -114,7 +114,7 @@ def test_g11_clients_learn_that_the_ledger_is_late(start: Starter) -> None:
     model = gateway.upstream.play(whole())
     with locked(gateway.book.path):
         first = ask(gateway, model)
-        gateway.until(lambda: any("the ledger cannot be written" in line for line in gateway.output), 8.0)
+        gateway.until(lambda: any("the ledger cannot be written" in line for line in gateway.output), 30.0)
         late = ask(gateway, model)
         assert (late.text, late.headers["x-penstock-degraded"]) == (TEXT, "ledger")
         assert ready(gateway) == 200  # calls are taken, and accounted for
@@ -227,7 +227,7 @@ def serve(folder: Path, environment: dict[str, str], *arguments: str) -> "subpro
     file.write_text('[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\n')
     command = [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0", *arguments]
     return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=20, check=False
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
     )
 
 

@@ -15,7 +15,7 @@ from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump
 from tests.faults.client import RawClient, Response, body, post
 
 _PLAYS = re.compile(r"penstock replays \d+ captures? on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 
 def recorded(folder: Path, count: int = 1) -> list[Capture]:

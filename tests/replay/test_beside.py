@@ -25,8 +25,8 @@ _EVENTS = 30_000
 _FILES = 3
 _WORD_S = 0.02
 _LONGEST_S = 600
-# The longest delay of a stream. Without captures it is some 2 ms more than the time between words.
-_GAP_S = 0.1
+# The longest delay of a stream. On an idle machine it is some 2 ms more than the time between words.
+_GAP_S = 0.5
 
 # In its own process, so that it does not delay the processes that measure.
 _FETCH = """

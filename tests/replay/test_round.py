@@ -85,7 +85,7 @@ def ask_again(gateway: Gateway, model: str, original: Capture, folder: Path) -> 
     """The recording of the replay. On a busy machine two reads may arrive as one: then it is repeated."""
     ask(gateway, model)
     again = taken(folder)
-    for _ in range(2):
+    for _ in range(9):
         if len(again.reads) != len(original.reads):
             ask(gateway, model)
             again = taken(folder)

@@ -282,12 +282,12 @@ BROKEN: dict[str, tuple[list[Op], str]] = {
 
 
 @pytest.mark.parametrize(("ops", "code"), BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("provider", ["hasty-claude", "hasty"])
+@pytest.mark.parametrize("provider", ["hasty-gap-claude", "hasty-gap"])
 def test_a_stream_that_breaks_ends_with_a_failed_response(
     gateway: ResponsesGateway, provider: str, ops: list[Op], code: str
 ) -> None:
-    begun = BEGUN if provider == "hasty-claude" else CHAT_BEGUN
-    if provider == "hasty" and code == "slow_down":
+    begun = BEGUN if provider == "hasty-gap-claude" else CHAT_BEGUN
+    if provider == "hasty-gap" and code == "slow_down":
         ops, code = [chunk(chat.sse({"error": {"message": "Overloaded"}})), last_chunk()], "server_error"
     model = gateway.upstream.play([head(), chunk(begun), *ops])
     response = gateway.respond(f"{provider}/{model}")

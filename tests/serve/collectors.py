@@ -66,7 +66,7 @@ class Collector:
                 self.metrics = [metric for scope in scopes for metric in scope.metrics]
             self._condition.notify_all()
 
-    def until(self, true: Callable[[], object], timeout_s: float = 10.0) -> None:
+    def until(self, true: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Wait until something was received."""
         with self._condition:
             assert self._condition.wait_for(true, timeout_s), (self.spans, self.metrics)

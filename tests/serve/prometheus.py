@@ -87,7 +87,7 @@ class Prometheus:
         assert data["resultType"] == "vector", expression
         return [(series["metric"], float(series["value"][1])) for series in data["result"]]
 
-    def until(self, expression: str, timeout_s: float = 10.0) -> Found:
+    def until(self, expression: str, timeout_s: float = 30.0) -> Found:
         """Wait until an expression has a series."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -83,14 +83,18 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upst
         assert (first["stream"], first["attempts"], first["content"]) == (True, 1, True)
         assert first["first_event_ms"] >= 0
         assert abs(first["at_ms"] - time.time() * 1000) < 10_000
-        data = live.until(lambda data: len(one(data, id)["rates"]) >= 2)
+
+        def is_steady(data: Any) -> bool:
+            """Events of half a second, at one in a hundredth; on a busy machine not in every half of a second."""
+            call = one(data, id)
+            return len(call["rates"]) >= 2 and 0 < call["rates"][-1] <= 100 and 0 < call["gaps_ms"][-1] < 2_000
+
+        data = live.until(is_steady)
         later = one(data, id)
         assert data["total"] >= 1
         assert later["tokens"] > first["tokens"]
         assert later["events"] > first["events"]
-        assert 0 < later["rates"][-1] <= 100  # events of half a second, at one in a hundredth
         assert len(later["gaps_ms"]) == len(later["rates"])
-        assert 0 < later["gaps_ms"][-1] < 2_000
         assert later["tokens_per_s"] > 0
         assert later["longest_gap_ms"] >= 5
         assert float(later["cost"]) > float(first["cost"]) > 0
@@ -245,8 +249,12 @@ def test_who_stops_reading_along_changes_nothing(served: AdminClient, upstream: 
         for _ in range(3):
             with events(served, f"/admin/calls/{id}/text") as text, events(served, f"/admin/calls/{id}/text") as other:
                 assert text.next()[0] == other.next()[0] == "joined"
-                assert text.next()[1]["text"].startswith("Helloword ")
-                assert text.next() == ("text", {"text": "word ", "kind": "text"})
+                read = ""
+                while len(read) < len("Helloword word "):
+                    name, piece = text.next()
+                    assert (name, piece["kind"]) == ("text", "text")
+                    read += piece["text"]
+                    assert read == "Hello" + "word " * (len(read) // 5 - 1)
                 assert other.next()[0] == "text"
         client.read_until(b"word")
         assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 200
@@ -260,7 +268,7 @@ def test_a_reader_who_takes_nothing_is_dropped(served: AdminClient, upstream: Up
             f"GET /admin/calls/{id}/text HTTP/1.1\r\nHost: {served.place}\r\n"
             f"Authorization: Bearer {served.token}\r\n\r\n".encode()
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         sent = 0
         while time.monotonic() < deadline and sent < 3_000_000:
             sent += len(client.read_some())
@@ -354,6 +362,8 @@ def test_what_is_not_running_is_not_stopped(id: str, served: AdminClient) -> Non
 
 
 def test_a_call_is_found_by_its_names(served: AdminClient, upstream: Upstream) -> None:
+    with events(served, "/admin/live") as live:
+        live.until(lambda data: not data["total"])
     one_model, other = streams_for_ever(upstream, 0.2), streams_for_ever(upstream, 0.2)
     (mine, id), (second, _) = begin(served, one_model), begin(served, other)
     with mine, second:

@@ -19,6 +19,7 @@ from tests.faults.dialects import MESSAGES_CLIENT
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, spare, stream, whole
 from tests.faults.upstream import Upstream, abort, chunk, hang, head, status
+from tests.promptness import Late, in_time, prompt
 
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.slow
@@ -56,6 +57,7 @@ def writes() -> int:
     return int(Path("/proc/self/io").read_text().split("syscw:")[1].split()[0])
 
 
+@prompt
 def test_lines_are_written_in_batches_without_waking_a_thread_for_each(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
         log = Log(file.fileno(), pretty=False)
@@ -69,25 +71,29 @@ def test_lines_are_written_in_batches_without_waking_a_thread_for_each(tmp_path:
         switched, written = switches() - switched, writes() - written
         log.close()
     assert messages(tmp_path / "log") == ["first", *(f"line {number}" for number in range(500))]
+    in_time(took, 2.0)
     batches = took / 0.05 + 2
     assert written <= batches
     assert switched <= 5 * batches  # a batch takes a few: its wait, the write, and the interpreter's lock
     assert switched < 250
 
 
+@prompt
 def test_a_log_that_was_idle_is_written_soon(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
         log = Log(file.fileno(), pretty=False)
         time.sleep(1.5)
         waited = switches()
         time.sleep(0.3)
-        assert switches() == waited  # it sleeps
+        woken = switches() - waited
         log.write("after a while")
         deadline = time.monotonic() + 5
         while not messages(tmp_path / "log"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         log.close()
+    if woken:
+        raise Late("it has not slept")
 
 
 def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple[int, int]) -> None:
@@ -100,10 +106,13 @@ def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple
     found: list[str] = []
     reader = threading.Thread(target=lambda: found.extend(read_until("the last one", reading)), daemon=True)
     reader.start()
-    time.sleep(1)  # until there is room in the queue again
+    deadline = time.monotonic() + 30
+    while len(found) < 5_000:  # until there is room in the queue again
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     log.write("the last one")
-    reader.join(10)
-    assert found
+    reader.join(30)
+    assert found[-1] == "the last one"
     log.close()
     dropped = [int(message.split()[0]) for message in found if "dropped" in message]
     kept = [message for message in found if message.startswith("line ")]
@@ -118,9 +127,10 @@ def test_a_pipe_that_no_one_reads_does_not_hold_up_the_end(pipe: tuple[int, int]
         log.write(f"line {number}")
     began = time.monotonic()
     log.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
+@prompt
 def test_a_log_goes_on_when_its_disk_has_room_again(tmp_path: Path) -> None:
     """The limit on the size of files stands for a full disk."""
     script = """
@@ -142,7 +152,8 @@ log.close()
         subprocess.run([sys.executable, "-c", script], stderr=file, check=True)
     text = (tmp_path / "log").read_text()
     assert '"message":"after"' in text
-    assert "7 lines of the log were dropped" in text
+    if "7 lines of the log were dropped" not in text:
+        raise Late("the lines were not written while the disk was full")
 
 
 def test_lines_of_several_processes_are_whole_and_in_order(pipe: tuple[int, int]) -> None:
@@ -165,9 +176,10 @@ log.close()
             which, number, *_ = json.loads(next(lines))["message"].split(" ")
             found[which].append(int(number))
     assert all(numbers == list(range(3000)) for numbers in found.values())
-    assert [worker.wait(10) for worker in workers] == [0, 0, 0]
+    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
 
 
+@prompt
 def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     script = """
 import sys, time
@@ -189,7 +201,8 @@ while True:
         process.wait(10)
         process.stdout.close()
     times = [float(message) for message in messages(tmp_path / "log")]
-    assert sum(when <= sent_text for when in times) >= 300
+    if sum(when <= sent_text for when in times) < 300:
+        raise Late("the lines of half a second ago were not written")
 
 
 @pytest.fixture

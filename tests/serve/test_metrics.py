@@ -28,7 +28,7 @@ from penstock.stores.book.open import open_book
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
-from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
+from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status, until_read
 from tests.promptness import in_time, prompt
 from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
 from tests.serve.support import call
@@ -58,7 +58,7 @@ def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Resp
 
 def settled(gateway: Served, calls: int) -> Samples:
     """The metrics once this many calls have ended."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while value(samples := gateway.scrape(), REQUESTS) < calls:
         assert time.monotonic() < deadline, samples.get(REQUESTS)
         time.sleep(0.01)
@@ -67,7 +67,7 @@ def settled(gateway: Served, calls: int) -> Samples:
 
 
 def test_a_call_is_reported_in_every_family(gateway: Served, upstream: Upstream) -> None:
-    upstream.play([head(), chunk(HELLO), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
+    upstream.play([head(), chunk(HELLO), until_read(), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
     assert ask(gateway.port, "main/good").done
     samples = settled(gateway, 1)
     labels = {"route": "main/good", "model": "good", "provider": "main", "status_class": "2xx", "outcome": "completed"}
@@ -83,10 +83,10 @@ def test_a_call_is_reported_in_every_family(gateway: Served, upstream: Upstream)
     assert gaps >= 2
     assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="+Inf") == gaps
     assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="0.02") < gaps
-    assert 0.025 < value(samples, "penstock_chunk_gap_seconds_sum", provider="main") < 10
-    assert 0 < value(samples, "penstock_gateway_overhead_seconds_sum") < 1
+    assert 0.025 < value(samples, "penstock_chunk_gap_seconds_sum", provider="main") < 60
+    assert 0 < value(samples, "penstock_gateway_overhead_seconds_sum") < 10
     assert value(samples, "penstock_streams_open") == 0
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not value(samples, "penstock_ledger_commit_seconds_count") and time.monotonic() < deadline:
         samples = gateway.scrape()
     assert value(samples, "penstock_ledger_commit_seconds_count") >= 1
@@ -105,7 +105,7 @@ ENDS = {
 def test_a_stream_ends_for_one_reason(gateway: Served, upstream: Upstream, reason: str) -> None:
     script, _, outcome = ENDS[reason]
     upstream.play(script, "model")
-    ask(gateway.port, "hasty/model")
+    ask(gateway.port, "hasty-gap/model" if reason == "idle" else "main/model")
     samples = settled(gateway, 1)
     assert value(samples, "penstock_stream_end_total", reason=reason) == 1
     assert value(samples, "penstock_stream_end_total") == 1
@@ -382,7 +382,7 @@ def workers(tmp_path: Path, home: Path, upstream: Upstream) -> Iterator[Gateway]
 
 def sockets(home: Path, count: int = 2) -> list[Path]:
     """The workers' own sockets, when so many answer."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         found = sorted(home.glob("penstock-*/workers/*.sock"))
         living = [path for path in found if Path(f"/proc/{path.stem}").exists()]
@@ -404,8 +404,9 @@ def test_any_worker_tells_of_all_even_of_those_that_were_killed(
             made += 1
         living = sockets(home)
         for path in living * 2:
-            samples = parse(scrape(of_worker(path)))
-            assert value(samples, REQUESTS, route="main/good") == made
+            deadline = time.monotonic() + 30
+            while value(samples := parse(scrape(of_worker(path))), REQUESTS, route="main/good") != made:
+                assert time.monotonic() < deadline  # a worker that is slow to respond is read from its file
             assert value(samples, "penstock_tokens_total", direction="input") == 5 * made
             assert value(samples, "penstock_cost_usd_total") == pytest.approx(0.011 * made)
             _never_down(before, samples)
@@ -466,7 +467,7 @@ def test_a_call_whose_worker_was_killed_is_reported_as_the_ledger_tells_it(
     workers.expected = 0
     for path in sockets(home):
         os.kill(int(path.stem), signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     samples: Samples = {}
     while value(samples, REQUESTS, outcome="orphaned") < 6:
         assert time.monotonic() < deadline, samples.get(REQUESTS)

@@ -22,7 +22,7 @@ from penstock.stores.book.open import open_book
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed
-from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
+from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status, until_read
 from tests.serve.collectors import Collector
 from tests.serve.prometheus import Prometheus, complaints, program
 from tests.serve.scrapes import parse, value
@@ -45,11 +45,21 @@ base_url = "URL"
 keys = [{ name = "first", api_key = "sk-first-of-two", rpm = 1 }, { name = "second", api_key = "sk-second-of-two" }]
 """
 SCRIPTS = {
-    "main/good": [head(), sleep(0.06), chunk(HELLO), sleep(0.03), chunk(WORLD), sleep(0.03), chunk(REST), last_chunk()],
+    "main/good": [
+        head(),
+        sleep(0.06),
+        chunk(HELLO),
+        until_read(),
+        sleep(0.03),
+        chunk(WORLD),
+        sleep(0.03),
+        chunk(REST),
+        last_chunk(),
+    ],
     "main/odd": stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")),
     "main/cut": [head(), chunk(HELLO), rst()],
     "main/broken": [head(), chunk(HELLO), chunk(b"data: " + ERROR_BODY + b"\n\n"), last_chunk()],
-    "hasty/idle": [head(), chunk(HELLO), hang()],
+    "hasty-gap/idle": [head(), chunk(HELLO), hang()],
     "main/endless": [head(), chunk(HELLO), hang()],
     "pair-0-a": [status(503, JSON, ERROR_BODY)],
     "pair-0-b": spare(),

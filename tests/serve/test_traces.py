@@ -17,7 +17,7 @@ from penstock.serve.telemetry.traces import MAX_QUEUED
 from tests.faults.client import AUTHORIZED, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
-from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, sleep, status
+from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, sleep, status, until_read
 from tests.promptness import in_time, prompt
 from tests.serve.collectors import Collector, Hanging, attributes, dead_url
 from tests.serve.scrapes import Served, served, value
@@ -56,7 +56,9 @@ def ask(gateway: Served, model: str, headers: dict[str, str] | None = None, **fi
 
 def test_a_call_is_a_span_with_its_attempts_under_it(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
     upstream.play([status(503, JSON, ERROR_BODY)], "pair-0-a")
-    upstream.play([head(), chunk(HELLO), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "pair-0-b")
+    upstream.play(
+        [head(), chunk(HELLO), until_read(), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "pair-0-b"
+    )
     with served(tmp_path, configuration(upstream, collector.url)) as gateway:
         began = time.time_ns()
         response = ask(gateway, "pair-0", TRACEPARENT, temperature=0.5, max_tokens=9, seed=7)
@@ -99,13 +101,13 @@ def test_a_call_is_a_span_with_its_attempts_under_it(tmp_path: Path, upstream: U
         "server.address": "127.0.0.1",
         "server.port": port,
     }
-    assert 0 <= good["gen_ai.response.time_to_first_chunk"] < 10
+    assert 0 <= good["gen_ai.response.time_to_first_chunk"] < 60
     assert good["penstock.longest_gap"] > 0.02
     assert collector.resources[0]["service.name"] == "penstock"
 
 
 def test_histograms_are_the_four_of_the_conventions(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
-    upstream.play([head(), chunk(HELLO), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
+    upstream.play([head(), chunk(HELLO), until_read(), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
     upstream.play(unstreamed(), "plain")
     with served(tmp_path, configuration(upstream, collector.url)) as gateway:
         for _ in range(5):
@@ -122,7 +124,7 @@ def test_histograms_are_the_four_of_the_conventions(tmp_path: Path, upstream: Up
     (gaps,) = points[conventions.PER_CHUNK]
     assert gaps.count >= 10
     assert sum(gaps.bucket_counts[2:]) >= 5
-    assert 0.1 < gaps.sum < 20
+    assert 0.1 < gaps.sum < 60
     assert not gaps.HasField("min")
     tokens = {attributes(point.attributes)["gen_ai.token.type"]: point for point in points[conventions.TOKEN_USAGE]}
     assert tokens.keys() == {"input", "output"}
@@ -217,7 +219,7 @@ def dropped(gateway: Served) -> float:
 
 
 def waits(gateway: Served, spans: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while dropped(gateway) < spans:
         assert time.monotonic() < deadline, dropped(gateway)
         time.sleep(0.05)
@@ -242,7 +244,7 @@ def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collec
         assert ask(gateway, "main/good").done
         waits(gateway, 2)
         collector.status = 200
-        asked, deadline = 1, time.monotonic() + 10
+        asked, deadline = 1, time.monotonic() + 30
         while not collector.spans:  # for a while it is left alone, and what comes then is dropped
             assert time.monotonic() < deadline
             assert ask(gateway, "main/good").done

@@ -4,6 +4,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -83,7 +84,10 @@ def test_who_is_locked_out_gets_an_error_and_goes_on_later(url: str) -> None:
         book.append([FULL])
     release.set()
     thread.join()
-    book.append([FULL])
+    for _ in range(20):  # a busy machine may need longer than the short timeout, too
+        with suppress(BookError):
+            book.append([FULL])
+            break
     assert ids(book) == ["call_1"]
     book.close()
     holder.close()

@@ -117,7 +117,7 @@ def test_idle_connections(claim: Callable[[Workshop], Awaitable[None]]) -> None:
     async def run() -> None:
         shop = Workshop()
         try:
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(30.0):
                 await claim(shop)
         finally:
             shop.idle.close()

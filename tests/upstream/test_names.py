@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing
+from functools import partial
 
 import pytest
 import uvloop
@@ -123,8 +124,8 @@ def test_providers_may_be_in_private_networks(address: str) -> None:
 def test_a_slow_name_holds_no_one_up() -> None:
     delayed = []
 
-    async def then(pool: Pool, origin: Origin) -> UpstreamConnection:
-        opening = asyncio.create_task(pool.open(origin, 1.5))
+    async def then(pool: Pool, origin: Origin, timeout_s: float) -> UpstreamConnection:
+        opening = asyncio.create_task(pool.open(origin, timeout_s))
         loop = asyncio.get_running_loop()
         while not opening.done():
             began = loop.time()
@@ -132,8 +133,8 @@ def test_a_slow_name_holds_no_one_up() -> None:
             delayed.append(loop.time() - began - 0.01)
         return await opening
 
-    assert opened(answers("127.0.0.1", after_s=1.0), then) == "connected"
-    assert opened(answers("127.0.0.1", after_s=30.0), then) == "upstream_connect_timeout"
+    assert opened(answers("127.0.0.1", after_s=0.6), partial(then, timeout_s=30.0)) == "connected"
+    assert opened(answers("127.0.0.1", after_s=60.0), partial(then, timeout_s=0.6)) == "upstream_connect_timeout"
     in_time(max(delayed), 0.5)
 
 

@@ -37,7 +37,7 @@ def failure(resolver: Resolver, origin: Origin) -> tuple[str, str]:
     async def run() -> tuple[str, str]:
         pool = Pool(UpstreamLimits(), resolver=resolver)
         with pytest.raises(UpstreamError) as caught:
-            await pool.open(origin, 2.0)
+            await pool.open(origin, 30.0)
         assert pool.connections == set()
         return caught.value.code, caught.value.message
 
@@ -117,7 +117,9 @@ def test_a_server_without_tls_fails_the_handshake() -> None:
         async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(UpstreamError) as caught:
-                await Pool(UpstreamLimits(), resolver=has("127.0.0.1")).open(Origin("api.example", port, tls=True), 2.0)
+                await Pool(UpstreamLimits(), resolver=has("127.0.0.1")).open(
+                    Origin("api.example", port, tls=True), 30.0
+                )
             assert f"TLS with api.example:{port} failed: " in caught.value.message
             await asyncio.sleep(0.02)
             return caught.value
@@ -142,7 +144,7 @@ def test_an_address_that_hangs_up_during_the_handshake_is_followed_by_the_next()
         async with first, second:
             pool = Pool(UpstreamLimits(), resolver=has("127.0.0.1", "127.0.0.2"))
             with pytest.raises(UpstreamError) as caught:
-                await pool.open(Origin("api.example", port, tls=True), 2.0)
+                await pool.open(Origin("api.example", port, tls=True), 30.0)
         return asked, caught.value.code
 
     asked, code = asyncio.run(run())
@@ -158,7 +160,7 @@ def test_a_unix_socket_is_connected_to_and_named(tmp_path: Path) -> None:
     async def run() -> None:
         async with await asyncio.start_unix_server(hold, path):
             pool = Pool(UpstreamLimits(), resolver=has())
-            connection = await pool.open(Origin("localhost", 80, unix=path), 2.0)
+            connection = await pool.open(Origin("localhost", 80, unix=path), 30.0)
             assert pool.connections == {connection}
             connection.close()
             await asyncio.sleep(0.02)
@@ -173,7 +175,7 @@ def test_a_closed_pool_keeps_no_connection() -> None:
         async with await asyncio.start_server(hold, "127.0.0.1", 0) as server:
             origin = Origin("127.0.0.1", server.sockets[0].getsockname()[1])
             pool = Pool(UpstreamLimits())
-            kept, busy, late = [await pool.open(origin, 2.0) for _ in range(3)]
+            kept, busy, late = [await pool.open(origin, 30.0) for _ in range(3)]
             pool.idle(origin).put(kept)
             pool.close()
             assert (kept.alive, busy.alive) == (False, True)

@@ -52,7 +52,7 @@ async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: s
         ssl=tls,
     )
     received = RecordingReceiver()
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         connection.send(request, received)
         await received.over.wait()
     over.set()

@@ -31,7 +31,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def configure(folder: Path, upstream: Upstream, *models: str) -> Path:
-    """A configuration with two providers: one has long timeouts and lists models, the other has short timeouts."""
+    """A configuration with three providers: one has long timeouts and lists models, the others have a short one."""
     file = folder / "penstock.toml"
     file.write_text(
         f"""
@@ -42,7 +42,11 @@ models = {json.dumps(models)}
 [providers.hasty]
 base_url = "{upstream.url}"
 api_key = "{KEY}"
-timeouts = {{ first_event_s = 0.25, gap_s = 0.25 }}
+timeouts = {{ first_event_s = 0.25 }}
+[providers.hasty-gap]
+base_url = "{upstream.url}"
+api_key = "{KEY}"
+timeouts = {{ gap_s = 0.25 }}
 """
     )
     return file

@@ -65,7 +65,7 @@ def test_json_tells_all(folder: Path, upstream: Upstream) -> None:
     assert (finished.stderr, finished.returncode, finished.stdout.count("\n")) == ("", 0, 1)
     reported = json.loads(finished.stdout)
     timings = reported.pop("timings")
-    assert 0 < timings["first_event_s"] <= timings["total_s"] < 5
+    assert 0 < timings["first_event_s"] <= timings["total_s"] < 60
     assert reported.pop("repairs") == {"missing-blank-line": 6}
     assert reported.pop("notices") == {}
     assert reported == {
@@ -112,7 +112,7 @@ def test_json_tells_what_it_costs(
 ENDINGS: dict[str, tuple[str, Script, str, str, str]] = {
     "cut": ("main", [head(), chunk(HELLO), fin()], "Hello", "truncated", "upstream_truncated"),
     "an error": ("main", [head(), chunk(HELLO), chunk(sse(ERROR)), last_chunk()], "Hello", "failed", "upstream_error"),
-    "silence": ("hasty", [head(), chunk(HELLO), hang()], "Hello", "timed_out", "upstream_timeout_idle"),
+    "silence": ("hasty-gap", [head(), chunk(HELLO), hang()], "Hello", "timed_out", "upstream_timeout_idle"),
     "silence at first": ("hasty", [hang()], "", "timed_out", "upstream_timeout_headers"),
     "a wrong key": ("main", [status(401, JSON, ERROR_BODY)], "", "failed", "upstream_auth"),
     "an overload": ("main", [status(429, JSON, ERROR_BODY)], "", "failed", "upstream_rate_limited"),
