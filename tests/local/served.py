@@ -90,7 +90,7 @@ class Served(Gateway):
             assert time.monotonic() < deadline, "it is not loaded"
             time.sleep(0.01)  # there is no notification that a file exists
 
-    def wait_for_turns(self, count: int, within_s: float = 10.0) -> None:
+    def wait_for_turns(self, count: int, within_s: float = 60.0) -> None:
         """Wait until this many calls have or await a turn: until its queue of turns has this many connections."""
         deadline = time.monotonic() + within_s
         while (found := self._turns()) != count:

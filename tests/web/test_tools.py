@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.scripts import ERROR_BODY, stream
-from tests.faults.upstream import JSON, chunk, head, rst, status
+from tests.faults.upstream import JSON, Gate, chunk, head, rst, status
 from tests.promptness import in_time, prompt
 from tests.streams import DONE, begins, bill, calls, counts, delta, finishes, piece, says, sse
 from tests.web.conftest import Visitor
@@ -138,13 +138,15 @@ def test_what_cannot_be_inspected_is_refused_in_words(visit: Visitor) -> None:
 
 
 def test_the_playground_streams_and_says_what_it_took(site: Site, visit: Visitor) -> None:
-    model = finite(site, 30, 0.03)
+    gate = Gate()
+    model = finite(site, 30, 0.01, gate)
     page = visit(f"playground?model={model}")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.keyboard.press("Control+Enter")
     answer = page.get_by_role("log", name="Answer")
     answer.get_by_text("w0 w1 w2").wait_for()
     assert "w29" not in answer.inner_text()
+    gate.open()
     page.get_by_role("link", name="View call").wait_for()
     assert "w28 w29" in answer.inner_text()
     assert "[DONE]" in page.get_by_role("region", name="Raw events").inner_text()

@@ -3,7 +3,7 @@
 import time
 
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, stream, whole
-from tests.faults.upstream import JSON, chunk, for_ever, head, last_chunk, rst, sleep, status
+from tests.faults.upstream import JSON, Op, chunk, for_ever, head, last_chunk, rst, sleep, status
 from tests.streams import DONE, begins, finishes, says, sse
 from tests.web.site import Site
 
@@ -49,8 +49,10 @@ def endless(site: Site, gap_s: float = 0.02, word: str = "drop ") -> str:
     return f"main/{name}"
 
 
-def finite(site: Site, words: int, gap_s: float) -> str:
-    """A model that takes its time over an answer."""
+def finite(site: Site, words: int, gap_s: float, gate: Op | None = None) -> str:
+    """A model that takes its time over an answer, and waits at a gate in the middle of it, if there is one."""
     pieces = [op for number in range(words) for op in (chunk(sse(says(f"w{number} "))), sleep(gap_s))]
+    if gate is not None:
+        pieces.insert(len(pieces) // 2, gate)
     name = site.upstream.play([head(), chunk(sse(begins())), *pieces, chunk(sse(finishes(), DONE)), last_chunk()])
     return f"main/{name}"

@@ -15,7 +15,7 @@ export const title = 'Playground';
 const TEST_PROMPT = 'In two sentences: what does a penstock do?';
 const MAX_RAW_EVENTS = 2000;
 /** How often the ledger is queried for the call that has just ended, and the delay between two queries. */
-const LEDGER_TRIES = 12;
+const LEDGER_TRIES = 40;
 const LEDGER_DELAY_MS = 150;
 
 /** What was typed stays while the page is open, also when another view is shown. It is never put into the address. */
