@@ -28,7 +28,8 @@ def test_the_least_time_counts(times: list[float], runs: int, limit_s: float) ->
     assert len(times) - len(left) == runs
 
 
-def test_who_is_late_ten_times_is_late() -> None:
+def test_who_is_late_ten_times_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.promptness._PAUSE_S", 0.0)
     ran = []
 
     @prompt

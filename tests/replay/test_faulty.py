@@ -101,7 +101,10 @@ def provider(name: str, seed: str, url: str, **keys: object) -> str:
     """A provider that replays, and a route to it before the healthy one. Its address is a trap."""
     table = {"base_url": url, "api_key": "a-key-of-some-length", "replay": seed, "replay_speed": "max"} | keys
     lines = [f"[providers.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
-    lines += ["timeouts = { first_event_s = 0.3, gap_s = 0.3 }"]
+    if name.endswith("-stall-forever-0"):
+        lines.append("timeouts = { first_event_s = 0.3 }")
+    elif "-stall-forever-" in name:
+        lines.append("timeouts = { gap_s = 0.3 }")
     lines += [f"[routes.{name}]", f'targets = ["{name}/{MODEL}", "spare/{SPARE_MODEL}"]', ""]
     return "\n".join(lines)
 
