@@ -84,12 +84,12 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upst
         assert first["first_event_ms"] >= 0
         assert abs(first["at_ms"] - time.time() * 1000) < 10_000
 
-        def is_steady(data: Any) -> bool:
+        def is_regular(data: Any) -> bool:
             """Events of half a second, at one in a hundredth; on a busy machine not in every half of a second."""
             call = one(data, id)
             return len(call["rates"]) >= 2 and 0 < call["rates"][-1] <= 100 and 0 < call["gaps_ms"][-1] < 2_000
 
-        data = live.until(is_steady)
+        data = live.until(is_regular)
         later = one(data, id)
         assert data["total"] >= 1
         assert later["tokens"] > first["tokens"]
