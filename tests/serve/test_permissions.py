@@ -41,6 +41,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/usage"): ("viewer", True),
     ("GET", "/admin/entries"): ("viewer", True),
     ("GET", "/admin/entries/{id}"): ("viewer", True),
+    ("GET", "/admin/export"): ("viewer", True),
     ("GET", "/admin/keys"): ("viewer", True),
     ("GET", "/admin/keys/{id}"): ("viewer", True),
     ("POST", "/admin/keys"): ("admin", True),
@@ -206,6 +207,8 @@ def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: s
     assert all(key["team"] and key["team"].startswith(user.team) for key in listed)
     entries = people_site.ask(name, "GET", "/admin/entries?limit=500")[1]["entries"]
     assert {what for what, id in keys.items() if id in {entry["key"] for entry in entries}} == user.sees
+    exported = people_site.ask(name, "GET", "/admin/export")[1]
+    assert {what for what, id in keys.items() if id in str(exported)} == user.sees
     groups = people_site.ask(name, "GET", "/admin/usage?by=key")[1]["usage"]
     assert {what for what, id in keys.items() if id in {row["group"]["key"] for row in groups}} == user.sees
     # A filter does not lead out of the team: neither by id, nor by name, nor by a key that does not exist.

@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 from msgspec.structs import asdict
 
-from penstock.cli.amounts import dollars, exact_dollars, moment, parse_moment
+from penstock.cli.amounts import dollars, moment, parse_moment
 from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
 from penstock.cli.options import config_option
-from penstock.cli.text import counted, csv_cell, to_json
+from penstock.cli.text import counted, to_json
 from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.open import archive_folder
@@ -23,23 +24,6 @@ from penstock.stores.book.open import archive_folder
 _DAY_MS = 86_400_000
 # Larger than in the gateway, where calls run in the same process.
 _BATCH = 500
-_TEXTS = ("id", "key", "key_name", "user", "model", "surface", "outcome", "code", "providers", "tags")
-_COLUMNS = (
-    "time",
-    *_TEXTS,
-    "status",
-    "first_event_ms",
-    "duration_ms",
-    "input",
-    "cached",
-    "cache_write",
-    "output",
-    "reasoning",
-    "measure",
-    "unpriced",
-    "approximate",
-    "cost_usd",
-)
 
 
 @click.command("prune", short_help="Move old calls to archives.")
@@ -138,36 +122,8 @@ def _write_json(entry: Entry) -> None:
 
 def _csv_writer(names: dict[str, str]) -> Callable[[Entry], None]:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-
-    def write(entry: Entry) -> None:
-        providers = ",".join(dict.fromkeys(attempt.provider for attempt in entry.attempts))
-        texts = {"key_name": names.get(entry.key, ""), "providers": providers, "tags": _tags(entry)}
-        tokens = entry.tokens
-        writer.writerow(
-            [
-                moment(entry.at_ms),
-                *(csv_cell(texts[name] if name in texts else getattr(entry, name)) for name in _TEXTS),
-                entry.status,
-                entry.first_event_ms,
-                entry.duration_ms,
-                tokens.input,
-                tokens.cached,
-                tokens.cache_write,
-                tokens.output,
-                tokens.reasoning,
-                entry.measure,
-                int(entry.cost is None),
-                int(entry.approximate),
-                exact_dollars(entry.priced),
-            ]
-        )
-
-    return write
-
-
-def _tags(entry: Entry) -> str:
-    return to_json(dict(entry.tags)).decode() if entry.tags else ""
+    writer.writerow(COLUMNS)
+    return lambda entry: writer.writerow(csv_row(entry, names.get(entry.key, "")))
 
 
 def describe(entry: Entry) -> dict[str, object]:

@@ -53,11 +53,6 @@ def dollars(nanodollars: int) -> str:
     return f"${whole}.{cents}{finer}"
 
 
-def csv_cell(text: str) -> str:
-    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
 def to_json(value: object) -> bytes:
     """The value as JSON on one line, without control characters."""
     return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))

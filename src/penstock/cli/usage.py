@@ -10,8 +10,9 @@ import click
 from penstock.cli.amounts import dollars, exact_dollars, money
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, reading, takes_filter
 from penstock.cli.table import Column, Table
-from penstock.cli.text import csv_cell, to_json
+from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow
+from penstock.gateway.billing.csv_rows import csv_cell
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Columns of the table that are omitted if all values are zero.

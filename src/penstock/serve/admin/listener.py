@@ -32,6 +32,7 @@ from penstock.http.server import ServerConnection
 from penstock.http.tls import ListenerTls
 from penstock.serve.admin.access import LINK, Access, StoredCredential, is_own, proves_page
 from penstock.serve.admin.content_routes import ContentRoutes
+from penstock.serve.admin.csv_export import CsvExport
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
@@ -73,6 +74,7 @@ class Admin:
         self._server: asyncio.Server | None = None
         self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
         self._any_address = ipaddress.ip_address(endpoint.address.host).is_unspecified
+        self._csv_export = CsvExport(self._book_thread)
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -216,6 +218,9 @@ class Admin:
             if match := pattern.fullmatch(path):
                 scope = scope_of(user, rule_of(method, pattern))
                 yield method, match, partial(self._query_book, work, user, scope)
+        for method, pattern, export in self._csv_export.routes:
+            if match := pattern.fullmatch(path):
+                yield method, match, partial(export, scope_of(user, rule_of(method, pattern)))
         for method, pattern, handle_own in self.own_routes:
             if match := pattern.fullmatch(path):
                 yield method, match, partial(handle_own, user)
@@ -232,7 +237,7 @@ class Admin:
     def routes(self) -> list[tuple[str, re.Pattern[str]]]:
         """The method and the pattern of each route."""
         tables = (self._live_routes.routes, self._content_routes.routes, ROUTES, PEOPLE_ROUTES, self.own_routes)
-        return [(method, pattern) for table in tables for method, pattern, _ in table]
+        return [(method, pattern) for table in (*tables, self._csv_export.routes) for method, pattern, _ in table]
 
     def _query_book(
         self, work: Work, user: Principal, scope: Scope | None, name: str, exchange: Exchange, answer: AdminResponse

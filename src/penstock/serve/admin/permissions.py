@@ -38,6 +38,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/usage"): Rule("read", in_team=True),
     ("GET", "/admin/entries"): Rule("read", in_team=True),
     ("GET", "/admin/entries/{id}"): Rule("read", in_team=True),
+    ("GET", "/admin/export"): Rule("read", in_team=True),
     ("GET", "/admin/keys"): Rule("read", in_team=True),
     ("GET", "/admin/keys/{id}"): Rule("read", in_team=True),
     ("POST", "/admin/keys"): Rule("manage", in_team=True),

@@ -122,7 +122,7 @@ def rotate_key(book: Book, request: AdminRequest) -> AdminReply:
 
 def usage(book: Book, request: AdminRequest) -> AdminReply:
     """Show usage, by groups."""
-    entry_filter = _by_id(book, request, read_filter(request.query, request.now_ms, "by"))
+    entry_filter = with_key_ids(book, request, read_filter(request.query, request.now_ms, "by"))
     by, tag = read_grouping(request.query)
     rows = book.usage(entry_filter, by, tag=tag)
     most_expensive = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MAX_LIMIT]
@@ -133,7 +133,7 @@ def usage(book: Book, request: AdminRequest) -> AdminReply:
 
 def list_entries(book: Book, request: AdminRequest) -> AdminReply:
     """List entries, the newest first."""
-    entry_filter = _by_id(book, request, read_filter(request.query, request.now_ms, "limit", "before"))
+    entry_filter = with_key_ids(book, request, read_filter(request.query, request.now_ms, "limit", "before"))
     limit = read_limit(request.query)
     entries = book.entries(entry_filter, limit=limit + 1, before=read_cursor(request.query, "before"))
     following = entries[limit - 1][0] if len(entries) > limit else None
@@ -188,7 +188,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 )
 
 
-def _by_id(book: Book, request: AdminRequest, entry_filter: Filter) -> Filter:
+def with_key_ids(book: Book, request: AdminRequest, entry_filter: Filter) -> Filter:
     """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text; limited to
     the keys that the user may see."""
     if not entry_filter.keys and not entry_filter.text and request.scope is None:

@@ -16,6 +16,7 @@ const VIEWS = {
   inspect: () => import('./views/inspect.js'),
   health: () => import('./views/health.js'),
   spend: () => import('./views/spend.js'),
+  keys: () => import('./views/keys.js'),
   playground: () => import('./views/playground.js'),
 };
 

@@ -87,6 +87,8 @@ export interface Entry extends Priced {
   outcome: string;
   status: number;
   code: string | null;
+  /** The sentence of the error that the client got. */
+  error: string | null;
   first_event_ms: number | null;
   duration_ms: number;
   measure: string;
@@ -101,10 +103,40 @@ export interface Entry extends Priced {
 export interface Key {
   id: string;
   name: string;
+  hint: string;
+  state: 'active' | 'blocked' | 'revoked' | 'expired';
+  created: string;
+  rotated: string | null;
+  previous_until: string | null;
+  expires: string | null;
+  revoked: string | null;
+  blocked: string | null;
   budget: string | null;
   period: string;
   spent: string;
+  left: string | null;
   renewed: string | null;
+  requests_per_minute: number | null;
+  tokens_per_minute: number | null;
+  concurrent: number | null;
+  models: string[];
+  strict: boolean;
+  tags: Record<string, string>;
+  team?: string | null;
+}
+
+export type FormValues = Record<string, unknown>;
+
+/** A field of a form. `list` is a list separated by commas, `pairs` are `name=value`, separated by commas. */
+export interface FormField {
+  name: string;
+  label: string;
+  kind?: 'text' | 'number' | 'select' | 'check' | 'list' | 'pairs';
+  options?: string[][];
+  hint?: string;
+  placeholder?: string;
+  /** Two fields stand beside each other. */
+  half?: boolean;
 }
 
 export interface UsageRow extends Priced {

@@ -7,12 +7,14 @@ import { duration, fullTime, plural } from './format.js';
 
 export class ApiError extends Error {
   /** @param {string} message */
-  constructor(message, hint = '', { status = 0, code = '', requestId = '' } = {}) {
+  constructor(message, hint = '', { status = 0, code = '', param = '', requestId = '' } = {}) {
     super(message);
     this.hint = hint;
     /** The HTTP status; 0 if the gateway could not be reached. */
     this.status = status;
     this.code = code;
+    /** The field of the request that is wrong, if it is one. */
+    this.param = param;
     this.requestId = requestId;
   }
 }
@@ -43,12 +45,12 @@ async function send(path, options) {
   const response = await reach(fetch(path, { cache: 'no-store', credentials: 'same-origin', ...options }));
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  const { message = '', code = '' } = body?.error ?? {};
+  const { message = '', code = '', param = '' } = body?.error ?? {};
   const { status, headers } = response;
   const expired = 'Your session has expired, or the gateway was restarted.';
   const text = status === 401 ? expired : message || `The gateway answered with status ${status}.`;
   const hint = retryHint(headers.get('retry-after')) || (HINTS[status] ?? 'The gateway’s log may say more.');
-  throw new ApiError(toSentence(text), hint, { status, code, requestId: headers.get('x-request-id') ?? '' });
+  throw new ApiError(toSentence(text), hint, { status, code, param, requestId: headers.get('x-request-id') ?? '' });
 }
 
 /**
@@ -94,9 +96,19 @@ export async function getJson(path, signal) {
  * @param {{ signal?: AbortSignal, type?: string }} [options]
  */
 export function post(path, body, { signal, type = 'application/json' } = {}) {
+  return change('POST', path, body, { signal, type });
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @param {{ signal?: AbortSignal, type?: string }} [options]
+ */
+export function change(method, path, body, { signal, type = 'application/json' } = {}) {
   const content = body instanceof Blob ? body : JSON.stringify(body ?? {});
   const headers = { 'content-type': type, 'x-penstock-page': '1' };
-  return send(path, { method: 'POST', body: content, signal, headers });
+  return send(path, { method, body: content, signal, headers });
 }
 
 /**

@@ -3,6 +3,9 @@
 
 /** @import { Attributes, Child } from '../types.js' */
 
+/** @type {Record<string, string>} The outcome whose colour a state has. */
+const STATES = { active: 'good', blocked: 'truncated', expired: 'cancelled', revoked: 'cancelled' };
+
 const SVG = 'http://www.w3.org/2000/svg';
 
 /**
@@ -151,6 +154,14 @@ export function th(text, className = '') {
 /** @param {string} word */
 export function outcomeBadge(word) {
   return h('span', { class: `outcome ${word}` }, words(word));
+}
+
+/**
+ * The state of a key or a team.
+ * @param {string} state
+ */
+export function stateBadge(state) {
+  return h('span', { class: `outcome ${STATES[state] ?? 'cancelled'}` }, words(state));
 }
 
 /**

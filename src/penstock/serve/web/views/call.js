@@ -2,7 +2,7 @@
 // One call: its attempts on one time line, usage and price, repairs, notices, losses, tags, and a request to repeat it.
 
 import { link } from '../kit/address.js';
-import { ApiError, getJson, inlineCode, showError } from '../kit/api.js';
+import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
 import { LOSSES } from '../losses.js';
@@ -51,6 +51,7 @@ export async function showCall(root, address, names, signal) {
  */
 function sections(entry, names, host) {
   return [
+    entry.error && entry.outcome !== 'completed' ? reason(entry, entry.error) : null,
     summary(entry, names),
     timeline(entry),
     usage(entry),
@@ -63,6 +64,21 @@ function sections(entry, names, host) {
 }
 
 /**
+ * Why the call has no complete answer.
+ * @param {Entry} entry
+ * @param {string} error
+ */
+function reason(entry, error) {
+  const ours = entry.outcome === 'cancelled' || entry.outcome === 'refused';
+  return h(
+    'div',
+    { class: `note reason${ours ? '' : ' bad'}` },
+    h('p', {}, h('strong', {}, inlineCode(toSentence(error)))),
+    entry.code && h('p', { class: 'soft' }, 'Error code ', h('code', {}, entry.code)),
+  );
+}
+
+/**
  * @param {Entry} entry
  * @param {Map<string, string>} names
  */
@@ -70,7 +86,7 @@ function summary(entry, names) {
   const key = entry.key && h('a', { href: link('calls', { key: entry.key }) }, names.get(entry.key) ?? entry.key);
   return facts([
     ['Outcome', h('a', { href: link('calls', { outcome: entry.outcome }) }, outcomeBadge(entry.outcome))],
-    entry.code && ['Error code', h('code', {}, entry.code)],
+    entry.code && !entry.error && ['Error code', h('code', {}, entry.code)],
     ['Started', fullTime(entry.at)],
     ['Duration', duration(entry.duration_ms)],
     ['First event', duration(entry.first_event_ms)],

@@ -2,7 +2,7 @@
 // Calls: the ledger, newest first. The filters and the page are stored in the address.
 
 import { link, linkWith } from '../kit/address.js';
-import { getJson, showError } from '../kit/api.js';
+import { getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, emptyState, field, h, outcomeBadge, select, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, shortTime } from '../kit/format.js';
 import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
@@ -15,7 +15,20 @@ import { showCall } from './call.js';
 export const title = 'Calls';
 
 const OUTCOMES = ['completed', 'truncated', 'failed', 'cancelled', 'timed_out', 'refused', 'orphaned'];
-const FILTERS = ['outcome', 'model', 'provider', 'target', 'attempt', 'key', 'repair', 'loss', 'since', 'until', 'tag'];
+const FILTERS = [
+  'find',
+  'outcome',
+  'model',
+  'provider',
+  'target',
+  'attempt',
+  'key',
+  'repair',
+  'loss',
+  'since',
+  'until',
+  'tag',
+];
 /** Filters that only links of other views set; they are hidden unless they are set. */
 const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag']);
 const PAGE_SIZE = 100;
@@ -78,6 +91,7 @@ function createList(names) {
   const heading = h('h1', { tabindex: '-1' }, 'Calls');
   const total = h('span', { class: 'sub' }, '\u00a0');
   const clear = h('a', { href: link('calls'), hidden: true }, 'Clear filters');
+  const exported = h('a', { class: 'button', download: true, title: 'All calls that match the filters' }, 'Export CSV');
   const filters = createFilters(names, (name, value) => {
     location.hash = linkWith(address, { [name]: value.trim(), before: '' });
   });
@@ -100,6 +114,9 @@ function createList(names) {
     container.setAttribute('aria-busy', 'true');
     try {
       const query = new URLSearchParams(address.query);
+      query.delete('before');
+      exported.href = `/admin/export?${query}`;
+      if (address.query.has('before')) query.set('before', address.query.get('before') ?? '');
       query.set('limit', String(PAGE_SIZE));
       const [answer, known] = await Promise.all([getJson(`/admin/entries?${query}`, signal), names]);
       draw(answer.entries, answer.next, known);
@@ -137,7 +154,7 @@ function createList(names) {
     if (focused) heading.focus({ preventScroll: true }); // the focused element was replaced
   }
 
-  const head = h('div', { class: 'head' }, heading, total, h('span', { class: 'grow' }), clear);
+  const head = h('div', { class: 'head' }, heading, total, h('span', { class: 'grow' }), clear, exported);
   return { elements: [head, filters.element, container], show };
 }
 
@@ -154,6 +171,7 @@ function createFilters(names, onfilter) {
   const element = h(
     'div',
     { class: 'filters', role: 'search', 'aria-label': 'Filter calls' },
+    textFilter('Search', 'find', 'Id, model, key, provider, tag, error'),
     selectFilter('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, words(word)])]).wrapper,
     textFilter('Model', 'model', 'Any (exact name)'),
     textFilter('Provider', 'provider', 'Any (exact name)'),
@@ -196,7 +214,7 @@ function createFilters(names, onfilter) {
     if (name === 'model' || name === 'provider') {
       control.addEventListener('focus', () => suggest(name, suggestions), { once: true });
     }
-    const wrapper = field(label, control);
+    const wrapper = field(label, control, { wide: name === 'find' });
     wrapper.append(suggestions);
     controls.set(name, { control, wrapper });
     return wrapper;
@@ -300,7 +318,7 @@ function tableOf(entries, names) {
     th('Cost', 'number'),
     th('First event', 'number'),
     th('Duration', 'number'),
-    th('Repairs'),
+    th('Error or repairs'),
   ];
   const rows = entries.map((entry) => rowOf(entry, names));
   return table('Calls, newest first', columns, rows);
@@ -326,14 +344,16 @@ function rowOf(entry, names) {
     h('td', { class: 'tight soft' }, h('time', { datetime: entry.at, title: fullTime(entry.at) }, shortTime(entry.at))),
     h('td', { class: 'tight' }, outcomeBadge(entry.outcome)),
     h('td', { class: 'name' }, h('a', { href, title: entry.model }, entry.model)),
-    h('td', { class: 'short late', title: last?.provider }, last && [last.provider, attempts]),
-    h('td', { class: 'short soft late', title: key }, key),
+    h('td', { class: 'short', title: last?.provider }, last && [last.provider, attempts]),
+    h('td', { class: 'short soft', title: key, 'data-what': 'key' }, key),
     h('td', { class: 'number', 'data-what': 'in' }, count(entry.tokens.input)),
     h('td', { class: 'number', 'data-what': 'out' }, count(entry.tokens.output)),
     h('td', { class: 'number first', 'data-what': '' }, cost(entry)),
     h('td', { class: 'number late' }, duration(entry.first_event_ms)),
     h('td', { class: 'number', 'data-what': 'took' }, duration(entry.duration_ms)),
-    h('td', { class: 'tight' }, repairsOf(entry, href)),
+    entry.error && entry.outcome !== 'completed'
+      ? h('td', { class: 'why', title: entry.error }, inlineCode(toSentence(entry.error)))
+      : h('td', { class: 'tight' }, repairsOf(entry, href)),
   );
 }
 

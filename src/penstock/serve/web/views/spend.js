@@ -3,9 +3,10 @@
 
 import { link, linkWith } from '../kit/address.js';
 import { getJson, inlineCode, showError } from '../kit/api.js';
+import { budgetMeter, budgetText, usedShare } from '../kit/budget.js';
 import { barChart, meter } from '../kit/chart.js';
 import { announce, choices, emptyState, figures, h, table, th } from '../kit/dom.js';
-import { axisDay, compactCount, cost, count, fullTime, isoTime, money, plural } from '../kit/format.js';
+import { axisDay, compactCount, cost, count, isoTime, money, plural } from '../kit/format.js';
 import { fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
 
 /** @import { Address, Key, UsageRow } from '../types.js' */
@@ -20,7 +21,7 @@ const GROUPS = [
 ];
 const DAY_MS = 86_400_000;
 const MAX_BUDGETS = 200;
-const NO_BUDGETS = 'No key has a budget. Create one with `penstock keys create --name ci --budget 5 --per day`.';
+const NO_BUDGETS = 'No key has a budget. The view Keys creates keys with one.';
 
 /**
  * The range that is shown: as the admin API takes it, and when it began.
@@ -256,7 +257,7 @@ function spent(row) {
 function budgets(keys, truncated) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const tooMany = limited.length > MAX_BUDGETS;
-  if (tooMany) limited.sort((one, other) => usedShare(other) - usedShare(one));
+  if (tooMany) limited.sort((one, other) => usedShare(limitOf(other)) - usedShare(limitOf(one)));
   const unlimited = keys.length - limited.length;
   const notes = [
     tooMany && `Showing the ${count(MAX_BUDGETS)} most used of ${count(limited.length)} budgets.`,
@@ -274,18 +275,9 @@ function budgets(keys, truncated) {
 }
 
 /** @param {BudgetKey} key */
-function usedShare(key) {
-  return Number(key.budget) ? (Number(key.spent) + key.reserved) / Number(key.budget) : 1;
-}
-
-/** @param {BudgetKey} key */
 function budgetOf(key) {
-  const [total, used, reserved] = [Number(key.budget), Number(key.spent), key.reserved];
-  const left = Math.max(0, total - used - reserved);
+  const budget = limitOf(key);
   const name = key.name || key.id;
-  const label = `${money(used)} spent, ${money(reserved)} reserved, ${money(left)} left`;
-  /** @param {number} part */
-  const share = (part) => (total ? part / total : 0);
   return h(
     'div',
     { class: 'budget' },
@@ -293,22 +285,13 @@ function budgetOf(key) {
       'header',
       {},
       h('a', { href: link('calls', { key: key.id }), title: name }, name),
-      h('span', { class: 'soft' }, `${money(total)} ${key.period === 'total' ? 'in total' : `per ${key.period}`}`),
+      h('span', { class: 'soft' }, budgetText(budget)),
     ),
-    meter(
-      [
-        ['spent-fill', share(used)],
-        ['reserved-fill', share(reserved)],
-      ],
-      { height: 10, label },
-    ),
-    h(
-      'p',
-      { class: 'legend' },
-      h('span', { class: 'key spent' }, `${money(used)} spent`),
-      reserved > 0 && h('span', { class: 'key reserved', title: 'By running calls' }, `${money(reserved)} reserved`),
-      h('span', { class: 'key left' }, `${money(left)} left`),
-      key.renewed && h('span', {}, `renews ${fullTime(key.renewed)}`),
-    ),
+    budgetMeter(budget),
   );
+}
+
+/** @param {BudgetKey} key with a budget */
+function limitOf(key) {
+  return { ...key, budget: key.budget ?? '0' };
 }

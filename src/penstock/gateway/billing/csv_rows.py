@@ -1,0 +1,55 @@
+"""Calls as rows of a CSV file, for `penstock ledger export --csv` and the admin API."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.gateway.billing.entry import NANODOLLARS, Entry
+
+_TEXTS = ("id", "key", "key_name", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
+COLUMNS = (
+    "time",
+    *_TEXTS,
+    "status",
+    "first_event_ms",
+    "duration_ms",
+    "input",
+    "cached",
+    "cache_write",
+    "output",
+    "reasoning",
+    "measure",
+    "unpriced",
+    "approximate",
+    "cost_usd",
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_cell(text: str) -> str:
+    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags."""
+    return f"'{text}" if text[:1] in _FORMULA else text
+
+
+def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
+    """The values of `COLUMNS`. The time is in UTC, and the cost is exact."""
+    providers = ",".join(dict.fromkeys(attempt.provider for attempt in entry.attempts))
+    tags = msgspec.json.encode(dict(entry.tags)).decode() if entry.tags else ""
+    texts = {"key_name": key_name, "providers": providers, "tags": tags}
+    tokens = entry.tokens
+    return [
+        datetime.fromtimestamp(entry.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        *(csv_cell(texts[name] if name in texts else getattr(entry, name)) for name in _TEXTS),
+        entry.status,
+        entry.first_event_ms,
+        entry.duration_ms,
+        tokens.input,
+        tokens.cached,
+        tokens.cache_write,
+        tokens.output,
+        tokens.reasoning,
+        entry.measure,
+        int(entry.cost is None),
+        int(entry.approximate),
+        f"{entry.priced // NANODOLLARS}.{entry.priced % NANODOLLARS:09d}",
+    ]

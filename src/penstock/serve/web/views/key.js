@@ -1,0 +1,187 @@
+// @ts-check
+// One key: its state, budget and limits, and what can be done with it.
+
+import { link } from '../kit/address.js';
+import { change, getJson, post, showError } from '../kit/api.js';
+import { budgetMeter, budgetText, budgetWarning } from '../kit/budget.js';
+import { announce, facts, h, stateBadge } from '../kit/dom.js';
+import { confirmDialog, secretDialog } from '../kit/dialog.js';
+import { formDialog } from '../kit/form.js';
+import { fullTime, money } from '../kit/format.js';
+import { editKey } from './key_forms.js';
+import { limitsText } from './keys.js';
+
+/** @import { Address, Key } from '../types.js' */
+
+const GRACES = [
+  ['0', 'Stops working at once'],
+  ['1h', 'Works for one more hour'],
+  ['24h', 'Works for 24 more hours'],
+  ['7d', 'Works for 7 more days'],
+];
+
+/**
+ * @param {HTMLElement} root
+ * @param {Address} address
+ * @param {AbortSignal} signal
+ */
+export async function showKey(root, address, signal) {
+  const path = `/admin/keys/${encodeURIComponent(address.id)}`;
+  const heading = h('h1', { tabindex: '-1' }, 'Key');
+  const id = h('span', { class: 'sub mono' }, address.id);
+  const actions = h('div', { class: 'row' });
+  const container = h('div', { 'aria-busy': 'true' });
+  root.append(
+    h(
+      'div',
+      { class: 'head' },
+      h('a', { href: link('keys') }, '← Keys'),
+      heading,
+      id,
+      h('span', { class: 'grow' }),
+      actions,
+    ),
+    container,
+  );
+  await load();
+
+  async function load() {
+    try {
+      /** @type {[Key, { holds: Record<string, string> }]} */
+      const [key, { holds }] = await Promise.all([getJson(path, signal), getJson('/admin/holds', signal)]);
+      heading.textContent = key.name || key.id;
+      container.removeAttribute('aria-busy');
+      actions.replaceChildren(...buttons(key));
+      container.replaceChildren(...sections(key, Number(holds[key.id] ?? 0)));
+    } catch (error) {
+      if (!signal.aborted) showError(container, error, load);
+    }
+  }
+
+  /** @param {string} text */
+  async function changed(text) {
+    announce(text);
+    await load();
+    heading.focus({ preventScroll: true });
+  }
+
+  /** @param {Key} key */
+  function buttons(key) {
+    if (key.state === 'revoked') return [];
+    const blocked = key.state === 'blocked';
+    /** @type {(text: string, onclick: () => void, className?: string) => HTMLElement} */
+    const button = (text, onclick, className = '') =>
+      h('button', { type: 'button', class: className || null, onclick }, text);
+    return [
+      button('Edit', () => editKey(key, () => changed('The key was changed'))),
+      key.state !== 'expired' && button('Rotate', () => rotate(key)),
+      button(blocked ? 'Unblock' : 'Block', () => block(!blocked)),
+      button('Revoke', () => revoke(key), 'stop'),
+    ].filter((each) => each instanceof HTMLElement);
+  }
+
+  /** @param {Key} key */
+  function rotate(key) {
+    const grace = {
+      name: 'grace',
+      label: 'The present secret',
+      kind: /** @type {const} */ ('select'),
+      options: GRACES,
+    };
+    formDialog(
+      `Rotate ${key.name}`,
+      [grace],
+      { grace: '24h' },
+      {
+        action: 'Rotate',
+        async save(values) {
+          const { secret } = await (await post(`${path}/rotate`, values)).json();
+          secretDialog('New secret', secret, h('p', { class: 'soft' }, 'Clients use it as their API key.'), () =>
+            changed('The key was rotated'),
+          );
+        },
+      },
+    );
+  }
+
+  /** @param {boolean} blocked */
+  function block(blocked) {
+    const run = async () => {
+      await change('PATCH', path, { blocked });
+      await changed(blocked ? 'The key is blocked' : 'The key is active');
+    };
+    if (!blocked) {
+      run().catch((error) => showError(container, error, load));
+      return;
+    }
+    const text = h('p', {}, 'Its calls are refused until it is unblocked. Running calls continue.');
+    confirmDialog('Block this key?', text, { action: 'Block', run });
+  }
+
+  /** @param {Key} key */
+  function revoke(key) {
+    const text = h(
+      'p',
+      {},
+      `The key ${key.name} stops working within seconds, for good. Its calls stay in the ledger.`,
+    );
+    const run = async () => {
+      await post(`${path}/revoke`);
+      await changed('The key was revoked');
+    };
+    confirmDialog('Revoke this key?', text, { action: 'Revoke', danger: true, run });
+  }
+}
+
+/**
+ * @param {Key} key
+ * @param {number} reserved
+ */
+function sections(key, reserved) {
+  const budget = key.budget === null ? null : { ...key, budget: key.budget, reserved };
+  const tags = Object.entries(key.tags).map(([name, value]) => h('span', { class: 'chip' }, `${name}=${value}`));
+  return [
+    facts([
+      ['State', stateBadge(key.state)],
+      ['Secret', `ends in ${key.hint}`],
+      ['Limits', limitsText(key)],
+      ['Models', key.models.length ? key.models.map((model) => h('span', { class: 'chip' }, model)) : 'all'],
+      ['Created', fullTime(key.created)],
+      key.expires && ['Expires', fullTime(key.expires)],
+      key.rotated && ['Rotated', fullTime(key.rotated)],
+      key.previous_until && ['Previous secret valid until', fullTime(key.previous_until)],
+      key.blocked && ['Blocked', fullTime(key.blocked)],
+      key.revoked && ['Revoked', fullTime(key.revoked)],
+      key.strict && ['Translations', 'strict: losses that change the meaning are errors'],
+      tags.length > 0 && ['Tags', tags],
+    ]),
+    h(
+      'section',
+      {},
+      h('h2', {}, 'Budget'),
+      budget
+        ? h(
+            'div',
+            { class: 'budget one' },
+            h('header', {}, h('span', {}, budgetText(budget)), budgetWarning(budget)),
+            budgetMeter(budget),
+          )
+        : h(
+            'p',
+            { class: 'soft' },
+            `No budget. ${money(key.spent)} spent this ${key.period === 'total' ? 'far' : key.period}.`,
+          ),
+    ),
+    h(
+      'section',
+      {},
+      h('h2', {}, 'What it was used for'),
+      h(
+        'div',
+        { class: 'row' },
+        h('a', { class: 'button', href: link('calls', { key: key.id }) }, 'Calls of this key'),
+        h('a', { class: 'button', href: link('calls', { key: key.id, outcome: 'refused' }) }, 'Refused calls'),
+      ),
+    ),
+  ];
+}

@@ -1,0 +1,108 @@
+"""The page manages: keys are created, changed, rotated and revoked, and calls are found, explained and exported."""
+
+import csv
+import io
+
+from playwright.sync_api import Page
+
+from tests.faults.client import CLIENT_KEY
+from tests.web.conftest import Visitor
+from tests.web.site import Site, until
+from tests.web.traffic import FAILED, WHOLE, call_with
+
+_ROWS = "document.querySelectorAll('tbody tr')"
+
+
+def secret_of(page: Page) -> str:
+    """Read the secret that a dialog shows, by its copy button, and close the dialog."""
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_role("button", name="Copied").wait_for()
+    secret = str(page.evaluate("navigator.clipboard.readText()"))
+    assert page.locator("dialog pre").inner_text() == secret
+    page.get_by_role("button", name="Done").click()
+    page.locator("dialog").wait_for(state="detached")
+    return secret
+
+
+def test_a_key_is_created_changed_rotated_blocked_and_revoked(site: Site, visit: Visitor) -> None:
+    page = visit("keys", expected="409")
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_label("Name", exact=True).fill("ci")  # there is one
+    page.get_by_label("Budget in US dollars").fill("2.50")
+    page.get_by_label("Models").fill("main/*, pair-0")
+    page.get_by_role("button", name="Create key").last.click()
+    page.get_by_role("alert").wait_for()
+    assert page.evaluate("document.activeElement.id") == "form-name", "the focus is not on what is wrong"
+    page.get_by_label("Name", exact=True).fill("by-page")
+    page.keyboard.press("Enter")
+    secret = secret_of(page)
+    page.get_by_role("heading", name="by-page").wait_for()
+    call_with(site, WHOLE, secret)
+    page.get_by_text("$2.50 per month").wait_for()
+    assert secret not in page.content()
+
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Budget in US dollars").fill("")
+    page.get_by_label("Requests per minute").fill("7")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("7 requests/min").wait_for()
+    (key,) = [each for each in site.ask("GET", "/admin/keys")["keys"] if each["name"] == "by-page"]
+    assert (key["budget"], key["requests_per_minute"], key["models"]) == (None, 7, ["main/*", "pair-0"])
+
+    page.get_by_role("button", name="Rotate").click()
+    page.get_by_label("The present secret").select_option("0")
+    page.get_by_role("button", name="Rotate").last.click()
+    rotated = secret_of(page)
+    assert rotated != secret
+    page.get_by_role("button", name="Block").click()
+    page.get_by_role("button", name="Block").last.click()
+    page.get_by_role("button", name="Unblock").click()
+    page.get_by_role("button", name="Block").wait_for()
+    page.get_by_role("button", name="Revoke").click()
+    page.get_by_role("button", name="Revoke").last.click()
+    page.locator("dd", has_text="revoked").wait_for()
+    assert page.get_by_role("button", name="Rotate").count() == 0
+    page.get_by_role("link", name="← Keys").click()
+    page.get_by_role("link", name="ci", exact=True).wait_for()
+    assert page.get_by_role("link", name="by-page").count() == 0
+    page.get_by_role("link", name="All", exact=True).click()
+    page.get_by_role("link", name="by-page").wait_for()
+
+
+def test_a_dialog_closes_by_keyboard_and_gives_the_focus_back(visit: Visitor) -> None:
+    page = visit("keys")
+    create = page.get_by_role("button", name="Create key")
+    create.focus()
+    page.keyboard.press("Enter")
+    until(page, "document.activeElement.id === 'form-name'")
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert page.evaluate("document.activeElement.textContent") == "Create key"
+
+
+def test_a_failed_call_is_found_and_says_why(site: Site, visit: Visitor) -> None:
+    page = visit("calls")
+    page.get_by_label("Search").fill("main/FAILE")
+    page.keyboard.press("Enter")
+    until(page, f"{_ROWS}.length === 1 && {_ROWS}[0].innerText.includes('{FAILED}')")
+    assert "The engine is overloaded." in page.locator("tbody").inner_text()
+    page.get_by_role("link", name=FAILED).click()
+    page.locator(".reason", has_text="The engine is overloaded.").wait_for()
+    (id,) = [entry["id"] for entry in site.ask("GET", f"/admin/entries?model={FAILED}")["entries"]]
+    for part in (id[:-2], "team=red", "spare"):  # an id, a tag, a provider
+        page.goto(f"{site.url}/#/calls?find={part}")
+        until(page, f"{_ROWS}.length === 1")
+
+
+def test_calls_are_exported_as_they_are_filtered_and_no_cell_is_a_formula(site: Site, visit: Visitor) -> None:
+    with site.begin(WHOLE, CLIENT_KEY, metadata={"team": "blue"}, user="=1+1") as client:
+        client.response()
+    site.booked("/admin/entries?tag=team%3Dblue", len)
+    page = visit("calls?tag=team%3Dblue")
+    until(page, f"{_ROWS}.length === 1")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export CSV").click()
+    text = download.value.path().read_text(encoding="utf-8")
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (row["model"], row["outcome"], row["tags"]) == (WHOLE, "completed", '{"team":"blue"}')
+    assert not any(value.startswith(("=", "+", "@")) for value in row.values())
