@@ -46,7 +46,8 @@ class AdminClient:
             connection.endheaders(data)
             response = connection.getresponse()
             raw = response.read()
-            reported = json.loads(raw) if raw and response.headers.get_content_subtype() == "json" else None
+            kind = response.headers.get_content_subtype()
+            reported = json.loads(raw) if raw and kind == "json" else raw.decode() if kind == "csv" else None
             if isinstance(reported, dict) and "secret" in reported:
                 self.secrets.append(reported.pop("secret"))
                 raw = json.dumps(reported).encode()

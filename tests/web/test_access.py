@@ -140,6 +140,8 @@ def test_one_can_walk_through_by_keyboard_alone(site: Site, visit: Visitor) -> N
     page.locator("tbody tr").first.wait_for()
     assert page.evaluate("document.activeElement.tagName") == "H1", "the focus is not on the new view"
     page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Export CSV"
+    page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Search"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Outcome"

@@ -1,14 +1,16 @@
 """Ledger entries and usage as JSON of the admin API. Money and times have the format of `gateway/keys/report.py`."""
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from penstock.error_codes import ERRORS, ErrorCode
+from penstock.error_codes import ERRORS
 from penstock.gateway.billing.book import Grouping, UsageRow
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.report import moment, money
+
+# What an error code means in general, for a call whose own error is not known.
+_MEANINGS: Mapping[str, str] = {code: row.meaning for code, row in ERRORS.items()}
 
 
 def entry_json(entry: Entry) -> dict[str, object]:
@@ -23,7 +25,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
         "outcome": entry.outcome,
         "status": entry.status,
         "code": entry.code or None,
-        "error": entry.error or _meaning(entry.code),
+        "error": entry.error or _MEANINGS.get(entry.code),
         "first_event_ms": entry.first_event_ms,
         "duration_ms": entry.duration_ms,
         "measure": entry.measure,
@@ -36,12 +38,6 @@ def entry_json(entry: Entry) -> dict[str, object]:
         "user": entry.user or None,
         "attempts": [_attempt(attempt) for attempt in entry.attempts],
     }
-
-
-def _meaning(code: str) -> str | None:
-    """The meaning of an error code in general, for a call whose own error is not known."""
-    row = ERRORS.get(cast(ErrorCode, code))
-    return row.meaning if row is not None else None
 
 
 def usage_json(by: Sequence[Grouping], row: UsageRow) -> dict[str, object]:
