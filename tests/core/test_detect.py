@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from penstock.core.dialects.detect import MAX_BYTES, MAX_FRAMES, Detected, Detection, detect
-from penstock.core.dialects.dialect import PROOF, Dialect
-from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
 from penstock.core.dialects.registry import DIALECTS
 from tests.corpus import CORPUS, DEFECTS
 from tests.dialects.support import HELLO, OPEN, OVER, TICKER_BODY, TICKER_STREAM, frames
@@ -21,26 +19,6 @@ HEARTBEAT = b"event: wait\ndata: {}\n\n"
 TICKERS = Detected("ticker", "events")
 ASSUMED = Detected("openai_chat", "default")
 
-
-class ByType:
-    """A detector such as other dialects will have: by the `type` of events, or by fields that only they have."""
-
-    def __init__(self, types: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
-        self._types = types
-        self._fields = frozenset(fields)
-
-    def in_frame(self, value: dict[str, object], event: str) -> int:  # noqa: ARG002
-        kind = value.get("type")
-        typed = isinstance(kind, str) and bool(self._types) and kind.startswith(self._types)
-        return PROOF if typed or (self._fields and self._fields <= value.keys()) else 0
-
-    def in_exchange(self, path: str, content_type: str) -> int:  # noqa: ARG002
-        return 0
-
-
-OTHERS = {
-    "cohere": ByType(("message-start", "content-", "message-end", "tool-call-", "tool-plan-")),
-}
 
 # By the names that the corpus has for them; others have the same name.
 _DIALECTS = {
@@ -58,13 +36,6 @@ _IN_CHUNKS = {"bedrock": ("anthropic_messages", "openai_chat")}
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DIALECTS, "ticker", TICKER)
-
-
-@pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, detector in OTHERS.items():
-        dialect = Dialect(name=name, title=name, upstream=OpenAIChatUpstream(), detector=detector)
-        monkeypatch.setitem(DIALECTS, name, dialect)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +102,6 @@ def chat_streams() -> list[Path]:
     ]
 
 
-@pytest.mark.usefixtures("others")
 def test_no_chat_stream_of_ours_is_taken_for_another() -> None:
     found = {file.name: detect([file.read_bytes()]) for file in chat_streams()}
     assert {name for name, each in found.items() if each.dialect != "openai_chat"} <= {"other-dialect.sse"}
@@ -139,7 +109,6 @@ def test_no_chat_stream_of_ours_is_taken_for_another() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("others")
 @pytest.mark.skipif(not (CORPUS / "INDEX.jsonl").exists(), reason=f"there is no corpus in {CORPUS}")
 def test_no_recorded_stream_is_taken_for_another() -> None:
     wrong, streams, emitted = [], Counter[str](), Counter[str]()

@@ -24,8 +24,8 @@ api_key = "{key}"
 USAGE = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 THINKS = "thinking and a call"
 # The content type of a stream, and an error body.
-TYPES = {"ollama": "application/x-ndjson"}
-ERRORS = {"ollama": b'{"error":"slow down"}'}
+TYPES = {"ollama": "application/x-ndjson", "cohere": "text/event-stream"}
+ERRORS = {"ollama": b'{"error":"slow down"}', "cohere": b'{"id":"e1","message":"slow down"}'}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,8 @@ def test_a_client_gets_a_stream_of_its_own_api(gateway: Gateway, dialect: str) -
     assert response.status == 200
     found = deltas(response)
     text = "".join(each["choices"][0]["delta"].get("content") or "" for each in found if each["choices"])
-    assert (text, found[-1]["usage"], response.body[-14:]) == (TEXT, USAGE, b"data: [DONE]\n\n")
+    assert (text, response.body[-14:]) == (TEXT, b"data: [DONE]\n\n")
+    assert found[-1]["usage"].items() >= USAGE.items()
     call = gateway.call(response)
     assert (call["ending"], call["input"], call["output"]) == ("completed", 7, 4)
 

@@ -31,6 +31,7 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
         "https://me.openai.azure.com/openai/v1/chat/completions",
         {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/"},
     ),
+    "cohere": ("https://api.cohere.com/v2/chat", {"COHERE_API_KEY": KEY}),
     "ollama": ("http://127.0.0.1:11434/v1/chat/completions", {"OLLAMA_HOST": "127.0.0.1"}),
     "vllm": ("http://127.0.0.1:8000/v1/chat/completions", {"VLLM_API_KEY": KEY}),
     "llamacpp": ("http://127.0.0.1:8081/v1/chat/completions", {"LLAMACPP_BASE_URL": "http://127.0.0.1:8081"}),

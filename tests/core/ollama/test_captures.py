@@ -37,6 +37,7 @@ EXPECTED: dict[str, Expected] = dict(
         row("finish-mapped", 1, 2, "An old mill."),
         row("finish-unknown", 1, 2, "Out of words.", finish="vocabulary"),
         called("tool-arguments-text", 1, 1, TIDE, usage=BILL),
+        called("tool-id-duplicate", 1, 2, TIDE, (None, *TIDE[1:]), usage=BILL),
         row("model-changed", 1, 2, "Who speaks?"),
         row("usage-mistyped", 1, 2, "Paid in full."),
         row("keepalive-event", 1, 2, "Still here."),

@@ -1,6 +1,7 @@
 """The registry of dialects, by name. A new dialect is a package beside this module, and a row here."""
 
 from penstock.core.dialects.anthropic_messages.dialect import ANTHROPIC_MESSAGES
+from penstock.core.dialects.cohere.dialect import COHERE
 from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
 from penstock.core.dialects.gemini.dialect import GEMINI
 from penstock.core.dialects.ollama.dialect import OLLAMA
@@ -11,7 +12,7 @@ from penstock.errors import UnknownDialectError
 DEFAULT_DIALECT = "openai_chat"
 """The dialect of a provider that names none, and of errors of APIs that have no dialect."""
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA)
+    dialect.name: dialect for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA, COHERE)
 }
 
 

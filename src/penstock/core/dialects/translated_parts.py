@@ -16,6 +16,7 @@ from penstock.core.content import (
     TextPart,
     ToolCall,
     ToolChange,
+    ToolResult,
 )
 from penstock.core.losses import Loss
 from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
@@ -82,6 +83,25 @@ class TranslatedParts:
                 found.append(text)
         return "\n\n".join(found)
 
+    def results(self, parts: Sequence[Part]) -> tuple[list[tuple[ToolResult, str]], list[Part]]:
+        """The results of tools as texts, and all other parts of a turn. Media of results are among the others."""
+        results: list[tuple[ToolResult, str]] = []
+        moved: list[Part] = []
+        for result in parts:
+            if not isinstance(result, ToolResult):
+                continue
+            media = [part for part in result.parts if isinstance(part, MediaPart)]
+            if media:
+                self.losses.append(Loss("result-media-moved", result.call_id))
+                moved += media
+            text = self.texts([part for part in result.parts if not isinstance(part, MediaPart)])
+            if result.is_error:
+                self.losses.append(Loss("error-flag-as-text", result.call_id))
+                text = f"Error: {text}"
+            self.note_cache(result.cache)
+            results.append((result, text))
+        return results, [*moved, *(part for part in parts if not isinstance(part, ToolResult))]
+
     def calls(self, parts: Iterable[Part]) -> list[ToolCall]:
         """The calls that the client executes. Those that a provider executed itself are dropped."""
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -128,6 +148,15 @@ def note_fields(request: Request, losses: list[Loss], *, known: Sequence[str] = 
     losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
     if request.cache_key:
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
+    if request.stop:
+        losses.append(Loss("stop-sequence-unreported"))
+
+
+def note_prefill(request: Request, losses: list[Loss]) -> None:
+    """Note that a request ends with the beginning of an answer, which the API may not continue."""
+    last = request.turns[-1] if request.turns else None
+    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
+        losses.append(Loss("prefill-not-continued"))
 
 
 def write_sampling(sampling: Sampling, names: Mapping[str, str], losses: list[Loss]) -> dict[str, object]:

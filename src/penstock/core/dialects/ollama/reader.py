@@ -70,6 +70,7 @@ class OllamaReader:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._joiner = SurrogateJoiner()
+        self._ids: set[str] = set()  # of calls
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one line."""
@@ -153,8 +154,13 @@ class OllamaReader:
             if isinstance(arguments, str):
                 self._sink.repair("tool-arguments-text")
             written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+            id = text_of(call.get("id")) or None
+            if id is not None and id in self._ids:
+                self._sink.repair("tool-id-duplicate", id)
+                id = None
+            self._ids.add(id or "")
             self._sink.events += [
-                ToolCallStart(0, self._calls, text_of(call.get("id")) or None, name),
+                ToolCallStart(0, self._calls, id, name),
                 ToolCallDelta(0, self._calls, written or "{}"),
             ]
             self._calls += 1

@@ -11,9 +11,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.content import MediaPart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
+from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
-from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, write_sampling
+from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
 from penstock.core.losses import Loss
 from penstock.core.request import Message, ReasoningSettings, Request, available_tools
 from penstock.core.tool_map import ToolMap
@@ -50,7 +50,6 @@ def write_request(request: Request, settings: OllamaSettings, losses: list[Loss]
         options["num_predict"] = request.max_output
     if request.stop:
         options["stop"] = list(request.stop)
-        losses.append(Loss("stop-sequence-unreported"))
     if settings.num_ctx:
         options["num_ctx"] = settings.num_ctx
     if options:
@@ -63,9 +62,7 @@ def write_request(request: Request, settings: OllamaSettings, losses: list[Loss]
     if settings.keep_alive:
         fields["keep_alive"] = settings.keep_alive
     note_fields(request, losses)
-    last = request.turns[-1] if request.turns else None
-    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
-        losses.append(Loss("prefill-not-continued"))
+    note_prefill(request, losses)
     return fields
 
 
@@ -106,23 +103,13 @@ class _OllamaMessages(TranslatedParts):
 
     def _user(self, parts: Sequence[Part]) -> list[_Json]:
         """The results of tools, then everything else."""
-        moved: list[Part] = []
-        written = [self._result(part, moved) for part in parts if isinstance(part, ToolResult)]
-        rest = [*moved, *(part for part in parts if not isinstance(part, ToolResult))]
+        results, rest = self.results(parts)
+        written = [self._result(result, text) for result, text in results]
         if rest or not written:
             written.append(self._message("user", rest))
         return written
 
-    def _result(self, result: ToolResult, moved: list[Part]) -> _Json:
-        media = [part for part in result.parts if isinstance(part, MediaPart)]
-        if media:
-            self.losses.append(Loss("result-media-moved", result.call_id))
-            moved += media
-        text = self.texts([part for part in result.parts if not isinstance(part, MediaPart)])
-        if result.is_error:
-            self.losses.append(Loss("error-flag-as-text", result.call_id))
-            text = f"Error: {text}"
-        self.note_cache(result.cache)
+    def _result(self, result: ToolResult, text: str) -> _Json:
         message: _Json = {"role": "tool", "content": text}
         if result.call_id:
             message["tool_call_id"] = result.call_id

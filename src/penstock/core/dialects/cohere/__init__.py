@@ -1,0 +1,1 @@
+"""The API of Cohere, version 2: `/v2/chat`."""
