@@ -162,6 +162,13 @@ def test_a_broken_line_takes_few_calls(dialect: str) -> None:
     assert calls_of(lambda: asyncio.run(cost_of(pattern))) < 180 * lines
 
 
+def test_a_nested_escape_in_an_error_takes_few_calls() -> None:
+    """Whether a secret is in it is found out without a call of a function for each of its escapes."""
+    escapes = 8_000
+    pattern = Pattern("error", "words of an error body", b"%2541", 5 * escapes)
+    assert calls_of(lambda: asyncio.run(cost_of(pattern))) < 5 * escapes
+
+
 def test_a_packed_body_of_tiny_lines_is_read_in_short_turns() -> None:
     lines, text = b"[]{}\n" * 2_000, b"A line as it is usual in a text, and not shorter.\n" * 200
     for body, longest in ((lines, TURN // 2), (text, TURN)):

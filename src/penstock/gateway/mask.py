@@ -41,7 +41,7 @@ _ESCAPED = re.compile(
 )
 # For the quick test, which first reduces several backslashes to one.
 _BACKSLASHES = re.compile(r"\\{2,}")
-_ESCAPE_CODE = re.compile(r"(?:\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|&(\#?\w{1,10};))")
+_ESCAPE_CODE = re.compile(r"(\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9a-fA-F]{2}|&\#?\w{1,10};)")
 # Secrets that the quick test cannot rule out: a part of a number, which JSON can write in several ways, and secrets
 # with characters that JSON escapes.
 _AMBIGUOUS = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]*)?|.*[\\\\\"'].*", re.DOTALL)
@@ -216,12 +216,17 @@ def _quick_unescape(text: str) -> str:
     """A text, unescaped once and without redundant backslashes."""
     if "\\" in text:
         text = _BACKSLASHES.sub(r"\\", text).replace('\\"', '"').replace("\\/", "/").replace("\\'", "'")
-    return _ESCAPE_CODE.sub(_decoded, text)
+    pieces = _ESCAPE_CODE.split(text)
+    pieces[1::2] = map(_decoded, pieces[1::2])  # no call of a Python function for an escape that is cached
+    return "".join(pieces)
 
 
-def _decoded(escape: re.Match[str]) -> str:
-    kind = escape.lastindex or 0
-    return chr(int(escape[kind], 16)) if kind < 4 else _character(f"&{escape[kind]}")
+@lru_cache(maxsize=1_024)
+def _decoded(escape: str) -> str:
+    """The character of an escape code. Cached, because an error may consist of them, and unknown ones take long."""
+    if escape[0] == "&":
+        return html.unescape(escape)
+    return chr(int(escape[1 if escape[0] == "%" else 2 :], 16))
 
 
 @lru_cache(maxsize=1_024)
