@@ -170,9 +170,14 @@ def unquoted(data: bytes) -> Iterator[list[bytes]]:
     start = 0
     while start < len(data):
         end = start + _CUT_AT_ONCE
-        if data.count(b'"', start, end) % 2:
-            end = data.find(b'"', end) + 1 or len(data)
-        yield data[start:end].split(b'"')
+        parts = data[start:end].split(b'"')
+        if len(parts) % 2 == 0:  # the block ends in a string
+            rest = data[end : data.find(b'"', end) + 1 or len(data)]
+            first, *behind = rest.split(b'"')
+            parts[-1] += first
+            parts += behind
+            end += len(rest)
+        yield parts
         start = end
 
 
