@@ -27,6 +27,7 @@ AGENTS = Path(__file__).parent / "responses/agents"
 GOOGLE = Path(__file__).parent / "gemini/python"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
+GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
@@ -79,6 +80,13 @@ def claude_code() -> Path:
 def codex() -> Path:
     """The program of Codex."""
     return _program("codex", CODEX, "vendor/x86_64-unknown-linux-musl/bin/codex")
+
+
+def gemini_cli() -> Path:
+    """The program of gemini-cli, which Node runs."""
+    if not shutil.which("node"):
+        pytest.skip("no node on PATH")
+    return _program("gemini-cli", GEMINI_CLI, "bundle/gemini.js")
 
 
 def _node_folder(name: str, package: Path) -> Path:

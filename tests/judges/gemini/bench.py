@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from tests.faults.gateway import Table
 from tests.judges import bench
 from tests.judges.gateway.by_lines import ByLines
 from tests.judges.messages.asks import Ask, Report
@@ -28,6 +29,6 @@ GEMINI: bench.Api[Ask, Report] = bench.Api(
 )
 
 
-def opened(folder: Path) -> AbstractContextManager[Bench]:
+def opened(folder: Path, **tables: Table) -> AbstractContextManager[Bench]:
     """A bench, until the block ends."""
-    return bench.opened(GEMINI, folder)
+    return bench.opened(GEMINI, folder, **tables)
