@@ -15,6 +15,7 @@ from msgspec import structs
 from penstock.core.dialects.dialect import Dialect, ListedModel
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
+from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls.breakers import SIZE, BreakerTable
 from penstock.gateway.calls.pipeline import Gateway, Upstream
@@ -198,6 +199,7 @@ class App:
             config.server.hosts, page=self._cors.allows if self._cors is not None else None
         )
         self.certificates.refresh()
+        self._update_jwt(config)
         if self._books is not None:
             self._books.use(config)
             content = self.content if config.users.pseudonyms else None
@@ -221,6 +223,19 @@ class App:
 
         self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
+
+    def _update_jwt(self, config: Config) -> None:
+        """Start, replace or stop the verification of JWTs."""
+        before, wanted = self._authenticator.jwt, config.auth.jwt
+        if before is not None and before.settings != wanted:
+            before.close()
+            self._authenticator.jwt = before = None
+        if before is None and wanted is not None:
+            from penstock.serve.jwt_clients import JwtClients  # noqa: PLC0415 - an extra
+            from penstock.serve.signing_keys import SigningKeys  # noqa: PLC0415 - an extra
+
+            keys = SigningKeys(wanted.issuer, wanted.jwks, self._log.warning)
+            self._authenticator.jwt = JwtClients(wanted, keys)
 
     def _allow_content(self, *, allowed: bool) -> None:
         """Allow or forbid readers to see the text of calls. If forbidden, transcripts are dropped at once."""
@@ -344,6 +359,8 @@ class App:
             await asyncio.get_running_loop().run_in_executor(None, self.content.close)
         if self._unbooked is not None:
             self._unbooked.close()
+        if self._authenticator.jwt is not None:
+            self._authenticator.jwt.close()
         if self._books is not None:
             await self._books.close()
             self._books = None
@@ -653,9 +670,11 @@ class _PreparedConfig(NamedTuple):
 
 
 def validate(config: Config) -> None:
-    """Raise `ConfigError` if no process could serve with this configuration: captures cannot be written, or traces
-    cannot be exported.
+    """Raise `ConfigError` if no process could serve with this configuration: captures cannot be written, traces cannot
+    be exported, or the packages for an identity provider are missing.
     """
+    if missing := tuple(problem for problem in config.missing if problem.key.startswith(("auth.", "admin."))):
+        raise ConfigError(missing)
     prepare(config)
     check_tls(config)
     if config.telemetry.otlp:

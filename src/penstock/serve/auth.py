@@ -5,12 +5,17 @@ web page could spend the providers' keys. If a key is required, a page without i
 """
 
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import refused
+
+if TYPE_CHECKING:  # an extra
+    from penstock.serve.jwt_clients import JwtClients
 
 _KEYS_UNKNOWN = Failure(
     code="ledger_unavailable",
@@ -26,6 +31,8 @@ _REMEDY = (
     "against DNS rebinding"
 )
 _MAX_QUOTED = 100
+# The beginning of every JWT: its header is a JSON object in base64.
+_JWT_PREFIX = "eyJ"
 
 
 class Authenticator:
@@ -34,13 +41,20 @@ class Authenticator:
     def __init__(self) -> None:
         self.hosts = AllowedHosts(())
         """The hosts that a request may name while no key is required. Replace it, never mutate it: see `check_host`."""
+        self.jwt: JwtClients | None = None
+        """Authenticates clients by their JWTs; None if the configuration has no issuer of such."""
+        self._team_keys: Mapping[str, Key] = {}
         self.use(KeyRing([]), known=False)
 
-    def use(self, keys: KeyRing, *, known: bool = True, closed: bool = False) -> None:
+    def use(
+        self, keys: KeyRing, *, known: bool = True, closed: bool = False, teams: Mapping[str, Key] | None = None
+    ) -> None:
         """Replace the keys.
 
-        `known`: these are all keys. `closed`: a key is required, even if there is none.
+        `known`: these are all keys. `closed`: a key is required, even if there is none. `teams` are the keys of clients
+        with a JWT, by the path of their team.
         """
+        self._team_keys = teams or {}
         self._keys = keys
         self._known = known
         self._open = known and not closed and not keys
@@ -59,6 +73,10 @@ class Authenticator:
             return _unauthorized(_ROTATED)
         if not self._known:
             return _KEYS_UNKNOWN
+        if self.jwt is not None and secret.startswith(_JWT_PREFIX):
+            found = self.jwt.authenticate(secret, head.digest, self._team_keys, now_ms / 1000)
+            refusal = found.refusal(now_ms) if isinstance(found, Key) else ""
+            return _unauthorized(refusal) if refusal else found
         return _unauthorized(_MISTYPED if is_mistyped(secret) else _UNKNOWN if secret else _NO_KEY)
 
     def check_host(self, head: RequestHead) -> Failure | None:

@@ -13,6 +13,7 @@ from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
+from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts
@@ -60,6 +61,7 @@ class Bookkeeping:
         self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts()
         self._stored: list[Key] = []
         self._configured: list[Key] = []
+        self._team_keys: Mapping[str, Key] = {}
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
         self.authenticator = Authenticator()
         """Checks clients' keys against those of the configuration and of the book."""
@@ -98,6 +100,8 @@ class Bookkeeping:
         self.ledger.secrets = config.secrets()
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         self._configured = configured(config.server.keys)
+        jwt = config.auth.jwt
+        self._team_keys = team_keys(jwt.teams.values()) if jwt is not None else {}
         self._update_authenticator()
 
     @property
@@ -167,7 +171,8 @@ class Bookkeeping:
 
     def _update_authenticator(self) -> None:
         keys = KeyRing([*self._configured, *self._stored])
-        self.authenticator.use(keys, known=self._keys_known, closed=self._key_required)
+        closed = self._key_required or bool(self._team_keys)
+        self.authenticator.use(keys, known=self._keys_known, closed=closed, teams=self._team_keys)
 
     def _on_keys(self, keys: Keys) -> None:
         self._stored = keys.keys

@@ -140,8 +140,9 @@ class Ledger:
         if demand.tags or key is not None:
             tags = clean_tags(demand.tags, key.tags if key is not None else {}, self.secrets)
             call.tags = {**tags, **call.tags} if call.tags else tags  # the gateway's own tags take precedence
-        if demand.user:
-            name, users = clean_text(demand.user, self.secrets), self.users
+        user = (key.subject if key is not None else "") or demand.user
+        if user:
+            name, users = clean_text(user, self.secrets), self.users
             call.user = name if users is None else users.known(name)
             if not call.user and users is not None:
                 users.find(name, partial(self._admit_user, call, demand, plans, then))

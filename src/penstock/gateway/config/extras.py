@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from penstock.errors import Problem
+from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import LedgerSettings, TelemetrySettings
 from penstock.gateway.config.toml import Path
@@ -11,25 +12,38 @@ from penstock.gateway.config.toml import Path
 _MODULES = {
     "asyncpg": "asyncpg",
     "redis": "redis",
+    "authlib": "authlib",
+    "joserfc": "joserfc",
+    "requests": "requests",
     "opentelemetry-sdk": "opentelemetry.sdk",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
 }
 
 
-def missing_extras(ledger: LedgerSettings, telemetry: TelemetrySettings, problems: Problems) -> tuple[Problem, ...]:
+_OF_OIDC = ("authlib", "joserfc", "requests")
+_OIDC = "; the extra oidc has all that is needed"
+
+
+def missing_extras(
+    ledger: LedgerSettings, telemetry: TelemetrySettings, auth: AuthSettings, problems: Problems
+) -> tuple[Problem, ...]:
     """The packages that a gateway needs to start with this configuration and that are not installed."""
     needed: list[tuple[Path, str]] = []
     if ledger.enabled and ledger.postgres is not None:
         needed.append((("ledger", "postgres"), "asyncpg"))
     if ledger.enabled and ledger.redis is not None:
         needed.append((("ledger", "redis"), "redis"))
+    if auth.jwt is not None:
+        needed += [(("auth", "jwt"), package) for package in _OF_OIDC[1:]]
     if telemetry.otlp:
         path: Path = ("telemetry", "otlp")
         path = path if path in problems.document.lines else ("telemetry", "enabled")
         needed += [(path, package) for package in _MODULES if package.startswith("opentelemetry")]
     return tuple(
         problems.problem(
-            path, f"needs the Python package {package}, which is not installed; try: pip install {package}"
+            path,
+            f"needs the Python package {package}, which is not installed; try: pip install {package}"
+            f"{_OIDC if package in _OF_OIDC else ''}",
         )
         for path, package in needed
         if not _is_installed(_MODULES[package])

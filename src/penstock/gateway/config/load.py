@@ -19,6 +19,7 @@ from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.extras import missing_extras
 from penstock.gateway.config.ledger import load_ledger
+from penstock.gateway.config.people import load_auth
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
@@ -81,13 +82,16 @@ def load(  # noqa: PLR0913 - options of a command override the file
     own = {name: value for name, value in (("workers", workers), ("record", record)) if value is not None}
     ledger = load_ledger(given.get("ledger", {}), problems)
     stored = has_stored_keys if ledger.enabled else None
+    auth = load_auth(given.get("auth", {}), problems)
+    if auth.jwt is not None and not ledger.enabled:
+        problems.error(("auth", "jwt"), "needs the ledger, which has the teams; enable it")
     server = load_server(
         {**given.get("server", {}), **own},
         problems,
         host=host,
         port=port,
         bound=bound,
-        has_stored_keys=lambda: stored is not None and stored(ledger),
+        has_stored_keys=lambda: auth.jwt is not None or (stored is not None and stored(ledger)),
     )
     admin = load_admin(given.get("admin", {}), server, problems)
     timeouts = Timeouts(**given.get("timeouts", {}))
@@ -120,12 +124,13 @@ def load(  # noqa: PLR0913 - options of a command override the file
         users=UserSettings(**given.get("users", {})),
         responses=responses,
         admin=admin,
+        auth=auth,
         secret_files=reader.files,
         telemetry=telemetry,
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
-        missing=missing_extras(ledger, telemetry, problems),
+        missing=missing_extras(ledger, telemetry, auth, problems),
     )
 
 

@@ -1,12 +1,45 @@
-"""The settings for users of the admin API: the roles of their groups."""
+"""The settings for users of the admin API, the roles of their groups; and for clients that authenticate with a JWT."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.problems import Problems
+from penstock.gateway.config.toml import Path
 from penstock.gateway.people.roles import TEAM_ROLES, Role
 from penstock.gateway.people.teams import is_team
+
+# Signatures with a private key only. With HMAC, the public key itself would sign.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
+
+
+class JwtSettings(Struct, frozen=True, kw_only=True):
+    """JWTs with which clients authenticate, in place of a key."""
+
+    issuer: Annotated[str, Meta(description="The issuer (iss) of the tokens: a URL.")] = ""
+    audience: Annotated[str, Meta(description="The audience (aud) that a token must name.")] = ""
+    jwks: Annotated[
+        str,
+        Meta(description="The URL of the signing keys. Default: as the issuer's discovery document says."),
+    ] = ""
+    algorithms: Annotated[
+        tuple[str, ...], Meta(description=f"The accepted signatures, of {', '.join(ALGORITHMS)}.")
+    ] = ("RS256", "ES256")
+    team_claim: Annotated[str, Meta(description="The claim that says which team a client belongs to.")] = "groups"
+    teams: Annotated[
+        Mapping[str, str], Meta(description="The team for each value of this claim, such as acme/search.")
+    ] = {}
+    user_claim: Annotated[
+        str, Meta(description='The claim with the end user of the calls. "" takes the user that the client names.')
+    ] = "sub"
+
+
+class AuthSettings(Struct, frozen=True, kw_only=True):
+    """How clients authenticate, besides with keys."""
+
+    jwt: Annotated[JwtSettings | None, Meta(description="JWTs of an identity provider.")] = None
 
 
 class GroupSettings(Struct, frozen=True, kw_only=True):
@@ -30,3 +63,41 @@ def check_group(name: str, given: dict[str, object], problems: Problems) -> Grou
         problems.error((*path, "team"), "must be the path of a team, such as acme/search")
         return None
     return GroupSettings(**given)  # type: ignore[arg-type]  # read by the same types
+
+
+def load_auth(given: dict[str, Any], problems: Problems) -> AuthSettings:
+    """The settings for clients."""
+    table = given.get("jwt")
+    if table is None:
+        return AuthSettings()
+    jwt = JwtSettings(**table)
+    path: Path = ("auth", "jwt")
+    for name, value in (("issuer", jwt.issuer), ("audience", jwt.audience)):
+        if not value:
+            problems.error(path, f"needs {name}")
+    for name, value in (("issuer", jwt.issuer), ("jwks", jwt.jwks)):
+        if value:
+            check_identity_url((*path, name), value, problems)
+    for index, algorithm in enumerate(jwt.algorithms):
+        if algorithm not in ALGORITHMS:
+            problems.error((*path, "algorithms", index), f"must be one of {', '.join(ALGORITHMS)}")
+    if not jwt.algorithms:
+        problems.error((*path, "algorithms"), "needs at least one")
+    if not jwt.teams:
+        problems.error(path, 'needs teams, such as teams = { "search-developers" = "acme/search" }')
+    for name, team in jwt.teams.items():
+        if not is_team(str(team)):
+            problems.error((*path, "teams", name), "must be the path of a team, such as acme/search")
+    return AuthSettings(jwt=jwt)
+
+
+def check_identity_url(path: Path, url: str, problems: Problems) -> None:
+    """Report a URL of an identity provider that cannot be used, or that others on the network could answer."""
+    try:
+        parts = parse_url(url)
+    except ValueError as error:
+        problems.error(path, str(error))
+        return
+    local = parts.hostname == "localhost" or Address(parts.hostname or "", 0).local
+    if parts.scheme != "https" and not local:
+        problems.error(path, "must begin with https://, except on this machine")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, inspect
 
 from penstock.core.dialects.registry import providers_speak
+from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.settings import (
     AdminSettings,
     Captures,
@@ -86,6 +87,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         KeptResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
     ] = KeptResponsesSettings()
     admin: Annotated[AdminSettings, Meta(description="The admin API.")] = AdminSettings()
+    auth: Annotated[AuthSettings, Meta(description="How clients authenticate, besides with keys.")] = AuthSettings()
     telemetry: Annotated[TelemetrySettings, Meta(description="Export over OpenTelemetry.")] = TelemetrySettings()
     prices: Annotated[
         Mapping[str, ModelPriceSettings],

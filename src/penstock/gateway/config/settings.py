@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.price import Price, Rates, rate
 from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.addresses import Address, parse_listen
-from penstock.gateway.config.people import GroupSettings
+from penstock.gateway.config.people import AuthSettings, GroupSettings
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
@@ -458,6 +458,7 @@ class Config(Struct, frozen=True, kw_only=True):
     content: ContentSettings = ContentSettings()
     responses: KeptResponsesSettings = KeptResponsesSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
+    auth: AuthSettings = AuthSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     # By provider/model, with `*` as a wildcard.
     prices: Mapping[str, Price] = MappingProxyType({})

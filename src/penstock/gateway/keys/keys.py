@@ -58,6 +58,8 @@ class Key(Struct, frozen=True, kw_only=True):
     """Whether losses in translation that change the meaning fail its calls."""
     team: str = ""
     """The path of its team, such as `acme/search`; empty if it has none."""
+    subject: str = ""
+    """Not stored: the end user of its calls, as a JWT names it; empty to take the one that the client names."""
     owner: str = ""
     """The user who created it for itself; empty if an administrator created it."""
     expires_ms: int | None = None
