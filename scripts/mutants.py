@@ -232,6 +232,7 @@ def _pytest(
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s) + 5))
 
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    inherited["PENSTOCK_ALL_ROWS"] = "1"  # a mutant may survive a sample of a table
     try:
         return subprocess.run(
             [*command, "--hypothesis-seed=1", *arguments],

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.tiers import FOLDERS, PROCESSES, TIERS, unit_of
+from tests.tiers import FIRST, FOLDERS, PROCESSES, TIERS, is_sampled, unit_of
 
 # A shell that runs the tests in the background makes them ignore Ctrl-C. The tested processes must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +35,8 @@ settings.load_profile("penstock")
 
 _TESTS = Path(__file__).parent
 _SLOW_MODULE = b"\npytestmark = pytest.mark.slow\n"
+# Whether the fast tier has all rows of its tables, as scripts/mutants wants it.
+_ALL_ROWS = os.environ.get("PENSTOCK_ALL_ROWS", "0") not in ("", "0")
 _STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 
 
@@ -77,13 +80,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and put the longest first, so that all processes end at about the same time."""
-    ranks: dict[str, int] = {}
-    for item in items:
-        tier = tier_of(item)
-        item.add_marker(tier)
+    ranks: dict[str, tuple[bool, int]] = {}
+    tiers = [tier_of(item) for item in items]
+    rows = Counter(_table(item) for item, tier in zip(items, tiers, strict=True) if tier == "fast")
+    numbers: Counter[str] = Counter()
+    for item, tier in zip(items, tiers, strict=True):
         unit = unit_of(item.nodeid)
-        ranks[unit] = max(TIERS.index(tier), ranks.get(unit, 0))
-    items.sort(key=lambda item: -ranks[unit_of(item.nodeid)])
+        rank = unit in FIRST, TIERS.index(tier)
+        ranks[unit] = max(rank, ranks.get(unit, rank))
+        if tier == "fast" and not _ALL_ROWS:
+            name = _table(item)
+            tier = "fast" if is_sampled(numbers[name], rows[name]) else "slow"
+            numbers[name] += 1
+        item.add_marker(tier)
+    items.sort(key=lambda item: ranks[unit_of(item.nodeid)], reverse=True)
+
+
+def _table(item: pytest.Item) -> str:
+    """The test function of which an item is a row."""
+    return item.nodeid.partition("[")[0]
 
 
 class _UnitScheduling(LoadFileScheduling):  # type: ignore[misc]

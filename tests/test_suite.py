@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.tiers import FOLDERS, TOGETHER, unit_of
+from tests.tiers import FOLDERS, ROWS, TOGETHER, is_sampled, unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,6 +69,14 @@ def test_modules_stay_whole_and_some_folders_too() -> None:
     assert unit_of("tests/core/test_scan.py::test_a[x::y]") == "tests/core/test_scan.py"
     assert unit_of("tests/test_words.py::test_a") == "tests/test_words.py"
     assert unit_of("tests/web/test_live.py::test_a") == unit_of("tests/web/test_past.py::test_a")
+
+
+@pytest.mark.parametrize("rows", [1, ROWS, ROWS + 1, 3 * ROWS - 1, 100])
+def test_the_fast_tier_has_a_sample_of_a_large_table(rows: int) -> None:
+    sampled = [number for number in range(rows) if is_sampled(number, rows)]
+    assert len(sampled) == min(rows, ROWS)
+    gaps = {after - before for before, after in pairwise(sampled)}
+    assert max(gaps, default=1) - min(gaps, default=1) <= 1  # evenly spread
 
 
 def test_every_test_is_in_one_tier(request: pytest.FixtureRequest) -> None:

@@ -75,6 +75,7 @@ def test_attributes_say_what_they_hold() -> None:
 ALIASES = ("--manners", "list_manners")
 
 
+@pytest.mark.slow
 def test_texts_in_code_are_plain() -> None:
     texts = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
     assert [

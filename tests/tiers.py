@@ -6,9 +6,18 @@ _SLOW_FOLDERS = ("anthropic", "bench", "faults", "judges", "kept", "ledger", "lo
 FOLDERS = dict.fromkeys(_SLOW_FOLDERS, "slow") | {"web": "browser"}
 # Fixtures that start processes, whatever the folder: the tests that use them are slow.
 PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
+# Of a table with more rows than this, so many are in the fast tier: evenly spread over the table. The others are slow.
+ROWS = 10
 # Folders whose tests one process runs, one after another: two browsers, two models or two benchmarks at the same time
 # would only slow each other down.
 TOGETHER = ("bench", "local", "web")
+# Those of them that take longest, and so begin first.
+FIRST = ("local", "web")
+
+
+def is_sampled(number: int, rows: int) -> bool:
+    """Whether the row of this number, of a table with so many rows, is in the fast tier."""
+    return rows <= ROWS or number == 0 or number * ROWS // rows != (number - 1) * ROWS // rows
 
 
 def unit_of(nodeid: str) -> str:

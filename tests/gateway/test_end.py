@@ -134,6 +134,7 @@ def cut(loop: Clock, lines: list[bytes], at: int, *, chunked: bool) -> tuple[Cal
     return loop.run_until_complete(run()), listener.received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunked", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lines", [LINES, SLOW, TWO], ids=["usual", "slow path", "two choices"])
 def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], chunked: bool) -> None:

@@ -140,6 +140,7 @@ def test_an_erasure_elsewhere_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     run(tmp_path, test)
 
 
+@pytest.mark.slow
 def test_the_names_in_memory_are_bounded(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         world.thread.failing = True

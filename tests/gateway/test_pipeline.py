@@ -150,6 +150,7 @@ def test_a_thread_reads_and_translates_a_request_with_many_values(turns: int, ap
     assert (threading.main_thread().name not in outcome.threads) == apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strict", "code", "attempts"), [(False, "upstream_connect_failed", 2), (True, "translation_loss", 0)]
 )

@@ -288,6 +288,7 @@ def test_a_limit_that_only_the_provider_knows_and_one_of_ours_are_a_429_that_say
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_weights_spread_calls_over_keys(tmp_path: Path) -> None:
     async def run() -> None:
         world = World(config(tmp_path, {"a": "weight = 3", "b": "weight = 1"}))

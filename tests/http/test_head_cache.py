@@ -124,6 +124,7 @@ EDITS: dict[str, tuple[Callable[[bytes, int, bytes], bytes], tuple[bytes, ...]]]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("edit", "bytes_put"), EDITS.values(), ids=EDITS)
 def test_a_head_that_differs_by_a_byte_is_another(
     edit: Callable[[bytes, int, bytes], bytes], bytes_put: tuple[bytes, ...]
@@ -139,6 +140,7 @@ def test_a_head_that_differs_by_a_byte_is_another(
 MIXED = [b"".join(reads) for reads in SECOND.values()] + [FIRST, DECLINED, post(b"second", AUTHORIZED)] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3 if FULL else 1))
 def test_requests_are_distinguished_wherever_the_reads_part_them(seed: int) -> None:
     async def check() -> None:

@@ -81,6 +81,7 @@ def test_what_clients_set_to_find_penstock_is_not_asked() -> None:
     assert config.providers["openai"].base_url == "https://api.openai.com/v1"
 
 
+@pytest.mark.slow
 def test_no_code_compares_a_provider_by_name() -> None:
     names = "|".join([*PROVIDERS, *HERE])
     compared = re.compile(rf"""(==|!=|\bin|\bcase|\.get\(|\[)\s*[(\[{{]?\s*["']({names})["']""")

@@ -255,6 +255,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", TABLES.values(), ids=TABLES)
 def test_a_table_has_a_bound(tmp_path: Path, make: Callable[[Path], Table]) -> None:
     async def check() -> None:

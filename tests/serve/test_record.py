@@ -51,6 +51,7 @@ def asked(folder: Path, number: int = 1) -> RecordedRequest:
     )
 
 
+@pytest.mark.slow
 def test_what_comes_too_fast_is_dropped_counted_and_logged(tmp_path: Path) -> None:
     sent_text: list[str] = []
     recorder, relay = Recorder(Captures(max_capture=10**12), sent_text.append), Relay()

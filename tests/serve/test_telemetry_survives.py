@@ -34,6 +34,7 @@ def over(*, broken: bool = False) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_a_call_of_which_nothing_can_be_reported_costs_its_own_spans_and_no_others() -> None:
     sent_text, dropped = list[str](), list[int]()
 

@@ -73,6 +73,7 @@ def prune(book: Book, folder: Path, before_ms: int = WHEN) -> int:
     return sum(iter(lambda: book.prune(folder, before_ms) or 0, 0))
 
 
+@pytest.mark.slow
 def test_no_sum_changes_while_calls_are_archived(book: SqlBook, tmp_path: Path) -> None:
     made = calls(260)
     book.append(made)
@@ -99,6 +100,7 @@ def test_a_range_that_starts_where_calls_are_archived_is_extended_to_whole_hours
     assert book.health(20, HOUR_MS, 60_000)[0].attempts == 1
 
 
+@pytest.mark.slow
 def test_an_export_has_every_call_once_wherever_it_is(book: SqlBook, tmp_path: Path) -> None:
     made = [*calls(260), replace(FULL, at_ms=5)]
     book.append(made)
@@ -209,6 +211,7 @@ def test_what_the_first_version_booked_is_archived(place: Place, tmp_path: Path)
     book.close()
 
 
+@pytest.mark.slow
 def test_the_writer_prunes_and_drops_sums_by_itself(tmp_path: Path) -> None:
     place = SqlitePlace(tmp_path)
     now = time.time_ns() // 1_000_000

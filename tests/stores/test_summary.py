@@ -112,6 +112,7 @@ def book_as_before(transaction: Transaction, entries: Sequence[Entry]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_book_of_an_earlier_version_is_summed_up_bit_by_bit(place: Place) -> None:
     old = place.open(migrations=MIGRATIONS[:3])
     old.database.write(lambda transaction: book_as_before(transaction, calls(120)))

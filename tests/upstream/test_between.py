@@ -106,6 +106,7 @@ def test_an_answer_stands_between_two_chunks_only_where_it_is_certain(reads: lis
     assert asyncio.run(listen(*reads)) == between
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chunks",
     {

@@ -62,6 +62,7 @@ async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: s
     return free[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize(("size", "usable"), [(10, True), (30_000_000, False)], ids=["sent", "unsent"])

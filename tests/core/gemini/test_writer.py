@@ -28,6 +28,7 @@ def test_a_healthy_answer_is_the_same_when_it_was_written_and_read_again(data: b
     assert events_of(*bytewise(once)) == again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", HEALTHY.values(), ids=HEALTHY)
 def test_a_cut_answer_is_completed_only_with_its_last_message(data: bytes) -> None:
     whole = fold(events_of(data))

@@ -56,6 +56,7 @@ def test_a_response_of_deep_research_is_read() -> None:
     assert (whole.fault, whole.ending) == (None, "completed")
 
 
+@pytest.mark.slow
 def test_what_was_streamed_may_be_repeated_at_the_end() -> None:
     """However much it is: only what is new at the end takes time."""
     output = [message(part("Hi."), id=f"msg_{n}") for n in range(1_500)]

@@ -254,6 +254,7 @@ def test_what_follows_the_usual_ending_is_read_with_it() -> None:
         slow_frames(reads(), [*reads()[:-1], reads()[-1] + rest])
 
 
+@pytest.mark.slow
 def test_a_cut_in_the_ending_is_not_the_end() -> None:
     *begun, ending = reads()
     for place in range(0, len(ending), 29):
