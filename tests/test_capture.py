@@ -245,6 +245,7 @@ headers = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(headers, reads, st.lists(times, min_size=9, max_size=9), st.sampled_from(HOWS), st.booleans())
 def test_what_is_written_is_read_back(
     header: CaptureHeader, data: list[bytes], clock: list[float], how: str, timed: bool

@@ -24,6 +24,7 @@ def exported(*options: str) -> list[str]:
     return [json.loads(line)["id"] for line in invoke("ledger", "export", *options).stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_calls_are_archived_and_still_exported_and_summed_up(ledger: Path) -> None:
     all_calls, usage = exported(), invoke("usage", "--by", "key,tag=team", "--json").stdout
     dry = invoke("ledger", "prune", "--before", "2026-11-08", "--dry-run")

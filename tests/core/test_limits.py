@@ -60,6 +60,7 @@ def test_an_element_of_an_array_past_the_cap_is_a_fault() -> None:
     assert read(*bytewise(wire), max_event=CAP) == read(wire, max_event=CAP)
 
 
+@pytest.mark.slow
 def test_the_cap_does_not_depend_on_how_the_bytes_are_split() -> None:
     framings = {
         "SSE": sse(begins(), says("Hi"), finishes(), DONE),

@@ -38,6 +38,7 @@ def test_depth_is_that_of_brackets_outside_of_strings() -> None:
     assert is_deeper(b"[" * 101, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_string_may_be_longer_than_what_is_cut_at_once(seed: int) -> None:
     random = Random(seed)

@@ -154,6 +154,7 @@ def test_a_search_finds_nothing_that_takes_long() -> None:
                 assert cost.ms < MOST, f"{pattern} takes {cost.ms:.0f} ms ({outcome})"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [CHAT, MESSAGES, RESPONSES])
 def test_a_broken_line_takes_few_calls(dialect: str) -> None:
     """From the first byte to the client: a turn may consist of nothing else."""
@@ -207,6 +208,7 @@ LARGE: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", LARGE.values(), ids=LARGE)
 def test_a_large_event_of_an_honest_provider_is_read(wire: bytes) -> None:
     assert len(wire) > 700_000
@@ -215,6 +217,7 @@ def test_a_large_event_of_an_honest_provider_is_read(wire: bytes) -> None:
     assert fold(read(*(wire[at : at + TURN] for at in range(0, len(wire), TURN)))) == answer
 
 
+@pytest.mark.slow
 def test_a_large_request_of_an_honest_client_is_read() -> None:
     messages = [{"role": "user", "content": TEXT}] * 5 + [
         {"role": "user", "content": f"line {n}, and so on"} for n in range(5_000)

@@ -142,6 +142,7 @@ MESSAGES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(messages=st.one_of(st.none(), st.lists(MESSAGES, max_size=8)), times=st.sampled_from((1, 1, 1, 70, 701)))
 def test_each_message_counts_by_the_same_rule(messages: list[object] | None, times: int) -> None:
     messages = messages * times if messages else messages

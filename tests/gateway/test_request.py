@@ -47,6 +47,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, list[str]]:
     return f"{space}{{{','.join(fields)}}}{space}".encode("utf-8", "surrogatepass"), names
 
 
+@pytest.mark.slow
 @given(bodies())
 def test_a_key_that_matters_stands_there_once(written: tuple[bytes, list[str]]) -> None:
     body, names = written

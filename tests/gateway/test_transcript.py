@@ -48,6 +48,7 @@ def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_path_is_taken_down(variant: str) -> None:
     loop = Clock()

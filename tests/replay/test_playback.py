@@ -204,6 +204,7 @@ def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
     assert at_s == 2.0
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.sampled_from(style_names()),

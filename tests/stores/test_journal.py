@@ -126,6 +126,7 @@ def test_behind_its_end_nothing_is_written_to_what_has_its_files_numbers(tmp_pat
     assert [call.id for call, _ in only(tmp_path / "journals").open] == ["before"]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(["open", "settle", "book", "mark"]), max_size=600), st.integers(4_000, 20_000))
 def test_nothing_is_lost_however_often_it_turns_over(steps: list[str], room: int) -> None:

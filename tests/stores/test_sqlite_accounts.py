@@ -30,6 +30,7 @@ def account(folder: Path) -> Account:
     return msgspec.msgpack.decode(found[1], type=Account)
 
 
+@pytest.mark.slow
 def test_no_one_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> None:
     """SQLite waits for those who write, but not for those who open the file at the same moment."""
     for number in range(40):

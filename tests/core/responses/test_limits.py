@@ -45,6 +45,7 @@ def search(number: int) -> Json:
     return {"id": f"ws_{number}", "type": "web_search_call", "status": "completed", "action": action}
 
 
+@pytest.mark.slow
 def test_a_response_of_deep_research_is_read() -> None:
     """Hundreds of searches, and a report with hundreds of citations and all its log probabilities."""
     report = message(part("Some words.", annotations=[CITATION] * 350, logprobs=[PROBABILITY] * 1_500))
