@@ -65,6 +65,8 @@ ErrorCode: TypeAlias = Literal[
     "response_not_found",
     "shared_state_not_allowed",
     "stopped_by_operator",
+    "team_in_use",
+    "team_not_found",
     "token_not_found",
     "too_many_concurrent_requests",
     "too_many_connections",
@@ -518,6 +520,10 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _BAD_REQUEST, "client", "The body cannot be inspected: it is neither a stream nor a capture.", "Correct it."
         ),
         "key_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such key.", "Check the id."),
+        "team_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such team.", "Check its path, or create it."),
+        "team_in_use": ErrorRow(
+            _CONFLICT, "client", "The team has keys, or teams below it.", "Revoke or move these first."
+        ),
         "token_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such API token.", "Check the id."),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
         "content_not_kept": ErrorRow(

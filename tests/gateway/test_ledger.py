@@ -346,7 +346,15 @@ def test_what_a_dead_gateway_has_left_is_adopted(kept: Runner) -> None:
         assert priced.duration_ms == unpriced.duration_ms == 7_000, "it died before it would have written again"
         assert (priced.attempts[0].tokens, priced.attempts[0].cost) == (Tokens(input=7, output=10), 7 + 100)
         assert (unpriced.attempts[0].tokens, unpriced.attempts[0].cost) == (Tokens(input=7), None)
-        assert it.accounts.settled == [("key_1", "req_0", 0, 7), ("key_1", "req_1", 107, 17)]
+        # Of its key, and of every further budget that the key may have had.
+        assert [settled for settled in it.accounts.settled if settled[0] == "key_1"] == [
+            ("key_1", "req_0", 0, 7),
+            ("key_1", "req_1", 107, 17),
+        ]
+        assert {account for account, *_ in it.accounts.settled} == {
+            "key_1",
+            *(f"key_1:{period}" for period in ("day", "week", "month", "total")),
+        }
 
     kept(test)
 

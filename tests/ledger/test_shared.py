@@ -1,8 +1,10 @@
 """Two gateways that share a PostgreSQL book and a Redis: a budget applies to both together, and no call is missing."""
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,13 @@ import pytest
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.gateway.keys.keys import Key, digest_of, new_id, new_secret
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.keys import Key, Spender, digest_of, new_id, new_secret
+from penstock.gateway.keys.terms import KeyTerms
+from penstock.gateway.limits.admission import dollars
+from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, update
 from penstock.stores.book.open import open_book
+from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 from tests.ledger.support import COST, FEW, INPUT, OUTPUT, RESERVED, all_at_once, request, wait_for_key
@@ -125,3 +132,49 @@ def test_without_redis_each_has_a_share_and_says_so(pair: Pair, redis_server: Re
     (response,) = all_at_once(pair.gateways[0], [request(other, f"main/{model}", stream=True, max_tokens=1)])
     assert response.status == 200
     assert response.headers["x-penstock-degraded"] == "redis"
+
+
+def test_two_teams_race_for_their_organisation_and_a_gateway_is_killed(pair: Pair) -> None:
+    """Never more than the organisation has, at any moment; and what a killed gateway had running is booked."""
+    now = int(time.time() * 1000)
+    create(pair.book, TeamTerms(path="acme", budgets={"total": dollars(FEW * RESERVED), "day": 100}), now)
+    secrets = {}
+    for name in ("search", "ads"):
+        create(pair.book, TeamTerms(path=f"acme/{name}", budgets={"month": 50}, concurrent=1_000), now)
+        terms = KeyTerms(name=name, team=f"acme/{name}", budget=50)
+        secrets[name] = key_changes.create(pair.book, terms, now).secret
+    for gateway, secret in product(pair.gateways, secrets.values()):
+        wait_for_key(gateway, secret)
+    gate, (first, second) = Gate(), pair.gateways
+    rest = sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE)
+    model = pair.upstream.play([head(), chunk(sse(says("Hello"))), gate, chunk(rest), last_chunk()])
+    calls = [request(secret, f"main/{model}", stream=True, max_tokens=OUTPUT) for secret in secrets.values()] * EACH
+    clients = [RawClient(gateway.port) for gateway in (first, second) for _ in range(EACH)]
+    heads = []
+    for begun in (slice(FEW // 2), slice(FEW // 2, None)):  # so that the first one has some
+        for client, content in zip(clients[begun], calls[begun], strict=True):
+            client.send(content)
+        heads += [client.read_until(b"\r\n\r\n") for client in clients[begun]]
+    assert [b" 200 " in each for each in heads].count(True) == FEW
+    assert all(b" 200 " in each or b" 429 " in each for each in heads)
+    first.stop(signal.SIGKILL)
+    # What it had reserved stays reserved.
+    (refused,) = all_at_once(second, [calls[0]])
+    assert (refused.status, "the organisation acme" in refused.error["message"]) == (429, True)
+    gate.open()
+    for client in clients:
+        client.close()
+    first.start()
+    deadline = time.monotonic() + 20.0
+    wanted = Filter(teams=("acme/search", "acme/ads"))
+    while len(found := pair.book.entries(wanted, limit=500)) < len(calls) + 1:
+        assert time.monotonic() < deadline, f"{len(found)} are booked"
+        time.sleep(0.05)
+    spent = sum(entry.priced for _, entry in found)
+    assert 0 < spent == pair.book.spent(Spender(team="acme"), 0).total <= FEW * RESERVED
+    assert "orphaned" in {entry.outcome for _, entry in found if entry.priced}
+    # What the killed gateway had reserved and did not need can be spent again.
+    update(pair.book, "acme", TeamUpdate(budgets={"total": dollars(spent + RESERVED)}), now)
+    while (answer := all_at_once(second, [calls[0]])[0]).status != 200:
+        assert time.monotonic() < deadline, answer.error
+        time.sleep(0.05)

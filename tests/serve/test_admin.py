@@ -24,6 +24,7 @@ from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.endpoint import TOKEN_FILE, open_endpoint
 from penstock.serve.admin.queries import Query
+from penstock.serve.admin.team_routes import TEAM_ROUTES
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, unstreamed
@@ -84,8 +85,8 @@ def test_what_is_reserved_for_running_calls_is_reported(served: AdminClient) -> 
 
 def test_the_page_explains_every_route_and_every_term() -> None:
     page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
-    for method, pattern, _ in admin_routes.ROUTES:
-        assert f"`{method} {pattern.pattern.replace('([^/]+)', 'ID')}`" in page
+    for method, pattern, _ in (*admin_routes.ROUTES, *TEAM_ROUTES):
+        assert f"`{method} {pattern.pattern.replace('([^/]+)', 'ID').replace('(.+)', 'PATH')}`" in page
     assert "`GET /admin/state`" in page
     assert "`GET /metrics`" in page
     assert "clients.md#the-admin-api" in page  # its codes: tests/test_client_contract.py
@@ -236,6 +237,29 @@ def test_keys_are_changed(served: AdminClient) -> None:
     ]
     status, refused = served.ask("PATCH", f"/admin/keys/{first['id']}", {"bugdet": 7})
     assert (status, "bugdet" in refused["error"]["message"]) == (400, True)
+
+
+def test_teams_go_round(served: AdminClient) -> None:
+    status, made = served.ask("POST", "/admin/teams", {"path": "acme", "budgets": {"month": 5, "day": "0.5"}})
+    assert (status, made["level"], made["budgets"][0]["left"]) == (201, "organisation", "0.50")
+    assert served.ask("POST", "/admin/teams", {"path": "acme/search", "end_users": {"concurrent": 1}})[0] == 201
+    secret, _ = served.make(name="in-a-team", team="acme/search")
+    served.until_known(secret)
+    # The calls that the gateway has refused or answered so far are those of the team.
+    served.gateway.until(lambda: served.get("/admin/entries?team=acme")["entries"])
+    assert served.get("/admin/entries?team=acme")["entries"][0]["team"] == "acme/search"
+    (row,) = served.get("/admin/usage?team=acme&by=team")["usage"]
+    assert row["group"] == {"team": "acme/search"}
+    status, changed = served.ask(
+        "PATCH", "/admin/teams/acme/search", {"blocked": True, "end_users": {"concurrent": None}}
+    )
+    assert (status, changed["state"], changed["end_users"]["concurrent"], changed["keys"]) == (200, "blocked", None, 1)
+    assert served.get("/admin/teams/acme%2Fsearch")["state"] == "blocked"
+    assert [team["path"] for team in served.get("/admin/teams")["teams"]] == ["acme", "acme/search"]
+    assert served.ask("DELETE", "/admin/teams/acme")[1]["error"]["code"] == "team_in_use"
+    assert served.ask("GET", "/admin/teams/nobody")[1]["error"]["code"] == "team_not_found"
+    assert served.ask("POST", "/admin/keys/in-a-team/revoke")[0] == 200
+    assert served.ask("DELETE", "/admin/teams/acme/search") == (200, {"path": "acme/search", "deleted": True})
 
 
 def test_keys_come_in_pages(served: AdminClient) -> None:

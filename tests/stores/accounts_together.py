@@ -25,8 +25,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self.lies: dict[str, tuple[bytes, bytes]] = {}
 
-    def account(self) -> Account | None:
-        found = self.lies.get(KEY)
+    def account(self, id: str = KEY) -> Account | None:
+        found = self.lies.get(id)
         return msgspec.msgpack.decode(found[1], type=Account) if found else None
 
 

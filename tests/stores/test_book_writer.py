@@ -67,7 +67,7 @@ def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:
             update(book, [KeyChange("a", KeyUpdate(budget="7"))], now_ms)
         third = await asyncio.wait_for(seeds.get(), 10)
         writer.close(10)
-        assert third.spent == {}
-        return [keys.spent[key.id].total for keys in (first, second)]
+        assert third.spent == []
+        return [spent.total for keys in (first, second) for _, spent in keys.spent]
 
     assert asyncio.run(run()) == [cost, 2 * cost]

@@ -99,7 +99,7 @@ def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
 
 def book_as_before(transaction: Transaction, entries: Sequence[Entry]) -> None:
     """Book calls and attempts without the columns that later versions of the tables have added."""
-    added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h", "losses", "error"}
+    added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h", "losses", "error", "team"}
     kept = [place for place, column in enumerate(CALL) if column not in added]
     rows = [tuple(call_row(entry)[place] for place in kept) for entry in entries]
     found = transaction.insert_new("calls", [CALL[place] for place in kept], rows)

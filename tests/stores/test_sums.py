@@ -18,7 +18,7 @@ from tests.stores.places import Place, PostgresPlace, SqlitePlace
 
 pytestmark = pytest.mark.slow
 
-GROUPINGS: tuple[Grouping, ...] = ("key", "model", "provider", "day", "tag", "outcome")
+GROUPINGS: tuple[Grouping, ...] = ("key", "model", "provider", "day", "tag", "outcome", "team")
 ALL = [list(by) for size in range(len(GROUPINGS) + 1) for by in combinations(GROUPINGS, size)]
 
 
@@ -64,6 +64,8 @@ def name(entry: Entry, attempt: AttemptEntry | None, group: Grouping) -> str:
             return entry.tags.get("team", "")
         case "outcome":
             return entry.outcome
+        case "team":
+            return entry.team
 
 
 def kept(entries: list[Entry], wanted: Filter) -> list[Entry]:

@@ -38,9 +38,11 @@ def details(report: Report) -> str:
         "expires": report["expires"] or "never",
         "budget": _budget(report) or "none",
         "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
+        **{f"per {each['period']}": _further(each) for each in _list(report["budgets"])},
         "limits": _limits(report) or "none",
         "models": _models(report) or "all",
         "strict": "yes" if report["strict"] else "no",
+        "team": report["team"] or "none",
         "tags": ", ".join(f"{name}={value}" for name, value in _mapping(report["tags"]).items()) or "none",
     }
     return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())
@@ -113,6 +115,14 @@ def _rotated(report: Report) -> str:
 
 def _renewed(report: Report) -> str:
     return f", whole again on {report['renewed']}" if report["renewed"] else ""
+
+
+def _further(budget: Mapping[str, object]) -> str:
+    return f"${budget['spent']} spent of ${budget['budget']}; ${budget['left']} left"
+
+
+def _list(value: object) -> list[Mapping[str, object]]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: object) -> Mapping[object, object]:

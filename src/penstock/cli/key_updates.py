@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.cli.limit_options import parse_budgets, parse_number
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.terms import KeyUpdate, ListedKeyUpdate, parse_tag
@@ -75,7 +76,7 @@ def _decode(line: str) -> ListedKeyUpdate:
 def _convert(options: Mapping[str, Any], kind: type[T]) -> T:
     values = {name: _value(name, value) for name, value in options.items()}
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, from_attributes=True)
     except msgspec.ValidationError as error:
         raise KeyTermsError(f"it is not valid: {error}") from None
 
@@ -88,10 +89,10 @@ def _value(name: str, value: Any) -> object:
         return dict(map(parse_tag, parts)) if name == "tags" else tuple(parts)
     if name == "key" or not isinstance(value, str):
         return value
+    if name == "budgets":
+        return parse_budgets(value.split())
+    if name in _NUMBERS:
+        return parse_number(name, value)
     if value == "none" and name not in ("name", "period"):
         return None
-    if name in _NUMBERS:
-        if not (value.isascii() and value.isdigit()):
-            raise KeyTermsError(f"{name} is a whole number, or none to remove it", param=name)
-        return int(value)
     return {"true": True, "false": False}.get(value.lower(), value) if name in _YES_OR_NO else value

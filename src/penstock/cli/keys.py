@@ -17,6 +17,7 @@ from penstock.cli.acting import actor
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
 from penstock.cli.key_updates import parse_update, read_file
+from penstock.cli.limit_options import end_user_options, end_user_terms, further_budget_option, parse_budgets
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
@@ -25,7 +26,7 @@ from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.report import moment, report
-from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, parse_tag
+from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
 from penstock.stores.book.open import open_book
 
 _UNREADABLE = 2
@@ -66,6 +67,9 @@ def command() -> None:
 @click.option("--strict", is_flag=True, help="Fail its calls if a translation would change their meaning.")
 @click.option("--expires", default="", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag for its calls. Repeatable.")
+@click.option("--team", default="", metavar="PATH", help="The team that it belongs to, such as acme/search.")
+@further_budget_option
+@end_user_options
 @json_option
 def create_command(
     file: Path | None, *, per: Any, rpm: int | None, tpm: int | None, as_json: bool, **terms: Any
@@ -75,11 +79,12 @@ def create_command(
     Without an option there is no limit of that kind.
     """
     _check_output()
-    config = _load(file)
-    with _book(config) as book:
+    config = load_file(file)
+    with book_of(config) as book:
         named = dict(map(parse_tag, terms.pop("tags")))
-        wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
-        now = _now_ms()
+        limits: dict[str, Any] = {"end_users": end_user_terms(terms), "budgets": parse_budgets(terms.pop("budgets"))}
+        wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **limits, **terms)
+        now = now_ms()
         closes = not book.keys() and not config.server.keys and config.server.address.local
         _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
     if closes:
@@ -93,8 +98,8 @@ def create_command(
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active keys with their limits and what they have spent."""
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         keys = book.keys()
         reports = [report(book, key, now) for key in keys if dead or not key.unusable(now)]
     if as_json:
@@ -111,8 +116,8 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its limits, what it has spent in the current period, and what is left."""
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else details(found))
 
@@ -126,9 +131,9 @@ def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
 
     Revoking the last key does not open the gateway: calls still need a key.
     """
-    config = _load(file)
-    with _book(config) as book:
-        now = _now_ms()
+    config = load_file(file)
+    with book_of(config) as book:
+        now = now_ms()
         found = report(book, key_changes.revoke(book, which, now), now)
         keys = book.keys()
         last = not config.server.keys and all(key.unusable(now) for key in keys)
@@ -150,8 +155,8 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     The id, the name, the limits and what was spent stay the same.
     """
     _check_output()
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
 
@@ -169,6 +174,9 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
 @click.option("--strict/--no-strict", default=None, help="Whether translations that change the meaning fail.")
 @click.option("--expires", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="The tags of its calls. Repeatable.")
+@click.option("--team", metavar="PATH", help="The team that it belongs to from now on.")
+@further_budget_option
+@end_user_options
 @json_option
 def update_command(
     which: str | None, file: Path | None, *, changes: Path | None, as_json: bool, **options: Any
@@ -177,11 +185,16 @@ def update_command(
 
     The key, what it has spent, and its history stay the same.
     """
+    users = end_user_terms(options)
     given = {name: value for name, value in options.items() if value not in (None, ())}
+    if users != EndUserTerms():
+        given["end_users"] = users
+    if "budgets" in given:
+        given["budgets"] = parse_budgets(given["budgets"])
     if bool(which) == bool(changes) or bool(which) != bool(given):
         raise click.UsageError("name a key and what to change, or a --file with changes")
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
         reports = [report(book, key, now) for key in key_changes.update(book, wanted, now)]
     if as_json:
@@ -212,8 +225,8 @@ def unblock_command(which: tuple[str, ...], file: Path | None, *, as_json: bool)
 
 
 def _set_blocked(which: tuple[str, ...], file: Path | None, *, blocked: bool, as_json: bool) -> None:
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
         reports = [report(book, key, now) for key in key_changes.update(book, changes, now)]
     if as_json:
@@ -230,14 +243,15 @@ def _set_blocked(which: tuple[str, ...], file: Path | None, *, blocked: bool, as
 @json_option
 def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
     """Change the budget of a key to DOLLARS, as keys update --budget. Its period and what it has spent stay."""
-    with _book(_load(file)) as book:
-        now = _now_ms()
+    with book_of(load_file(file)) as book:
+        now = now_ms()
         (key,) = key_changes.update(book, [KeyChange(which, KeyUpdate(budget=dollars))], now)
         found = report(book, key, now)
     click.echo(to_json(found) if as_json else details(found))
 
 
-def _load(file: Path | None) -> Config:
+def load_file(file: Path | None) -> Config:
+    """Load the configuration. An error ends the program."""
     try:
         # The check for a missing key is skipped: this command creates it.
         return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
@@ -247,7 +261,7 @@ def _load(file: Path | None) -> Config:
 
 
 @contextmanager
-def _book(config: Config) -> Iterator[Book]:
+def book_of(config: Config) -> Iterator[Book]:
     """Open the book. Its errors become one-line messages."""
     try:
         book = open_book(config.ledger, os.environ)
@@ -266,36 +280,37 @@ def _check_output() -> None:
         raise click.ClickException("standard output is closed, so the key could not be shown; nothing was changed")
 
 
-def _print_secret(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
+def _print_secret(book: Book, new: key_changes.NewKey, now: int, *, as_json: bool) -> None:
     """Print a new key: the secret on stdout, and explanations on stderr."""
-    shown = to_json({"secret": new.secret, **report(book, new.key, now_ms)}) if as_json else new.secret
+    shown = to_json({"secret": new.secret, **report(book, new.key, now)}) if as_json else new.secret
     try:
         click.echo(shown)
     except OSError:
-        _report_unprinted(new, now_ms)
+        _report_unprinted(new, now)
         raise
     if not as_json and sys.stderr.isatty():
         what = f"This is the key {new.key.id} ({new.key.name}). It is shown only once: store it safely."
         click.echo(one_line(what), err=True)
         if new.key.previous_until_ms is not None:
-            click.echo(_old(new.key.previous_until_ms, now_ms), err=True)
+            click.echo(_old(new.key.previous_until_ms, now), err=True)
 
 
-def _report_unprinted(new: key_changes.NewKey, now_ms: int) -> None:
+def _report_unprinted(new: key_changes.NewKey, now: int) -> None:
     """Report that the secret could not be printed. It cannot be shown again, but the key exists."""
     until_ms, key = new.key.previous_until_ms, f"The key {new.key.id} ({new.key.name})"
     if until_ms is None:
         what = f"{key} was created, but could not be shown. Revoke it: penstock keys revoke {new.key.id}"
     else:
-        old = _old(until_ms, now_ms)
+        old = _old(until_ms, now)
         what = f"{key} was rotated, but could not be shown. {old} Rotate it again: penstock keys rotate {new.key.id}"
     click.echo(one_line(what), err=True)
 
 
-def _old(until_ms: int, now_ms: int) -> str:
-    ends = "is no longer valid" if until_ms <= now_ms else f"is valid until {moment(until_ms)}"
+def _old(until_ms: int, now: int) -> str:
+    ends = "is no longer valid" if until_ms <= now else f"is valid until {moment(until_ms)}"
     return f"Its old secret {ends}."
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The time, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -28,7 +28,7 @@ from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.book import Book, Filter, with_teams
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
 from penstock.gateway.content.call_record import call_record
 
@@ -75,8 +75,8 @@ class LedgerGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names of the commands."""
-        with formatter.section("Commands"):
-            formatter.write_text(f"{', '.join(self.list_commands(ctx))}; each has --help")
+        formatter.write_paragraph()
+        formatter.write(f"Commands: {', '.join(self.list_commands(ctx))}; each has --help\n")
 
 
 @click.group(
@@ -84,7 +84,12 @@ class LedgerGroup(click.Group):
 )
 @takes_filter
 @click.option(
-    "-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="The number of calls."
+    "-n",
+    "--number",
+    metavar="N",
+    type=click.IntRange(0, 100_000),
+    default=20,
+    help="The number of calls.  [default: 20]",
 )
 @click.option("-f", "--follow", is_flag=True, help="Then show new calls, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
@@ -95,7 +100,7 @@ def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool,
         return
     with reading(query.file) as book:
         keys = book.keys()
-        selected, names = query.filter(keys), key_names(keys)
+        selected, names = with_teams(query.filter(keys), book.teams()), key_names(keys)
         table = None if as_json else Table(_COLUMNS)
         last = book.last()
         listed = [entry for _, entry in reversed(book.entries(selected, limit=number))] if number else []
@@ -266,6 +271,7 @@ def _facts(entry: Entry, names: dict[str, str]) -> list[tuple[str, str]]:
         ("call", entry.id),
         ("time", f"{moment(entry.at_ms)} UTC, took {seconds(entry.duration_ms / 1000)}{first}"),
         ("key", key),
+        ("team", entry.team),
         ("model", entry.model),
         ("surface", f"{entry.surface}{', streamed' if entry.stream else ''}"),
         ("outcome", f"{entry.outcome}{status}{code}"),

@@ -15,7 +15,7 @@ from penstock.cli.amounts import dollars, moment, parse_moment
 from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, to_json
-from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.book import Book, with_teams
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings
@@ -103,7 +103,7 @@ def export(ctx: click.Context, query: EntryQuery, *, as_csv: bool) -> None:
         keys = book.keys()
         write = _csv_writer(key_names(keys)) if as_csv else _write_json
         folder = archive_folder(settings, os.environ)
-        missing = book.export(query.filter(keys), folder, write)
+        missing = book.export(with_teams(query.filter(keys), book.teams()), folder, write)
     if missing:
         raise click.ClickException(
             f"the export is not complete: {folder} does not have {', '.join(missing)}; copy these archives there, from "

@@ -39,6 +39,7 @@ class EntryQuery(Struct, frozen=True):
     repair: str
     loss: str
     users: tuple[str, ...]
+    teams: tuple[str, ...]
     tags: tuple[str, ...]
 
     def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
@@ -55,6 +56,7 @@ class EntryQuery(Struct, frozen=True):
                 repair=self.repair,
                 loss=self.loss,
                 users=self._users(),
+                teams=self.teams,
                 tags=dict(_tag(tag) for tag in self.tags),
             )
         except ValueError as error:
@@ -84,6 +86,7 @@ _OPTIONS = (
     click.option("--repair", metavar="CODE", default="", help="Calls with this repair."),
     click.option("--loss", metavar="CODE", default="", help="Calls with this loss."),
     click.option("--user", "users", metavar="USER", multiple=True, help="Calls of this end user (name or pseudonym)."),
+    click.option("--team", "teams", metavar="PATH", multiple=True, help="Calls of this team and of those below it."),
     click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="Calls with this tag."),
 )
 

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("penstock.cli.usage", "Sum up tokens and cost."),
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
     "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
+    "teams": ("penstock.cli.teams", "Create, list, change and delete teams."),
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
     "audit": ("penstock.cli.audit", "List who changed what, and who looked at content."),
     "users": ("penstock.cli.users", "Find or erase an end user."),

@@ -11,7 +11,7 @@ from penstock.cli.amounts import dollars, exact_dollars, money
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
-from penstock.gateway.billing.book import Grouping, UsageRow
+from penstock.gateway.billing.book import Grouping, UsageRow, with_teams
 from penstock.gateway.billing.csv_rows import csv_cell
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
@@ -30,14 +30,13 @@ _HEADS = {"cache_write": "cache write"}
     metavar="GROUPS",
     default="model",
     show_default=True,
-    help="key, model, provider, day, outcome, tag=NAME, or several with commas.",
+    help="key, team, model, provider, day, outcome, tag=NAME, or several with commas.",
 )
 @takes_filter
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens and cost.
-
     Calls that tried two providers count for both; "unpriced" ones lack a price.
     """
     if as_json and as_csv:
@@ -45,7 +44,7 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     groups, tag = _groups(by)
     with reading(query.file) as book:
         keys = book.keys()
-        selected = query.filter(keys)
+        selected = with_teams(query.filter(keys), book.teams())
         rows = book.usage(selected, groups, tag=tag)
         total = book.usage(selected, [])[0]
         archived = book.archived()
@@ -75,7 +74,7 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
             raise click.UsageError(f"cannot sum up by {again}: name each group once")
         if name not in get_args(Grouping) or (name == "tag") != bool(value):
             raise click.UsageError(
-                f"cannot sum up by {part!r}: choose from key, model, provider, day, outcome, tag=NAME"
+                f"cannot sum up by {part!r}: choose from key, team, model, provider, day, outcome, tag=NAME"
             )
         groups.append(cast(Grouping, name))
         tag = value or tag

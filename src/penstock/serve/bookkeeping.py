@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from penstock.errors import BookError, BookUnusableError
@@ -16,7 +16,7 @@ from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
 from penstock.stores.accounts.shared_accounts import SharedAccounts
-from penstock.stores.accounts.sqlite import SqliteAccounts
+from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import archive_folder, open_book, state_folder
 from penstock.stores.book.writer import BookWriter, Keys, Retention
@@ -58,8 +58,11 @@ class Bookkeeping:
         self._journal = Journal(folder, settings.journal)
         self._warn = warn
         self._shared = _shared_accounts(config, environment)
-        self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts()
+        open_users = partial(_end_user_accounts, config, environment)
+        self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts(open_users=open_users)
         self._stored: list[Key] = []
+        # By key: its accounts besides its own.
+        self._further: dict[str, list[str]] = {}
         self._configured: list[Key] = []
         self._team_keys: Mapping[str, Key] = {}
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
@@ -79,6 +82,7 @@ class Bookkeeping:
             retention=_retention(settings, environment),
         )
         self.ledger.book_writer = self._book_writer
+        self.ledger.on_booked = self._on_booked
         self.use(config)
         self.orphans: list[Entry] = []
         """Calls that a gateway had not settled when it died."""
@@ -179,9 +183,16 @@ class Bookkeeping:
         self._keys_known = True
         self._key_required = self._key_required or bool(self._stored)
         self._update_authenticator()
-        for key in keys.keys:
-            if key.id in keys.spent:
-                self._accounts.seed(key, keys.spent[key.id])
+        self._further = {key.id: [account.id for account in key.further] for key in keys.keys if key.further}
+        for account, spent in keys.spent:
+            self._accounts.seed(account, spent)
+
+    def _on_booked(self, booked: Sequence[tuple[Entry, Sequence[str]]]) -> None:
+        """Read accounts again that were added after these calls were admitted, and so do not count them."""
+        if self._further:
+            missed = {id for entry, accounts in booked for id in self._further.get(entry.key, ()) if id not in accounts}
+            for id in missed:
+                self._book_writer.reread(id)
 
 
 def _retention(settings: LedgerSettings, environment: Mapping[str, str]) -> Retention | None:
@@ -201,7 +212,7 @@ class _SpentQuery:
     def __call__(self, key: Key, since_ms: int, recent_since_ms: int) -> Spent:
         if self._book is None:
             self._book = self._open_book()
-        return self._book.spent(key.id, since_ms, recent_since_ms=recent_since_ms)
+        return self._book.spent(key.spender or key.id, since_ms, recent_since_ms=recent_since_ms)
 
 
 def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAccounts | None:
@@ -211,6 +222,14 @@ def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAc
         return None
     query = _SpentQuery(partial(open_book, settings, environment))
     return SharedAccounts(shared_storage(config, environment), query, _share(config))
+
+
+def _end_user_accounts(config: Config, environment: Mapping[str, str]) -> SharedAccounts:
+    """The accounts of end users of a gateway that is one process. Older ones are removed: the book has the sums."""
+    folder = state_folder(config.ledger, environment)
+    remove_old(folder)
+    query = _SpentQuery(partial(open_book, config.ledger, environment))
+    return SharedAccounts(SqliteAccounts(folder), query, 1.0)
 
 
 def own_accounts(config: Config, home: RuntimeFolder) -> Accounts:

@@ -62,6 +62,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
         losses=counted(call.losses) if call.losses else {},
         tags=call.tags,
         user=call.user,
+        team=call.key.team if call.key is not None else "",
         attempts=(
             (_attempt(call, attempts[0], output, price),)  # nearly all have one
             if len(attempts) == 1
@@ -94,6 +95,7 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         code=DIED,
         tags=call.tags,
         user=call.user,
+        team=call.key.team if call.key is not None else "",
         attempts=(attempt,) if last is call.attempts[0] else (*_earlier_attempts(call), attempt),
     )
 

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.teams.team import Team, within
 
 if TYPE_CHECKING:  # the reports of keys, which the audit log uses, are about books
     from penstock.gateway.people.audit import Actor
     from penstock.gateway.people.store import PeopleStore
 
-Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome"]
+Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome", "team"]
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -40,6 +41,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     loss: str = ""
     users: tuple[str, ...] = ()
     """End users, as entries have them: their pseudonyms, or names."""
+    teams: tuple[str, ...] = ()
+    """Paths of teams, exactly: `with_teams` adds those below."""
     tags: Mapping[str, str] = {}
     text: str = ""
     """Calls that contain this text, not case-sensitive: in the id, model, end user, error code, error, a tag
@@ -50,6 +53,14 @@ class Filter(Struct, frozen=True, kw_only=True):
     def covers_archived(self) -> bool:
         """Whether sums with this filter include archived calls."""
         return not (self.targets or self.attempts or self.repair or self.loss or self.users or self.text)
+
+
+def with_teams(wanted: Filter, teams: Iterable[Team]) -> Filter:
+    """The filter, with all teams below the ones that it names."""
+    if not wanted.teams:
+        return wanted
+    below = [team.path for team in teams if any(within(team.path, named) for named in wanted.teams)]
+    return structs.replace(wanted, teams=tuple(dict.fromkeys((*wanted.teams, *below))))
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -171,9 +182,10 @@ class Book(Protocol):
         The results of `usage` and `health` do not depend on it, only their speed.
         """
 
-    def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """The spending of a key by calls admitted since `since_ms`, the start of a day, including archived calls; and
-        the ids of its calls that were settled since `recent_since_ms`, in one snapshot.
+    def spent(self, who: str | Spender, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
+        """The spending of a key (its id), or of a team with all below it, by calls admitted since `since_ms`, the start
+        of a day, including archived calls; and the ids of such calls that were settled since `recent_since_ms`, in one
+        snapshot. Of a single end user, archived calls are not included: the book has no sums of users.
         """
 
     def archived(self) -> Archived:
@@ -207,6 +219,14 @@ class Book(Protocol):
 
     def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
         """Store the keys that `change` returns for the list of all keys, in one transaction. It may be called twice."""
+
+    def teams(self) -> list[Team]:
+        """All teams, by path, including deleted ones."""
+
+    def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> None:
+        """Store the teams that `change` returns for the lists of all teams and keys, in one transaction. It may be
+        called twice. `keys_version` changes.
+        """
 
     def close(self) -> None:
         """Close the store."""

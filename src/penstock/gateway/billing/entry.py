@@ -74,6 +74,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: Mapping[str, str] = {}
     """The client's own (`metadata`), over those of its key."""
     user: str = ""
+    team: str = ""
+    """The path of the key's team when the call was admitted; empty if it had none."""
     attempts: tuple[AttemptEntry, ...] = ()
 
     @property

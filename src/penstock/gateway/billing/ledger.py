@@ -29,6 +29,7 @@ from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits
 from penstock.gateway.limits.reservation import Reservations
+from penstock.gateway.teams.chain import account_ids
 
 # How often the progress of open calls is written to the journal.
 _MARK_S = 2.0
@@ -101,7 +102,8 @@ class Ledger:
         self.provider_keys = ProviderKeyLimits(accounts)
         """The limits of providers' keys."""
         self._open: dict[str, Call] = {}
-        self._unbooked_holds: set[str] = set()
+        # By call: the accounts in which it has a hold until it is booked.
+        self._unbooked_holds: dict[str, Sequence[str]] = {}
         self._mark_timer: asyncio.TimerHandle | None = None
         self._settled: list[tuple[Call, Entry]] = []
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -112,6 +114,8 @@ class Ledger:
         self.users: UserNames | None = None
         """The pseudonyms of end users; None if entries have their names."""
         self.book_writer: BookWriterPort | None = None
+        self.on_booked: Callable[[Sequence[tuple[Entry, Sequence[str]]]], None] | None = None
+        """Called with entries that are booked, each with the accounts in which it was reserved."""
 
     @property
     def ready(self) -> bool:
@@ -218,7 +222,7 @@ class Ledger:
         self._open.pop(call.id, None)
         self._journal.settled(entry)
         if call.reserved is not None:
-            self._settle_hold(entry)
+            self._settle_hold(entry, [account.id for account in call.chain] if call.chain else (entry.key,))
         self._settled.append((call, entry))
         if self._flush_timer is None:
             self._flush_timer = self._loop.call_later(_BATCH_S, self.flush)
@@ -245,14 +249,13 @@ class Ledger:
     def booked(self, entries: Sequence[Entry]) -> None:
         """The book has these entries."""
         self._journal.booked([entry.id for entry in entries])
-        with_hold = (
-            [(entry.key, entry.id) for entry in entries if entry.id in self._unbooked_holds]
-            if self._unbooked_holds
-            else []
-        )
-        if with_hold:
-            self._unbooked_holds.difference_update([id for _, id in with_hold])
-            self._accounts.booked(with_hold)
+        if not self._unbooked_holds:
+            return
+        with_hold = [(entry, self._unbooked_holds.pop(entry.id, ())) for entry in entries]
+        if booked := [(account, entry.id) for entry, accounts in with_hold for account in accounts]:
+            self._accounts.booked(booked)
+        if self.on_booked is not None:
+            self.on_booked([(entry, accounts) for entry, accounts in with_hold if accounts])
 
     def adopt(
         self, settled: Iterable[Entry], unsettled: Iterable[tuple[Entry, tuple[int, int]]], last_ms: int
@@ -272,14 +275,15 @@ class Ledger:
         for entry in adopted:
             self._journal.settled(entry)
             if entry.key:
-                self._settle_hold(entry)
+                self._settle_hold(entry, account_ids(entry.key, entry.team, entry.user))
         return adopted
 
-    def _settle_hold(self, entry: Entry) -> None:
-        """Replace the reservation of a call by its actual cost, which stays reserved until the entry is booked."""
-        self._unbooked_holds.add(entry.id)
-        tokens = entry.tokens
-        self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
+    def _settle_hold(self, entry: Entry, accounts: Sequence[str]) -> None:
+        """Replace the reservations of a call by its actual cost, which stays reserved until the entry is booked."""
+        self._unbooked_holds[entry.id] = accounts
+        tokens, cost = entry.tokens, entry.priced
+        for account in accounts:
+            self._accounts.settle(account, entry.id, cost, tokens.input + tokens.output)
 
     def _price(self, plan: Plan) -> PricedModel | None:
         """The current price of a target; None if it is unknown. Looked up again only when it may have changed."""

@@ -126,6 +126,8 @@ class Call(Struct, eq=False):
     at_ms: int = 0
     """When it was received, in milliseconds since 1970."""
     key: Key | None = None
+    chain: tuple[Key, ...] = ()
+    """The accounts in which it is reserved, if there are others than that of its key."""
     tags: Mapping[str, str] = {}
     user: str = ""
     input_estimate: int = 0
@@ -136,7 +138,9 @@ class Call(Struct, eq=False):
     extending: bool = False
     """Whether a request to reserve more of the key's budget is not answered yet."""
     used_up: bool = False
-    """Whether the key's budget has no more than the reservation of this call."""
+    """Whether the key's budget, or that of a team of it, has no more than the reservation of this call."""
+    used_up_by: str = "this key"
+    """Whose budget that is."""
     reserved: int | None = None
     """The amount reserved in the account of its key, in nanodollars; None without a reservation."""
     on_text: Callable[[list[Event]], None] | None = None

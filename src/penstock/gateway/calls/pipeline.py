@@ -120,7 +120,7 @@ class Gateway:
         """The plans to try, in order; None if the client was refused. `request` is that of a chat."""
         self.retry_budget.earn()
         model, key = call.model, call.key
-        if key is not None and key.models:
+        if key is not None and key.restricted:
             model = known.full_name(
                 model
             )  # a key's patterns are for provider/model, also if the client sends a bare name
@@ -136,7 +136,7 @@ class Gateway:
             call.model = plans[0].route
             if plans[0].strict or (key is not None and key.strict):
                 call.strict = True
-        if len(plans) == 1 and (key is None or key.budget is None) and not self.health.cooling_s(plans[0].target):
+        if len(plans) == 1 and (key is None or not key.budgeted) and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
         stateful = request is not None and bool(request.provider_state)
         return self._choose(call, client, with_state(plans) if stateful else plans, request)
@@ -157,7 +157,7 @@ class Gateway:
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
             places = list(dict.fromkeys(plan.place for plan in ready))[: self.config.retries.max_attempts]
             ready = [plan for plan in ready if plan.place in places]
-        if call.key is not None and call.key.budget is not None:
+        if call.key is not None and call.key.budgeted:
             ready = self.ledger.affordable(ready)
         if not ready:
             client.refuse(refusals.unpriced(call.model))
@@ -167,7 +167,7 @@ class Gateway:
     def plans_for(self, model: str, key: Key | None, dialect: str) -> Sequence[Plan]:
         """The plans of all targets of a model, for a request that is no call; raises `RequestError` as a call would."""
         known = self._whole[dialect]
-        if key is not None and key.models and not key.allows(name := known.full_name(model)):
+        if key is not None and key.restricted and not key.allows(name := known.full_name(model)):
             raise RequestError(refusals.not_allowed(name))
         plans = known[model]
         if plans is None:

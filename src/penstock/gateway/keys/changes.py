@@ -38,6 +38,9 @@ def create(book: Book, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewK
     secret, key = make_key(terms, now_ms)
     key = structs.replace(key, owner=owner)
 
+    if key.team and all(team.path != key.team or team.deleted_ms is not None for team in book.teams()):
+        raise _no_team(key.team)
+
     def change(keys: list[Key]) -> list[Key]:
         _check_name(keys, key, now_ms)
         return [key]
@@ -92,6 +95,8 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
 def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
     """Change keys, all or none. If several changes are invalid, the error lists them all."""
     changed: dict[str, Key] = {}
+    named = {given.update.team for given in changes if given.update.team}
+    teams = {team.path for team in book.teams() if team.deleted_ms is None} if named else set()
 
     def change(keys: list[Key]) -> list[Key]:
         changed.clear()
@@ -102,6 +107,8 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
                 if key.id in changed:
                     raise KeyTermsError(f"the key {key.id} is changed twice", code="invalid_parameter")
                 changed[key.id] = updated(key, given.update, now_ms)
+                if given.update.team and given.update.team not in teams:
+                    raise _no_team(changed[key.id].team)
             except KeyTermsError as error:
                 problems.append(error if not given.place else _at(error, given.place))
         after = [changed.get(key.id, key) for key in keys]
@@ -114,6 +121,10 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
 
     book.change_keys(change)
     return list(changed.values())
+
+
+def _no_team(path: str) -> KeyTermsError:
+    return KeyTermsError(f"there is no team {path}: create it first", code="team_not_found", param="team")
 
 
 def _at(error: KeyTermsError, place: str) -> KeyTermsError:

@@ -26,6 +26,30 @@ PREFIX = "sk-ps-"
 _NO_DIGEST = bytes(32)
 
 
+class EndUserLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The limits of each end user of a key or a team. A limit of None is no limit."""
+
+    budgets: Mapping[Period, int] = {}
+    """In nanodollars, by period."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+    def __bool__(self) -> bool:
+        return self != NO_LIMITS
+
+
+NO_LIMITS = EndUserLimits()
+
+
+class Spender(Struct, frozen=True):
+    """Whose calls a budget is for: those of a key, or of a team and all below it; of one end user, if it is given."""
+
+    key: str = ""
+    team: str = ""
+    user: str = ""
+
+
 class Key(Struct, frozen=True, kw_only=True):
     """A client's key, as it is stored. A limit of None is no limit. Times are in milliseconds since 1970."""
 
@@ -66,6 +90,39 @@ class Key(Struct, frozen=True, kw_only=True):
     revoked_ms: int | None = None
     blocked_ms: int | None = None
     """Since when it is blocked; None if it is not."""
+    budgets: Mapping[Period, int] = {}
+    """Further budgets in nanodollars, by period, besides `budget`."""
+    end_users: EndUserLimits = NO_LIMITS
+    """The limits of each of its end users."""
+
+    # Not stored: `gateway/teams/chain.py` sets these from the key's teams.
+    further: tuple["Key", ...] = ()
+    """The accounts, besides its own, in which its calls are reserved: its further budgets, then those of its teams from
+    the innermost to the organisation."""
+    user_limits: tuple[tuple["Key", EndUserLimits], ...] = ()
+    """The limits of its end users, each with the account of the key or team that sets them."""
+    team_models: tuple[tuple[str, ...], ...] = ()
+    """The patterns of each team that limits models."""
+    team_refusal: str = ""
+    """Why its team cannot be used, as a message for the client; empty if it can."""
+    holder: str = "this key"
+    """Whose limits these are, in messages for clients."""
+    spender: Spender | None = None
+    """Whose calls count; None for those of the key."""
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the key or a team of it allows some models only."""
+        return bool(self.models or self.team_models)
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether any budget limits its calls."""
+        if self.budget is not None or not (self.further or self.user_limits):
+            return self.budget is not None
+        return any(account.budget is not None for account in self.further) or any(
+            limits.budgets for _, limits in self.user_limits
+        )
 
     @property
     def stored(self) -> bool:
@@ -73,8 +130,9 @@ class Key(Struct, frozen=True, kw_only=True):
         return self.created_ms > 0
 
     def allows(self, model: str) -> bool:
-        """Whether the key allows that model."""
-        return not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
+        """Whether the key and its teams allow that model."""
+        lists = (self.models, *self.team_models) if self.models else self.team_models
+        return all(any(fnmatchcase(model, pattern) for pattern in patterns) for patterns in lists)
 
     def unusable(self, now_ms: float) -> str:
         """Why the key is invalid for good, as a message for the client; empty if it is not."""
@@ -86,7 +144,8 @@ class Key(Struct, frozen=True, kw_only=True):
 
     def refusal(self, now_ms: float) -> str:
         """Why the key cannot be used now, as a message for the client; empty if it can."""
-        return self.unusable(now_ms) or ("this key is blocked; ask its administrator" if self.blocked_ms else "")
+        blocked = "this key is blocked; ask its administrator" if self.blocked_ms else ""
+        return self.unusable(now_ms) or blocked or self.team_refusal
 
 
 class _LiveSecret(NamedTuple):

@@ -3,11 +3,12 @@
 Money is an exact string of dollars: `"0.000125"`. Times are in UTC: `"2027-01-01T00:00:00Z"`.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from penstock.gateway.billing.book import Book
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.keys import EndUserLimits, Key, Period, Spender
 from penstock.gateway.limits.admission import dollars
 from penstock.gateway.limits.period import period_at
 
@@ -42,7 +43,37 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "strict": key.strict,
         "team": key.team or None,
         "owner": key.owner or None,
+        "budgets": budgets(book, Spender(key=key.id), key.budgets, now_ms),
+        "end_users": end_users(key.end_users),
         "tags": dict(key.tags),
+    }
+
+
+def budgets(book: Book, who: Spender, given: Mapping[Period, int], now_ms: int) -> list[dict[str, object]]:
+    """The budgets of a key or a team by period, with what is spent and left of each."""
+    found: list[dict[str, object]] = []
+    for name, budget in given.items():
+        period = period_at(name, now_ms)
+        spent = book.spent(who, period.since).total
+        found.append(
+            {
+                "period": name,
+                "budget": money(budget),
+                "spent": money(spent),
+                "left": money(max(0, budget - spent)),
+                "renewed": moment(period.until),
+            }
+        )
+    return found
+
+
+def end_users(limits: EndUserLimits) -> dict[str, object]:
+    """The limits of end users."""
+    return {
+        "budgets": {period: money(budget) for period, budget in limits.budgets.items()},
+        "requests_per_minute": limits.requests_per_minute,
+        "tokens_per_minute": limits.tokens_per_minute,
+        "concurrent": limits.concurrent,
     }
 
 

@@ -12,13 +12,13 @@ An invalid value raises `KeyTermsError`, which names the field.
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol, TypeAlias, get_args
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.entry import NANODOLLARS
-from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.gateway.keys.keys import EndUserLimits, Key, Period, digest_of, new_id, new_secret
 from penstock.gateway.people.teams import check_team
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
@@ -34,6 +34,18 @@ _MAX_LIMIT = 1_000_000_000
 _NO_BUDGET = "a period needs a budget: set one with it"
 
 
+Amount: TypeAlias = str | int | float
+
+
+class EndUserTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of each end user, as users write them. What is given replaces the present value; null removes it."""
+
+    budgets: Mapping[Period, Amount | None] = {}
+    requests_per_minute: int | UnsetType | None = UNSET
+    tokens_per_minute: int | UnsetType | None = UNSET
+    concurrent: int | UnsetType | None = UNSET
+
+
 class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a new key. An omitted limit is no limit. Also the body of `POST /admin/keys`."""
 
@@ -46,8 +58,10 @@ class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ()
     expires: str = ""
     strict: bool = False
-    team: str = ""
     tags: Mapping[str, str] = {}
+    team: str = ""
+    budgets: Mapping[Period, Amount | None] = {}
+    end_users: EndUserTerms = EndUserTerms()
 
 
 class KeyUpdate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +79,9 @@ class KeyUpdate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strict: bool | UnsetType = UNSET
     tags: Mapping[str, str] | UnsetType = UNSET
     blocked: bool | UnsetType = UNSET
+    team: str | UnsetType | None = UNSET
+    budgets: Mapping[Period, Amount | None] = {}
+    end_users: EndUserTerms = EndUserTerms()
 
 
 class ListedKeyUpdate(KeyUpdate, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,10 +96,8 @@ def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
     if terms.period is not None and terms.budget is None:
         raise KeyTermsError(_NO_BUDGET, param="period")
     bare = Key(id=id, name=id, digest=digest_of(secret), hint=secret[-4:], created_ms=now_ms)
-    team = check_team(terms.team) if terms.team else ""
     given = {name: value for name, value in structs.asdict(terms).items() if value not in (None, "")}
-    given.pop("team", None)
-    return secret, structs.replace(updated(bare, KeyUpdate(**given), now_ms), team=team)
+    return secret, updated(bare, KeyUpdate(**given), now_ms)
 
 
 def updated(key: Key, update: KeyUpdate, now_ms: int) -> Key:
@@ -92,12 +107,44 @@ def updated(key: Key, update: KeyUpdate, now_ms: int) -> Key:
         given = getattr(update, field)
         if given is not UNSET:
             values[target] = parse(given, now_ms)
-    if update.blocked is not UNSET and bool(key.blocked_ms) != update.blocked:
-        values["blocked_ms"] = now_ms if update.blocked else None
+    values |= blocking(key, update.blocked, now_ms)
+    values["budgets"] = merged_budgets(key.budgets, update.budgets)
+    values["end_users"] = merged_limits(key.end_users, update.end_users)
     changed = structs.replace(key, **values)
     if update.period is not UNSET and changed.budget is None:
         raise KeyTermsError(_NO_BUDGET, param="period")
     return changed
+
+
+class _Blockable(Protocol):
+    @property
+    def blocked_ms(self) -> int | None: ...
+
+
+def blocking(current: _Blockable, blocked: bool | UnsetType, now_ms: int) -> dict[str, int | None]:
+    """The change of `blocked_ms` if a key or a team is to be blocked or unblocked."""
+    if blocked is UNSET or (current.blocked_ms is not None) == blocked:
+        return {}
+    return {"blocked_ms": now_ms if blocked else None}
+
+
+def merged_budgets(current: Mapping[Period, int], given: Mapping[Period, Amount | None]) -> Mapping[Period, int]:
+    """The budgets by period with those that are given; null removes one. Shorter periods first."""
+    amounts = {
+        **current,
+        **{period: None if amount is None else parse_money(str(amount)) for period, amount in given.items()},
+    }
+    return {period: amount for period in get_args(Period) if (amount := amounts.get(period)) is not None}
+
+
+def merged_limits(current: EndUserLimits, given: EndUserTerms) -> EndUserLimits:
+    """The limits of end users with those that are given."""
+    limits = {name: getattr(given, name) for name in ("requests_per_minute", "tokens_per_minute", "concurrent")}
+    return structs.replace(
+        current,
+        budgets=merged_budgets(current.budgets, given.budgets),
+        **{name: check_limit(limit, name) for name, limit in limits.items() if limit is not UNSET},
+    )
 
 
 def parse_money(text: str) -> int:
@@ -166,13 +213,15 @@ def check_name(name: str) -> str:
     return name
 
 
-def _limit(value: int | None, param: str) -> int | None:
+def check_limit(value: int | None, param: str) -> int | None:
+    """The limit. Raises if a number cannot be one."""
     if value is not None and not 1 <= value <= _MAX_LIMIT:
         raise KeyTermsError(f"{param} is a whole number from 1 to {_MAX_LIMIT}", param=param)
     return value
 
 
-def _models(models: tuple[str, ...]) -> tuple[str, ...]:
+def check_models(models: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of models. Raises if they are too many or too long."""
     if len(models) > _MAX_MODELS or not all(map(_is_text, models)):
         message = f"models are at most {_MAX_MODELS} names or patterns such as groq/*, of 1 to {_MAX_LENGTH} characters"
         raise KeyTermsError(message, param="models")
@@ -195,11 +244,12 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, int], object]]] = {
     "name": ("name", lambda given, _now: check_name(given)),
     "budget": ("budget", lambda given, _now: None if given is None else parse_money(str(given))),
     "period": ("period", lambda given, _now: given),
-    "requests_per_minute": ("requests_per_minute", lambda given, _now: _limit(given, "requests_per_minute")),
-    "tokens_per_minute": ("tokens_per_minute", lambda given, _now: _limit(given, "tokens_per_minute")),
-    "concurrent": ("concurrent", lambda given, _now: _limit(given, "concurrent")),
-    "models": ("models", lambda given, _now: _models(given)),
+    "requests_per_minute": ("requests_per_minute", lambda given, _now: check_limit(given, "requests_per_minute")),
+    "tokens_per_minute": ("tokens_per_minute", lambda given, _now: check_limit(given, "tokens_per_minute")),
+    "concurrent": ("concurrent", lambda given, _now: check_limit(given, "concurrent")),
+    "models": ("models", lambda given, _now: check_models(given)),
     "expires": ("expires_ms", lambda given, now: parse_expiry(given, now) if given else None),
     "strict": ("strict", lambda given, _now: given),
     "tags": ("tags", lambda given, _now: _tags(given)),
+    "team": ("team", lambda given, _now: check_team(given) if given else ""),
 }

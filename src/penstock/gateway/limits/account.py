@@ -91,12 +91,17 @@ def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
     put(account, id, Hold(cost, tokens, hold.second, hold.period, now + _BOOKED_WITHIN_MS, False, hold.late))
 
 
-def release(account: Account, id: str, now: int) -> None:
-    """Remove the hold of a call that cost nothing. It still counts as a request."""
+def release(account: Account, id: str, now: int, *, undo: bool = False) -> None:
+    """Remove the hold of a call that cost nothing. It still counts as a request, unless `undo` says that another
+    account has refused it."""
     expire(account, now)
     hold = account.holds.get(id)
     if hold is not None and hold.open:
         _give_back(account, hold, hold.tokens)
+        bucket = account.minute.get(hold.second)
+        if undo and bucket is not None and bucket[0]:
+            bucket[0] -= 1
+            account.requests -= 1
         _drop(account, id)
 
 

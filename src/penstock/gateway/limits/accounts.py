@@ -29,6 +29,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+# The start of the ids of end users' accounts.
+END_USER = "user:"
+
+
 class Accounts(Protocol):
     """The accounts of all keys, as the gateway uses them."""
 
@@ -45,8 +49,9 @@ class Accounts(Protocol):
     def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
         """Record the actual cost and tokens of a call that has ended."""
 
-    def release(self, key_id: str, id: str) -> None:
-        """Remove the reservation of a call that has ended without cost. It will not be booked."""
+    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
+        """Remove the reservation of a call that has ended without cost. It will not be booked. With `undo`, it does not
+        count as a request either."""
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """These calls, as pairs of key id and call id, are stored in the ledger."""
@@ -68,16 +73,25 @@ class Accounts(Protocol):
 
 
 class LocalAccounts:
-    """The accounts of a gateway that is one process."""
+    """The accounts of a gateway that is one process.
+
+    Those of end users are elsewhere: `open_users` opens them when the first is needed. Clients choose the names of end
+    users, so these accounts are too many to be kept here, and each is read from the book when it is used.
+    """
 
     degraded = ""
 
-    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, clock: Callable[[], int] = now_ms, open_users: Callable[[], Accounts] | None = None) -> None:
         self._clock = clock
         self._accounts: dict[str, Account] = {}
+        self._open_users = open_users
+        self._users: Accounts | None = None
 
     def reserve(self, key: Key, reservation: Reservation, then: Callable[[Answer], None]) -> None:
         """See `Accounts`."""
+        if (users := self._users_of(key)) is not None:
+            users.reserve(key, reservation, then)
+            return
         account = self._account(key.id)
         if key.budget is not None:
             # A new period starts with nothing spent: this process sees all calls.
@@ -86,15 +100,26 @@ class LocalAccounts:
 
     def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
         """See `Accounts`."""
+        if (users := self._users_of(key)) is not None:
+            users.extend(key, id, cost, tokens, then)
+            return
         then(extend(self._account(key.id), key, id, cost, tokens, self._clock()))
 
     def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
         """See `Accounts`."""
-        settle(self._account(key_id), id, cost, tokens, self._clock())
+        account = self._accounts.get(key_id)
+        if account is not None:
+            settle(account, id, cost, tokens, self._clock())
+        elif self._users is not None and key_id.startswith(END_USER):
+            self._users.settle(key_id, id, cost, tokens)
 
-    def release(self, key_id: str, id: str) -> None:
+    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
         """See `Accounts`."""
-        release(self._account(key_id), id, self._clock())
+        account = self._accounts.get(key_id)
+        if account is not None:
+            release(account, id, self._clock(), undo=undo)
+        elif self._users is not None and key_id.startswith(END_USER):
+            self._users.release(key_id, id, undo=undo)
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """See `Accounts`."""
@@ -103,6 +128,8 @@ class LocalAccounts:
             account = self._accounts.get(key_id)
             if account is not None:
                 book(account, (id,), now)
+            elif self._users is not None and key_id.startswith(END_USER):
+                self._users.booked([(key_id, id)])
 
     def seed(self, key: Key, spent: Spent) -> None:
         """See `Accounts`."""
@@ -126,6 +153,16 @@ class LocalAccounts:
     def close(self) -> None:
         """See `Accounts`."""
         self._accounts.clear()
+        if self._users is not None:
+            self._users.close()
+
+    def _users_of(self, key: Key) -> Accounts | None:
+        """The accounts of end users, if this is one of them."""
+        if key.spender is None or not key.spender.user or self._open_users is None:
+            return None
+        if self._users is None:
+            self._users = self._open_users()
+        return self._users
 
     def _account(self, key_id: str) -> Account:
         account = self._accounts.get(key_id)

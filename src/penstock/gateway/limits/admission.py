@@ -65,6 +65,8 @@ class Denial(Struct, frozen=True, kw_only=True):
     retry_after_s: float | None = None
     requests: Gauge | None = None
     tokens: Gauge | None = None
+    holder: str = "this key"
+    """Whose limit it is."""
 
 
 Answer: TypeAlias = Grant | Denial
@@ -86,7 +88,7 @@ def reserve(account: Account, key: Key, reservation: Reservation) -> Answer:
     )
     if denial is not None:
         grant = _grant(account, key, now, reservation.id)
-        return structs.replace(denial, requests=grant.requests, tokens=grant.tokens)
+        return structs.replace(denial, requests=grant.requests, tokens=grant.tokens, holder=key.holder)
     made = now + reservation.ahead
     second = made // 1000
     put(account, reservation.id, Hold(reservation.cost, reservation.tokens, second, period.label, reservation.until))
@@ -110,8 +112,8 @@ def extend(account: Account, key: Key, id: str, cost: int, tokens: int, now: int
         if more > left >= more * _LEAST_SHARE:
             more = left
         elif more > left:
-            message = f"this key's budget of {dollars(key.budget)} for {hold.period} was used up while the call ran"
-            return Denial(limit="budget", code="insufficient_quota", message=message)
+            message = f"{_budget_of(key, hold.period)} was used up while the call ran"
+            return Denial(limit="budget", code="insufficient_quota", message=message, holder=key.holder)
     late = max(0, tokens - hold.tokens)
     put(
         account,
@@ -161,7 +163,7 @@ def _over_budget(account: Account, key: Key, reservation: Reservation, period: B
     spent, owed = account.spent.get(period.label, 0), account.owed.get(period.label, 0)
     if reservation.cost <= key.budget - spent - owed:
         return None
-    what = f"this key's budget of {dollars(key.budget)} for {period.label}"
+    what = _budget_of(key, period.label)
     needs = f"this call may cost up to {dollars(reservation.cost)}"
     # The cost of calls that have ended but are not booked yet counts as spent: it is not returned.
     over = sum(hold.cost for hold in account.holds.values() if not hold.open and hold.period == period.label)
@@ -178,10 +180,16 @@ def _over_budget(account: Account, key: Key, reservation: Reservation, period: B
     return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=wait)
 
 
+def _budget_of(key: Key, label: str) -> str:
+    amount = dollars(key.budget or 0)
+    own = key.holder == "this key"
+    return f"this key's budget of {amount} for {label}" if own else f"the budget of {key.holder}, {amount} for {label},"
+
+
 def _too_many_open(account: Account, key: Key) -> Denial | None:
     if key.concurrent is None or account.open < key.concurrent:
         return None
-    message = f"this key may have {key.concurrent} concurrent calls: try again when one of them has ended"
+    message = f"{key.holder} may have {key.concurrent} concurrent calls: try again when one of them has ended"
     return Denial(limit="concurrent", code="too_many_concurrent_requests", message=message, retry_after_s=_RETRY_S)
 
 
@@ -190,7 +198,7 @@ def _too_many_requests(account: Account, key: Key, now: int) -> Denial | None:
     if limit is None or account.requests < limit:
         return None
     wait = _seconds_until_free(account, 0, account.requests + 1 - limit, now)
-    message = f"this key may make {limit} requests per minute: {_retry_hint(wait)}"
+    message = f"{key.holder} may make {limit} requests per minute: {_retry_hint(wait)}"
     return Denial(limit="requests", code="rate_limit_exceeded", message=message, retry_after_s=wait)
 
 
@@ -198,7 +206,7 @@ def _too_many_tokens(account: Account, key: Key, reservation: Reservation) -> De
     limit = key.tokens_per_minute
     if limit is None or account.tokens + reservation.tokens <= limit:
         return None
-    what = f"this key may use {limit} tokens per minute, and this call may use up to {reservation.tokens}"
+    what = f"{key.holder} may use {limit} tokens per minute, and this call may use up to {reservation.tokens}"
     if reservation.tokens > limit:
         message = f"{what}: it can never be admitted; shorten the prompt or lower max_tokens"
         return Denial(limit="tokens", code="rate_limit_exceeded", message=message)

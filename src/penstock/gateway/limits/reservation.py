@@ -21,7 +21,9 @@ from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Call
 from penstock.gateway.limits.accounts import Accounts
 from penstock.gateway.limits.admission import Answer, Denial, Gauge, Reservation
+from penstock.gateway.limits.chained import ChainedAccounts
 from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.teams.chain import end_user_accounts
 
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 USUAL_OUTPUT = 4_096
@@ -45,6 +47,7 @@ class Reservations:
 
     def __init__(self, accounts: Accounts, ratios: BytesPerToken) -> None:
         self._accounts = accounts
+        self._chained = ChainedAccounts(accounts)
         self._ratios = ratios
 
     def reserve(
@@ -74,7 +77,13 @@ class Reservations:
             now=now,
             until=now + int((total_s + GRACE_S) * 1000),
         )
-        self._accounts.reserve(call.key, reservation, partial(self._decided, call, then))
+        key = call.key
+        if not key.further and not key.user_limits:
+            self._accounts.reserve(key, reservation, partial(self._decided, call, then))
+            return
+        users = end_user_accounts(key, call.user) if call.user and key.user_limits else ()
+        call.chain = (key, *key.further, *users)
+        self._chained.reserve(call.chain, reservation, partial(self._decided, call, then))
 
     def _decided(self, call: Call, then: Callable[[Failure | None], None], answer: Answer) -> None:
         for name, gauge in (("requests", answer.requests), ("tokens", answer.tokens)):
@@ -84,7 +93,7 @@ class Reservations:
             then(_refusal(answer))
         elif call.over:
             assert call.key is not None
-            self._accounts.release(call.key.id, call.id)  # the client disconnected before the answer came
+            self._chained.release(call.chain or (call.key,), call.id)  # the client disconnected meanwhile
         else:
             call.reserved = answer.cost
             then(None)
@@ -92,7 +101,7 @@ class Reservations:
     def guard(self, call: Call) -> None:
         """Limit the attempt that starts, if its key has a budget."""
         key, attempt = call.key, call.attempts[-1]
-        if key is None or key.budget is None or call.reserved is None or attempt.priced is None:
+        if key is None or call.reserved is None or attempt.priced is None or not key.budgeted:
             return
         assert call.control is not None  # every attempt has one
         call.control.on_limit = partial(self._check, call)
@@ -123,7 +132,7 @@ class Reservations:
             control.limit = chars + max(left - least, 1) * _CHARS_PER_TOKEN
         elif call.used_up:
             if control.running is not None:
-                control.running.stop(_USED_UP, "truncated")
+                control.running.stop(_used_up(call.used_up_by), "truncated")
         elif call.extending:
             if control.running is not None:
                 control.running.pause_for_limit(True)
@@ -131,7 +140,8 @@ class Reservations:
             call.extending = True
             more = _max_cost(prices, Tokens(output=USUAL_OUTPUT))
             tokens = call.input_estimate + output
-            self._accounts.extend(call.key, call.id, call.reserved + more, tokens, partial(self._extended, call))
+            chain, then = call.chain or (call.key,), partial(self._extended, call)
+            self._chained.extend(chain, call.id, call.reserved + more, tokens, then)
             if call.extending:
                 self._check(call)
 
@@ -142,7 +152,7 @@ class Reservations:
         if control is None or running is None:
             return  # the attempt has ended
         if isinstance(answer, Denial):
-            call.used_up = True
+            call.used_up, call.used_up_by = True, answer.holder
             self._check(call)
         elif answer.cost > (call.reserved or 0):
             call.reserved = answer.cost
@@ -152,14 +162,6 @@ class Reservations:
             control.limit = call.attempts[-1].output_chars + LEAST_OUTPUT * _CHARS_PER_TOKEN
         if not call.extending:
             running.pause_for_limit(False)
-
-
-_USED_UP = Failure(
-    code="budget_exceeded",
-    message="the budget of this key was used up during the answer: it ends here and is incomplete",
-    retryable=False,
-    client_may_retry=False,
-)
 
 
 def _max_cost(prices: Sequence[Price], tokens: Tokens) -> int:
@@ -185,6 +187,15 @@ def _affordable_at(nanodollars: int, price: Price) -> int:
 
 def _with_margin(tokens: int) -> int:
     return int(tokens * _MARGIN) + _FIXED_MARGIN
+
+
+def _used_up(holder: str) -> Failure:
+    return Failure(
+        code="budget_exceeded",
+        message=f"the budget of {holder} was used up during the answer: it ends here and is incomplete",
+        retryable=False,
+        client_may_retry=False,
+    )
 
 
 def _refusal(denial: Denial) -> Failure:

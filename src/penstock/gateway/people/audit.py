@@ -7,8 +7,9 @@ from msgspec import Struct, structs
 
 from penstock.gateway.content.end_users import PREFIX
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.report import moment, money
+from penstock.gateway.keys.report import end_users, moment, money
 from penstock.gateway.people.roles import Via
+from penstock.gateway.teams.team import Team
 
 # The fields of keys that entries have. Digests of secrets are not among them.
 _KEY_FIELDS = frozenset(
@@ -112,16 +113,34 @@ def key_change(actor: Actor, at_ms: int, before: Key | None, after: Key) -> Audi
     )
 
 
-def _facts(key: Key) -> dict[str, Any]:
-    """The public fields of a key, as the API shows them."""
+def team_change(actor: Actor, at_ms: int, before: Team | None, after: Team) -> AuditEntry | None:
+    """The record of a change of a team; None if nothing changed."""
+    new, old = _facts(after), _facts(before) if before is not None else {}
+    changed = [name for name in new if new[name] != old.get(name)]
+    if before is None or (before.deleted_ms is not None and after.deleted_ms is None):
+        return entry_of(actor, at_ms, "team.create", after.path, after=new)
+    if not changed:
+        return None
+    action = "team.delete" if "deleted" in changed else "team.update"
+    return entry_of(
+        actor, at_ms, action, after.path, {name: old[name] for name in changed}, {name: new[name] for name in changed}
+    )
+
+
+def _facts(subject: Key | Team) -> dict[str, Any]:
+    """The public fields of a key or a team, as the API shows them."""
     facts: dict[str, Any] = {}
-    for name, value in structs.asdict(key).items():
-        if name not in _KEY_FIELDS:
+    for name, value in structs.asdict(subject).items():
+        if name not in _KEY_FIELDS and isinstance(subject, Key):
             continue
         if name.endswith("_ms"):
             facts[name.removesuffix("_ms")] = moment(value)
         elif name in _MONEY:
             facts[name] = money(value)
+        elif name == "budgets":
+            facts[name] = {period: money(amount) for period, amount in value.items()}
+        elif name == "end_users":
+            facts[name] = end_users(value)
         else:
             facts[name] = value
     return facts

@@ -36,6 +36,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
         "losses": dict(entry.losses),
         "tags": dict(entry.tags),
         "user": entry.user or None,
+        "team": entry.team or None,
         "attempts": [_attempt(attempt) for attempt in entry.attempts],
     }
 

@@ -42,6 +42,7 @@ from penstock.serve.admin.permissions import is_allowed, rule_of, scope_of
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
+from penstock.serve.admin.team_routes import TEAM_ROUTES
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id, respond_json
@@ -214,7 +215,7 @@ class Admin:
         for method, pattern, handle in (*self._live_routes.routes, *self._content_routes.routes):
             if match := pattern.fullmatch(path):
                 yield method, match, handle
-        for method, pattern, work in (*ROUTES, *PEOPLE_ROUTES):
+        for method, pattern, work in (*ROUTES, *TEAM_ROUTES, *PEOPLE_ROUTES):
             if match := pattern.fullmatch(path):
                 scope = scope_of(user, rule_of(method, pattern))
                 yield method, match, partial(self._query_book, work, user, scope)
@@ -236,8 +237,16 @@ class Admin:
     @property
     def routes(self) -> list[tuple[str, re.Pattern[str]]]:
         """The method and the pattern of each route."""
-        tables = (self._live_routes.routes, self._content_routes.routes, ROUTES, PEOPLE_ROUTES, self.own_routes)
-        return [(method, pattern) for table in (*tables, self._csv_export.routes) for method, pattern, _ in table]
+        tables = (
+            self._live_routes.routes,
+            self._content_routes.routes,
+            ROUTES,
+            TEAM_ROUTES,
+            PEOPLE_ROUTES,
+            self.own_routes,
+            self._csv_export.routes,
+        )
+        return [(method, pattern) for table in tables for method, pattern, _ in table]
 
     def _query_book(
         self, work: Work, user: Principal, scope: Scope | None, name: str, exchange: Exchange, answer: AdminResponse

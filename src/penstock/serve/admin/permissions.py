@@ -11,6 +11,8 @@ from typing import NamedTuple
 from penstock.gateway.people.roles import Permission, Principal, Scope
 
 _VARIABLE = "([^/]+)"
+# The path of a team, which has slashes.
+_PATH = "(.+)"
 
 
 class Rule(NamedTuple):
@@ -46,6 +48,11 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PATCH", "/admin/keys/{id}"): Rule("manage"),
     ("POST", "/admin/keys/{id}/revoke"): Rule("manage", in_team=True),
     ("POST", "/admin/keys/{id}/rotate"): Rule("manage", in_team=True),
+    ("GET", "/admin/teams"): Rule("read", in_team=True),
+    ("POST", "/admin/teams"): Rule("manage"),
+    ("GET", "/admin/teams/{id}"): Rule("read", in_team=True),
+    ("PATCH", "/admin/teams/{id}"): Rule("manage"),
+    ("DELETE", "/admin/teams/{id}"): Rule("manage"),
     ("GET", "/admin/calls/{id}/text"): Rule("content", audit="content.follow"),
     ("GET", "/admin/calls/{id}/content"): Rule("content", audit="content.read"),
     ("POST", "/admin/calls/{id}/stop"): Rule("operate", audit="call.stop"),
@@ -68,7 +75,7 @@ def rule_of(method: str, pattern: re.Pattern[str]) -> Rule:
 
 def template(pattern: re.Pattern[str]) -> str:
     """The path of a route, with `{id}` for its variable part."""
-    return pattern.pattern.replace(_VARIABLE, "{id}")
+    return pattern.pattern.replace(_VARIABLE, "{id}").replace(_PATH, "{id}")
 
 
 def is_allowed(principal: Principal, rule: Rule) -> bool:

@@ -27,6 +27,7 @@ _FILTERS = frozenset(
         "repair",
         "loss",
         "user",
+        "team",
         "tag",
         "find",
     }
@@ -100,6 +101,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         repair=query.one("repair"),
         loss=query.one("loss"),
         users=tuple(query.values.get("user", [])),
+        teams=tuple(query.values.get("team", [])),
         tags=_tags(query.values.get("tag", [])),
         text=query.one("find").strip()[:_MAX_TEXT],
     )
@@ -121,7 +123,7 @@ def read_grouping(query: Query) -> tuple[list[Grouping], str]:
         known = next((group for group in get_args(Grouping) if group == name), None)
         if known is None or known in by or (known == "tag") != bool(colon and rest):
             raise invalid_parameter(
-                "by", "by is a list of groups, each once: key, model, provider, day, outcome or tag:NAME"
+                "by", "by is a list of groups, each once: key, team, model, provider, day, outcome or tag:NAME"
             )
         by.append(known)
         tag = rest or tag

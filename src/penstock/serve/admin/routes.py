@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.billing.book import Book, Filter, HealthBucket
+from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import moment, report
@@ -190,7 +190,8 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 
 def with_key_ids(book: Book, request: AdminRequest, entry_filter: Filter) -> Filter:
     """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text; limited to
-    the keys that the user may see."""
+    the keys that the user may see. Teams include those below them."""
+    entry_filter = with_teams(entry_filter, book.teams()) if entry_filter.teams else entry_filter
     if not entry_filter.keys and not entry_filter.text and request.scope is None:
         return entry_filter
     keys, part = _visible(book, request), entry_filter.text.lower()

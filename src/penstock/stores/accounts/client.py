@@ -33,6 +33,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 import msgspec
@@ -53,6 +54,7 @@ from penstock.gateway.limits.account import (
     seed,
     wants_seed,
 )
+from penstock.gateway.limits.accounts import END_USER
 from penstock.gateway.limits.admission import Answer, Denial, Grant, with_share
 from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
@@ -70,6 +72,9 @@ _BOOK_RETRY_MS = 1000
 _RETRY_AFTER_S = 5.0
 # The most accounts that one `refresh` loads: each takes a tenth of a millisecond, and calls wait for it.
 _MAX_REFRESHED = 200
+# Clients choose the names of end users. A forgotten account is loaded again, or seeded from the book, when it is used.
+_MAX_USERS = 10_000
+_MAX_LOOKED_AT = 100
 
 
 class OfflineState(Struct):
@@ -105,6 +110,8 @@ class SharedAccountClient:
         self._share = share
         self._clock = clock
         self._views: dict[str, AccountView] = {}
+        # The accounts of end users among them, the least recently used first.
+        self._users: dict[str, None] = {}
         # The keys whose account had holds when it was last seen; the least recently refreshed first.
         self._holding: dict[str, None] = {}
         self._outages = 0
@@ -119,6 +126,8 @@ class SharedAccountClient:
         view = self._views.get(key_id)
         if view is None:
             view = self._views[key_id] = AccountView(outage=self._outages)
+        if key_id.startswith(END_USER):
+            self._note_user(key_id)
         for operation in operations:
             if isinstance(operation, Reserve | Extend | Invalidate):
                 view.key = operation.key
@@ -129,6 +138,19 @@ class SharedAccountClient:
                 view.unconfirmed.update(operation.id for operation in operations if isinstance(operation, Reserve))
                 self._lose_storage()
         return self._apply_offline(view, operations)
+
+    def _note_user(self, key_id: str) -> None:
+        """Forget the end user's account that was least recently used and has no calls, if there are too many."""
+        self._users.pop(key_id, None)
+        self._users[key_id] = None
+        if len(self._users) <= _MAX_USERS:
+            return
+        for other in islice(self._users, _MAX_LOOKED_AT):
+            view = self._views[other]
+            if other != key_id and not view.own_holds and not view.unconfirmed:
+                del self._users[other], self._views[other]
+                self._holding.pop(other, None)
+                return
 
     def recover(self) -> None:
         """Restore what the storage may have lost, now that it answers again. It is safe if the storage fails again."""

@@ -41,10 +41,11 @@ class Settle(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """Remove the hold of a call that has ended without cost."""
+    """Remove the hold of a call that has ended without cost; with `undo`, it does not count as a request either."""
 
     id: str
     now: int
+    undo: bool = False
 
 
 class Booked(Struct, frozen=True):
@@ -73,8 +74,8 @@ def apply_operation(account: Account, operation: Operation, key: Key | None = No
             return extend(account, key or own_key, id, cost, tokens, now)
         case Settle(id, cost, tokens, now):
             settle(account, id, cost, tokens, now)
-        case Release(id, now):
-            release(account, id, now)
+        case Release(id, now, undo):
+            release(account, id, now, undo=undo)
         case Booked(id, now):
             book(account, (id,), now)
         case Invalidate():

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.errors import ConfigError, Problem
+from penstock.gateway.limits.accounts import END_USER
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.storage import StorageError, StoredValue
 
@@ -31,6 +32,8 @@ _TIMEOUT_S = 0.025
 _IDLE_S = 5.0
 # An account that no process has written for this long expires: it can be seeded again at any time.
 _EXPIRES_MS = 86_400_000
+# Those of end users sooner: clients choose their names, so that there may be very many.
+_USERS_EXPIRE_MS = 3_600_000
 _SWAP = """
 local current = redis.call('GET', KEYS[1])
 if (current or ''):sub(1, 8) == ARGV[1] then
@@ -72,7 +75,8 @@ class RedisAccounts:
         """See `Storage`."""
         if time.monotonic() - self._used > _IDLE_S:
             self._execute_with_retry("PING")
-        arguments = (1, PREFIX + key_id, expected or b"", version + data, _EXPIRES_MS)
+        expires_ms = _USERS_EXPIRE_MS if key_id.startswith(END_USER) else _EXPIRES_MS
+        arguments = (1, PREFIX + key_id, expected or b"", version + data, expires_ms)
         try:
             answer = self._command("EVALSHA", _SWAP_SHA, *arguments)
         except redis.exceptions.NoScriptError:

@@ -97,9 +97,9 @@ class SharedAccounts:
         """See `Accounts`."""
         self._queue.put(_Task(key_id, Settle(id, cost, tokens, self._clock())))
 
-    def release(self, key_id: str, id: str) -> None:
+    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
         """See `Accounts`."""
-        self._queue.put(_Task(key_id, Release(id, self._clock())))
+        self._queue.put(_Task(key_id, Release(id, self._clock(), undo)))
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """See `Accounts`. May be called from any thread."""

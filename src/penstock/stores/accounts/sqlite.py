@@ -12,6 +12,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from penstock.gateway.limits.accounts import END_USER
 from penstock.stores.accounts.storage import StorageError, StoredValue
 from penstock.stores.book.sqlite import make_file
 
@@ -20,10 +21,25 @@ FILE = "accounts.db"
 # wait for its lock. A process that gives up has only its share of each limit for seconds, which is worse than waiting.
 _TIMEOUT_S = 1.0
 _POLL_S = 0.002
-_SCHEMA = "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB) WITHOUT ROWID"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB, used_s INTEGER) WITHOUT ROWID"
+)
 _LOAD = "SELECT version, data FROM accounts WHERE key = ?"
-_INSERT = "INSERT INTO accounts (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-_UPDATE = "UPDATE accounts SET version = ?, data = ? WHERE key = ? AND version = ?"
+_INSERT = "INSERT INTO accounts (version, data, used_s, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_UPDATE = "UPDATE accounts SET version = ?, data = ?, used_s = ? WHERE key = ? AND version = ?"
+# Clients choose the names of end users, so their accounts are removed when they are not used for an hour, or when there
+# are too many: of those, the ones that were not used for longest. They can be seeded again at any time.
+_USERS = f"key >= '{END_USER}' AND key < '{END_USER[:-1]};'"
+_EXPIRE = f"DELETE FROM accounts WHERE {_USERS} AND used_s < ?"
+_REMOVE_OLDEST = f"""
+DELETE FROM accounts WHERE key IN (
+    SELECT key FROM accounts WHERE {_USERS} ORDER BY used_s DESC LIMIT -1 OFFSET ?
+)
+"""
+_USERS_EXPIRE_S = 3_600
+_MAX_USERS = 100_000
+# After so many new accounts of end users, this process removes old ones.
+_NEW_USERS = 1_000
 
 
 def remove_old(folder: str | Path) -> None:
@@ -38,12 +54,21 @@ class SqliteAccounts:
 
     name = "accounts"
 
-    def __init__(self, folder: str | Path, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        timeout_s: float = _TIMEOUT_S,
+        max_users: int = _MAX_USERS,
+        check_after: int = _NEW_USERS,
+    ) -> None:
         self._folder = folder
         self._path = os.path.join(folder, FILE)
         self._timeout_s = timeout_s
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
+        self._max_users = max_users
+        self._check_after = check_after
+        self._new_users = 0
 
     def load(self, key_id: str) -> StoredValue:
         """See `Storage`."""
@@ -57,13 +82,24 @@ class SqliteAccounts:
         try:
             connection = self._open()
             # Each statement is a transaction of its own, so it is a compare-and-set: no other process writes meanwhile.
+            now_s = int(time.time())
             if expected is None:
-                changed = self._execute(connection, _INSERT, (version, data, key_id)).rowcount
+                if key_id.startswith(END_USER):
+                    self._make_room(connection, now_s)
+                changed = self._execute(connection, _INSERT, (version, data, now_s, key_id)).rowcount
             else:
-                changed = self._execute(connection, _UPDATE, (version, data, key_id, expected)).rowcount
+                changed = self._execute(connection, _UPDATE, (version, data, now_s, key_id, expected)).rowcount
             return (True, None) if changed else (False, self._load(connection, key_id))
         except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from None
+
+    def _make_room(self, connection: sqlite3.Connection, now_s: int) -> None:
+        """Remove old accounts of end users, from time to time."""
+        self._new_users += 1
+        if self._new_users >= self._check_after:
+            self._new_users = 0
+            self._execute(connection, _EXPIRE, (now_s - _USERS_EXPIRE_S,))
+            self._execute(connection, _REMOVE_OLDEST, (self._max_users,))
 
     def probe(self) -> None:
         """See `Storage`. Replaces a file that is damaged."""

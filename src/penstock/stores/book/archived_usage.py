@@ -27,7 +27,7 @@ from penstock.stores.book.selection import marks
 from penstock.stores.book.summary import HOUR_MS, USED, TimeRange, addition
 
 _HOURS_OF_DAY = 24
-_DIMENSIONS = ("part", "key", "model", "outcome", "provider", "tags")
+_DIMENSIONS = ("part", "key", "model", "outcome", "provider", "tags", "team")
 ADD_USAGE = addition("archived_usage", ("hour", "id"), USED, fixed=_DIMENSIONS)
 
 
@@ -37,7 +37,7 @@ def usage_rows(entries: Iterable[Entry]) -> list[Row]:
 
     def add(entry: Entry, part: str, provider: str, attempts: Sequence[AttemptEntry]) -> None:
         tags = msgspec.json.encode(entry.tags, order="sorted").decode()
-        group = entry.at_ms // HOUR_MS, (part, entry.key, entry.model, entry.outcome, provider, tags)
+        group = entry.at_ms // HOUR_MS, (part, entry.key, entry.model, entry.outcome, provider, tags, entry.team)
         total = sums.setdefault(group, [0] * len(USED))
         for index, value in enumerate(_used(attempts)):
             total[index] += value
@@ -79,7 +79,7 @@ def archived_sums(
         return []
     of_attempts = "provider" in by
     conditions, parameters = ["part = ?"], list[Value](["attempt" if of_attempts else "call"])
-    names = {"key": wanted.keys, "model": wanted.models, "outcome": wanted.outcomes}
+    names = {"key": wanted.keys, "model": wanted.models, "outcome": wanted.outcomes, "team": wanted.teams}
     if of_attempts:
         names["provider"] = wanted.providers
     for column, values in names.items():

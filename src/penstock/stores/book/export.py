@@ -75,6 +75,7 @@ def matches(entry: Entry, wanted: Filter) -> bool:
         and _among(entry.model, wanted.models)
         and _among(entry.outcome, wanted.outcomes)
         and _among(entry.user, wanted.users)
+        and _among(entry.team, wanted.teams)
         and (not wanted.providers or any(_among(attempt.provider, wanted.providers) for attempt in entry.attempts))
         and (not (wanted.targets or wanted.attempts) or any(_among(one.outcome, wanted.attempts) for one in tried))
         and (not wanted.repair or text(wanted.repair) in entry.repairs)

@@ -36,6 +36,8 @@ from penstock.stores.book.selection import Selection
 from penstock.stores.book.summary import COARSE_MS, FINE_MS, HOUR_MS, SUMMED, addition, kept_since, sum_up
 
 DAY_MS = 86_400_000
+# Before the path of a team, in place of a key, in `archived_spending`.
+TEAM_SPENDING = "team:"
 # How long a process reserves pruning for itself. After its death, others wait as long.
 _RESERVED_MS = 60_000
 _SUM_BATCH = 2_000
@@ -197,7 +199,9 @@ def _replace(transaction: Transaction, batch: Sequence[tuple[int, Entry]], archi
     entries = [entry for _, entry in batch]
     transaction.execute_each(_ADD_ARCHIVE, [(archive.file, len(batch), archive.day, length)])
     transaction.execute_each(ADD_USAGE, usage_rows(entries))
-    transaction.execute_each(_ADD_SPENDING, [(entry.key, archive.day, entry.priced) for entry in entries if entry.key])
+    spending = [(entry.key, archive.day, entry.priced) for entry in entries if entry.key]
+    spending += [(f"{TEAM_SPENDING}{entry.team}", archive.day, entry.priced) for entry in entries if entry.team]
+    transaction.execute_each(_ADD_SPENDING, spending)
     transaction.fetch(_ADD_IDS, (archive.day, batch[0][0], "".join(_digest(entry.id) for entry in entries)))
     transaction.execute_each(_DELETE_TRAIT, [trait for place, entry in batch for trait in _traits(place, entry)])
     transaction.execute_each("DELETE FROM calls WHERE place = ?", [(place,) for place, _ in batch])

@@ -13,7 +13,8 @@ import msgspec
 
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.keys.keys import Key, Period
+from penstock.gateway.keys.keys import EndUserLimits, Key, Period
+from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import Row, Value
 
 
@@ -23,8 +24,8 @@ def _columns(names: str) -> tuple[str, ...]:
 
 # Texts are adjacent, and so are numbers, because `_texts` and `_numbers` check them together.
 CALL = _columns(
-    "id key surface model code end_user error at_ms settled_ms status duration_ms input output cached cache_write"
-    " reasoning cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
+    "id key surface model code end_user error team at_ms settled_ms status duration_ms input output cached"
+    " cache_write reasoning cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
 )
 ATTEMPT = _columns(
     "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
@@ -33,7 +34,11 @@ ATTEMPT = _columns(
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner"
+    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner budgets"
+    " end_users"
+)
+TEAM = _columns(
+    "path created_ms budgets requests_per_minute tokens_per_minute concurrent models end_users blocked_ms deleted_ms"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -45,7 +50,7 @@ def call_row(entry: Entry) -> Row:
     """The columns of `CALL`."""
     tokens, at_ms, took_ms = entry.tokens, entry.at_ms, entry.duration_ms
     return (
-        *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user, entry.error),
+        *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user, entry.error, entry.team),
         *_numbers(at_ms, number(at_ms) + number(took_ms), entry.status, took_ms, *_counts(tokens), entry.priced),
         int(entry.cost is None),
         int(entry.approximate),
@@ -117,6 +122,7 @@ def _read_entry(rows: list[Row]) -> Entry:
         losses=msgspec.json.decode(cast(str, call["losses"]), type=dict[str, int]),
         tags=msgspec.json.decode(cast(str, call["tags"]), type=dict[str, str]),
         user=cast(str, call["end_user"]),
+        team=cast(str, call["team"]),
         attempts=tuple(
             _read_attempt(dict(zip(ATTEMPT, row[1 + len(CALL) :], strict=True)))
             for row in rows
@@ -180,6 +186,8 @@ def key_row(key: Key) -> Row:
         _number(key.blocked_ms),
         text(key.team),
         text(key.owner),
+        _json(key.budgets),
+        _json(key.end_users),
     )
 
 
@@ -208,7 +216,50 @@ def read_key(values: Row) -> Key:
         blocked_ms=cast("int | None", row["blocked_ms"]),
         team=cast(str, row["team"]),
         owner=cast(str, row["owner"]),
+        budgets=_budgets(row["budgets"]),
+        end_users=_end_users(row["end_users"]),
     )
+
+
+def team_row(team: Team) -> Row:
+    """The columns of `TEAM`."""
+    return (
+        text(team.path),
+        number(team.created_ms),
+        _json(team.budgets),
+        _number(team.requests_per_minute),
+        _number(team.tokens_per_minute),
+        _number(team.concurrent),
+        _json([text(model) for model in team.models]),
+        _json(team.end_users),
+        _number(team.blocked_ms),
+        _number(team.deleted_ms),
+    )
+
+
+def read_team(values: Row) -> Team:
+    """Read a team from the columns of `TEAM`."""
+    row = dict(zip(TEAM, values, strict=True))
+    return Team(
+        path=cast(str, row["path"]),
+        created_ms=cast(int, row["created_ms"]),
+        budgets=_budgets(row["budgets"]),
+        requests_per_minute=cast("int | None", row["requests_per_minute"]),
+        tokens_per_minute=cast("int | None", row["tokens_per_minute"]),
+        concurrent=cast("int | None", row["concurrent"]),
+        models=msgspec.json.decode(cast(str, row["models"]), type=tuple[str, ...]),
+        end_users=_end_users(row["end_users"]),
+        blocked_ms=cast("int | None", row["blocked_ms"]),
+        deleted_ms=cast("int | None", row["deleted_ms"]),
+    )
+
+
+def _budgets(value: Value) -> dict[Period, int]:
+    return msgspec.json.decode(cast(str, value), type=dict[Period, int])
+
+
+def _end_users(value: Value) -> EndUserLimits:
+    return msgspec.json.decode(cast(str, value), type=EndUserLimits)
 
 
 def text(value: str, *, most: int = LONGEST) -> str:

@@ -334,6 +334,7 @@ def _ninth(_dialect: SqlDialect) -> Sequence[str]:
         "ALTER TABLE keys ADD COLUMN budgets TEXT NOT NULL DEFAULT '{}'",
         "ALTER TABLE keys ADD COLUMN end_users TEXT NOT NULL DEFAULT '{}'",
         "ALTER TABLE calls ADD COLUMN team TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE archived_usage ADD COLUMN team TEXT NOT NULL DEFAULT ''",
         "CREATE INDEX calls_by_team ON calls (team, at_ms, place, cost) WHERE team <> ''",
         "CREATE INDEX calls_by_team_settling ON calls (team, settled_ms, id) WHERE team <> ''",
         """

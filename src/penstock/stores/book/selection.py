@@ -69,6 +69,8 @@ class Selection:
             if names:
                 no_index = " || ''" if lead is not None and lead.kind != column else ""
                 self.add(f"c.{column}{no_index} IN {marks(names)}", *map(text, names))
+        if wanted.teams:
+            self.add(f"c.team <> '' AND c.team IN {marks(wanted.teams)}", *map(text, wanted.teams))
         if wanted.users:
             self.add(f"c.end_user IN {marks(wanted.users)}", *map(text, wanted.users))
         led = lead.kind if lead is not None else ""

@@ -9,15 +9,17 @@ from typing import cast
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.people.audit import GATEWAY, key_change
-from penstock.stores.book.database import Database, Row, Transaction
+from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.people.audit import GATEWAY, key_change, team_change
+from penstock.gateway.teams.team import Team
+from penstock.stores.book.database import Database, Row, Transaction, Value
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append
 from penstock.stores.book.retention import (
     DAY_MS,
+    TEAM_SPENDING,
     Pruner,
     archived,
     drop_sums,
@@ -28,13 +30,16 @@ from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
     KEY,
+    TEAM,
     attempt_rows,
     call_row,
     key_row,
     number,
     read_entries,
     read_key,
+    read_team,
     tags,
+    team_row,
     text,
 )
 from penstock.stores.book.selection import Selection, marks
@@ -50,14 +55,25 @@ _PUT_KEY = (
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
 _KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
+_PUT_TEAM = (
+    f"INSERT INTO teams ({', '.join(TEAM)}) VALUES ({', '.join('?' * len(TEAM))}) "
+    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in TEAM[1:])}"
+)
+_TEAMS = f"SELECT {', '.join(TEAM)} FROM teams ORDER BY path"
 # One statement, so that all parts are of one snapshot: sums of calls and of archived calls, the ids of recent calls.
 _SPENT = """
-SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE key = ? AND at_ms >= ?
+SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE {of} AND at_ms >= ?
 UNION ALL
-SELECT '', COALESCE(SUM(cost), 0) FROM archived_spending WHERE key = ? AND day >= ?
+SELECT '', COALESCE(SUM(cost), 0) FROM archived_spending WHERE {archived} AND day >= ?
 UNION ALL
-SELECT id, 0 FROM calls WHERE key = ? AND settled_ms >= ?
+SELECT id, 0 FROM calls WHERE {of} AND settled_ms >= ?
 """
+# Only SQL that the indexes of calls by team can be used for. A comparison of texts would depend on the collation.
+_OF_TEAM = "team <> '' AND team IN (SELECT path FROM teams WHERE path = ? OR SUBSTR(path, 1, {length}) = ?)"
+_ARCHIVED_OF_TEAM = (
+    f"key IN (SELECT '{TEAM_SPENDING}' || path FROM teams WHERE path = ? OR SUBSTR(path, 1, {{length}}) = ?)"
+)
+_KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
 _NEVER = 2**62
 
 
@@ -129,12 +145,15 @@ class SqlBook:
             self.database.fetch(f"SELECT 1 FROM calls WHERE place > {SUMMED} LIMIT 1 OFFSET {number(most) - 1}")
         )
 
-    def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """What a key has spent since a time; and, in the same snapshot, the ids of its calls that ended recently."""
-        recent = _NEVER if recent_since_ms is None else number(recent_since_ms)
-        since, id = number(since_ms), text(key)
-        (_, kept), (_, archived), *rest = self.database.fetch(_SPENT, (id, since, id, since // DAY_MS, id, recent))
-        return Spent(total=int(kept or 0) + int(archived or 0), recent=frozenset(str(id) for id, _ in rest))
+    def spent(self, who: str | Spender, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
+        """The spending since `since_ms`, and the ids of calls that were settled since `recent_since_ms`."""
+        of, values, archived, archived_values = _of(who if isinstance(who, Spender) else Spender(key=who))
+        since, recent = number(since_ms), number(recent_since_ms) if recent_since_ms is not None else _NEVER
+        (_, kept), (_, gone), *rest = self.database.fetch(
+            _SPENT.format(of=of, archived=archived),
+            (*values, since, *archived_values, since // DAY_MS, *values, recent),
+        )
+        return Spent(total=int(kept or 0) + int(gone or 0), recent=frozenset(str(id) for id, _ in rest))
 
     def archived(self) -> Archived:
         """Which calls are archived."""
@@ -163,6 +182,26 @@ class SqlBook:
     def export(self, wanted: Filter, folder: Path, write: Callable[[Entry], None]) -> list[str]:
         """Pass all entries that match to `write`, the oldest first; returns the archives that are not in the folder."""
         return export(self.database, wanted, folder, write)
+
+    def teams(self) -> list[Team]:
+        """All teams, by path, including deleted ones."""
+        return [read_team(row) for row in self.database.fetch(_TEAMS)]
+
+    def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> None:
+        """Store the teams that `change` returns for the current teams and keys, in one transaction."""
+
+        def put(transaction: Transaction) -> None:
+            before = {team.path: team for team in map(read_team, transaction.fetch(_TEAMS))}
+            changed = list(change(list(before.values()), [read_key(row) for row in transaction.fetch(_KEYS)]))
+            if changed:
+                transaction.execute_each(_PUT_TEAM, [team_row(team) for team in changed])
+                transaction.fetch(_KEYS_CHANGED)
+            for team in changed:
+                entry = team_change(self.actor, time.time_ns() // 1_000_000, before.get(team.path), team)
+                if entry is not None:
+                    append(transaction, self.actor, entry)
+
+        self.database.write(put)
 
     def keys(self) -> list[Key]:
         """All keys, the oldest first, including revoked and expired ones."""
@@ -196,9 +235,22 @@ class SqlBook:
         self.database.close()
 
 
+def _of(who: Spender) -> tuple[str, list[Value], str, list[Value]]:
+    """The conditions on calls and on archived spending for the calls of a spender, with their parameters."""
+    if who.team:
+        prefix, values = f"{who.team}/", list[Value]([text(who.team), text(f"{who.team}/")])
+        of, archived = (part.format(length=len(prefix)) for part in (_OF_TEAM, _ARCHIVED_OF_TEAM))
+    else:
+        of = archived = "key = ?"
+        values = [text(who.key)]
+    if who.user:
+        return f"{of} AND end_user = ?", [*values, text(who.user)], "1 = 0", []
+    return of, values, archived, values
+
+
 def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
     transaction.execute_each(_PUT_KEY, rows)
-    transaction.fetch("UPDATE meta SET value = value + 1 WHERE name = 'keys'")
+    transaction.fetch(_KEYS_CHANGED)
 
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:

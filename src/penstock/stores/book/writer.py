@@ -20,6 +20,7 @@ from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.period import period_at
+from penstock.gateway.teams.chain import resolve
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
 _MAX_BATCH = 2_000
@@ -45,10 +46,10 @@ _MAX_RETRY_S = 2.0
 
 
 class Keys(NamedTuple):
-    """All keys, and what each has spent in its period according to the book."""
+    """All keys, with the accounts of their teams; and accounts that are new, with what the book says is spent."""
 
     keys: list[Key]
-    spent: dict[str, Spent]
+    spent: list[tuple[Key, Spent]]
 
 
 class Retention(NamedTuple):
@@ -84,6 +85,7 @@ class BookWriter:
         self._book: Book | None = None
         self._keys_version: int | None = None
         self._known: dict[str, Period] = {}
+        self._reread_accounts: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reread_s = reread_s
         self._read_at_s = 0.0
         self._sum_at_s = 0.0
@@ -118,6 +120,10 @@ class BookWriter:
     def put(self, entries: Sequence[Entry]) -> None:
         """Queue entries to be written."""
         self._queue.put(entries)
+
+    def reread(self, account: str) -> None:
+        """Read again what was spent in an account, because a call was booked that was not reserved in it."""
+        self._reread_accounts.put(account)
 
     def close(self, wait_s: float) -> None:
         """Write the queued entries, if possible, and stop."""
@@ -231,16 +237,26 @@ class BookWriter:
         book = self._open()
         version = book.keys_version()
         reread = self._reread_s is not None and time.monotonic() - self._read_at_s >= self._reread_s
-        if version == self._keys_version and not reread:
+        missed = not self._reread_accounts.empty()
+        while not self._reread_accounts.empty():
+            self._known.pop(self._reread_accounts.get(), None)
+        if version == self._keys_version and not reread and not missed:
             return
-        keys = book.keys()
+        keys = resolve(book.keys(), book.teams())
         now = time.time_ns() // 1_000_000
-        changed = [key for key in keys if self._known.get(key.id) != key.period or (reread and key.budget is not None)]
-        spent = {
-            key.id: book.spent(key.id, period_at(key.period, now).since, recent_since_ms=now - _RECENT_MS)
-            for key in changed
-        }
-        self._known |= {key.id: key.period for key in changed}
+        further = (account for key in keys for account in key.further if account.budget is not None)
+        accounts = {account.id: account for account in (*keys, *further)}
+        changed = [
+            account
+            for account in accounts.values()
+            if self._known.get(account.id) != account.period or (reread and account.budget is not None)
+        ]
+        recent_ms = now - _RECENT_MS
+        spent = [
+            (each, book.spent(each.spender or each.id, period_at(each.period, now).since, recent_since_ms=recent_ms))
+            for each in changed
+        ]
+        self._known = {account.id: account.period for account in accounts.values()}
         self._keys_version = version
         self._read_at_s = time.monotonic()
         self._call_in_loop(self._on_keys, Keys(keys, spent))

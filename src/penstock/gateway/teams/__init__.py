@@ -1,0 +1,1 @@
+"""Teams of keys: organisations, teams and projects, with limits at every level."""
