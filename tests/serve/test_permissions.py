@@ -36,6 +36,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/models"): ("viewer", False),
     ("GET", "/admin/holds"): ("viewer", False),
     ("GET", "/admin/provider-keys"): ("viewer", False),
+    ("GET", "/admin/setup"): ("viewer", False),
     ("GET", "/admin/live"): ("viewer", False),
     ("GET", "/admin/health"): ("viewer", False),
     ("GET", "/admin/usage"): ("viewer", True),

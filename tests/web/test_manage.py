@@ -2,10 +2,14 @@
 
 import csv
 import io
+from pathlib import Path
 
 from playwright.sync_api import Page
 
 from tests.faults.client import CLIENT_KEY
+from tests.faults.gateway import CANARIES, Gateway, settings
+from tests.faults.scripts import ERROR_BODY, whole
+from tests.faults.upstream import JSON, Upstream, status
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 from tests.web.traffic import FAILED, WHOLE, call_with
@@ -106,3 +110,26 @@ def test_calls_are_exported_as_they_are_filtered_and_no_cell_is_a_formula(site: 
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["model"], row["outcome"], row["tags"]) == (WHOLE, "completed", '{"team":"blue"}')
     assert not any(value.startswith(("=", "+", "@")) for value in row.values())
+
+
+def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> None:
+    with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 1)) as gateway:
+        there = Site(gateway)
+        upstream.play(whole(), "pair-0-a")
+        page = visit("providers", elsewhere=there, expected="502")
+        card = page.get_by_role("region", name="main", exact=True)
+        card.get_by_role("button", name="Test main").click()
+        card.get_by_text("first event after").wait_for()
+        (entry,) = there.ask("GET", "/admin/entries")["entries"]
+        assert (entry["outcome"], entry["attempts"][0]["provider"]) == ("completed", "main")
+        assert float(entry["cost"]) > 0
+        upstream.play([status(500, JSON, ERROR_BODY)], "pair-0-a")
+        card.get_by_role("button", name="Test main").click()
+        card.get_by_text("The engine is overloaded.").wait_for()
+        card.get_by_role("link", name="Show the call").click()
+        page.locator(".reason", has_text="The engine is overloaded.").wait_for()
+        page.goto(f"{there.url}/#/providers")
+        page.get_by_role("region", name="main", exact=True).get_by_text("1 error (50%)").wait_for()
+        assert "GROQ_API_KEY" in page.locator("main").inner_text()
+        assert not any(canary in page.content() for canary in CANARIES)
+        page.close()  # before its gateway ends

@@ -49,6 +49,7 @@ from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import JSON, error_page, id_headers, refused, request_ids, respond_failure, respond_json
+from penstock.serve.setup_report import not_configured, providers_json, routes_json
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -606,6 +607,29 @@ class App:
             for provider in self.config.providers.values()
             for key in provider.keys
         ]
+
+    def setup(self) -> dict[str, object]:
+        """The providers and routes of the configuration, their state, and what is missing."""
+
+        def cooling(provider: Provider) -> Mapping[str, float]:
+            """With several keys, a model cools down if it does so with all of them."""
+            states = [self._gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
+            states = states or [self._gateway.cooling_models(provider)]
+            return {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)}
+
+        def obstacle(provider: Provider) -> str | None:
+            reason = self._local_models[provider.name].obstacle()
+            return None if reason is None else str(reason)
+
+        config = self.config
+        return {
+            "source": config.source,
+            "providers": providers_json(config, cooling, obstacle),
+            "routes": routes_json(
+                config, lambda target: self._can_answer(target) and self._gateway.is_available(target)
+            ),
+            "not_configured": not_configured(config),
+        }
 
     def _key_state(self, provider: Provider) -> dict[str, object]:
         quota = quota_of(provider)

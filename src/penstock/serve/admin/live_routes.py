@@ -48,6 +48,7 @@ class LiveRoutes:
             ("GET", re.compile(r"/admin/models"), self._get_models),
             ("GET", re.compile(r"/admin/holds"), self._get_holds),
             ("GET", re.compile(r"/admin/provider-keys"), self._get_provider_keys),
+            ("GET", re.compile(r"/admin/setup"), self._get_setup),
             ("GET", re.compile(r"/admin/live"), self._watch),
             ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._follow_text),
             ("POST", re.compile(r"/admin/calls/([^/]+)/stop"), self._stop),
@@ -76,6 +77,9 @@ class LiveRoutes:
 
     def _get_provider_keys(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         answer(AdminReply(200, {"keys": self._app.provider_keys()}))
+
+    def _get_setup(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        answer(AdminReply(200, self._app.setup()))
 
     def _watch(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
         if exchange.request.method != "GET":

@@ -35,6 +35,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/models"): Rule("read"),
     ("GET", "/admin/holds"): Rule("read"),
     ("GET", "/admin/provider-keys"): Rule("read"),
+    ("GET", "/admin/setup"): Rule("read"),
     ("GET", "/admin/live"): Rule("read"),
     ("GET", "/admin/health"): Rule("read"),
     ("GET", "/admin/usage"): Rule("read", in_team=True),

@@ -17,6 +17,7 @@ const VIEWS = {
   health: () => import('./views/health.js'),
   spend: () => import('./views/spend.js'),
   keys: () => import('./views/keys.js'),
+  providers: () => import('./views/providers.js'),
   playground: () => import('./views/playground.js'),
 };
 

@@ -181,6 +181,37 @@ export interface HealthReport {
   rows: HealthRow[];
 }
 
+/** A provider in `/admin/setup`. `problem` is why it cannot answer, as far as is known without a call. */
+export interface ProviderSetup {
+  name: string;
+  origin: string;
+  url: string | null;
+  local_model: string | null;
+  replay: string | null;
+  dialects: string[];
+  /** The variable or file that its key was read from. */
+  key: string | null;
+  keys: string[];
+  models: string[];
+  cooling_s: Counts;
+  problem: string | null;
+}
+
+export interface RouteSetup {
+  name: string;
+  pattern: boolean;
+  strict: boolean;
+  weighted: boolean;
+  targets: { target: string; provider: string; weight: number | null; available: boolean }[];
+}
+
+export interface Setup {
+  source: string;
+  providers: ProviderSetup[];
+  routes: RouteSetup[];
+  not_configured: { name: string; variable: string }[];
+}
+
 /** A defect that `/admin/inspect` found. `offset` and `length` count bytes. */
 export interface Finding {
   code: string;

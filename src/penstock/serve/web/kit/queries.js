@@ -1,9 +1,9 @@
 // @ts-check
 // Queries of the admin API that several views need, and the time ranges that they offer.
 
-import { getJson } from './api.js';
+import { ApiError, getJson, post } from './api.js';
 
-/** @import { Key, UsageRow } from '../types.js' */
+/** @import { Entry, Key, UsageRow } from '../types.js' */
 
 export const RANGES = [
   ['1h', '1 hour'],
@@ -14,6 +14,12 @@ export const RANGES = [
 
 /** @type {Record<string, number>} */
 export const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 604_800_000, '30d': 2_592_000_000 };
+
+/** How often, and how many milliseconds apart, a call that has just ended is looked up until it is in the ledger. */
+const LOOKUPS = 40;
+const LOOKUP_MS = 250;
+const TEST_PROMPT = 'Reply with the word OK.';
+const TEST_TOKENS = 16;
 
 const PAGE_SIZE = 500;
 const MAX_PAGES = 40;
@@ -65,4 +71,41 @@ export async function fetchMostUsed(by) {
     .sort((one, other) => other.calls - one.calls)
     .map(({ group }) => group[by])
     .filter(Boolean);
+}
+
+/**
+ * Sends a small call, and waits for its end. It is booked as any other call.
+ * @param {string} model
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ id: string, failure?: string }>} its id, and the error if it failed before its answer began
+ */
+export async function testCall(model, signal) {
+  const messages = [{ role: 'user', content: TEST_PROMPT }];
+  try {
+    const response = await post(
+      '/admin/playground',
+      { model, messages, stream: true, max_tokens: TEST_TOKENS },
+      { signal },
+    );
+    await response.text();
+    return { id: response.headers.get('x-request-id') ?? '' };
+  } catch (error) {
+    if (!(error instanceof ApiError) || !error.status) throw error;
+    return { id: error.requestId, failure: error.message };
+  }
+}
+
+/**
+ * A call that has ended, as soon as it is in the ledger; null if it does not get there.
+ * @param {string} id
+ * @param {AbortSignal} signal
+ * @returns {Promise<Entry | null>}
+ */
+export async function fetchEntry(id, signal) {
+  for (let lookup = 0; lookup < LOOKUPS; lookup++) {
+    const { entries } = await getJson(`/admin/entries?limit=1&since=1h&find=${encodeURIComponent(id)}`, signal);
+    if (entries.length) return entries[0];
+    await new Promise((done) => setTimeout(done, LOOKUP_MS));
+  }
+  return null;
 }

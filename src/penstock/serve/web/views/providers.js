@@ -1,0 +1,269 @@
+// @ts-check
+// Providers: what is configured and where, whether it works, what is missing, and the routes that lead to it. A test
+// sends a real, small call.
+
+import { link } from '../kit/address.js';
+import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
+import { announce, emptyState, h, outcomeBadge, table, th } from '../kit/dom.js';
+import { count, cost, duration, percent, plural, UNKNOWN } from '../kit/format.js';
+import { fetchEntry, testCall } from '../kit/queries.js';
+
+/** @import { Entry, HealthReport, HealthRow, ProviderSetup, RouteSetup, Setup } from '../types.js' */
+
+export const title = 'Providers';
+
+/** From this share of errors on, a provider is marked, unless it had only a few attempts. */
+const MANY_ERRORS = 0.2;
+const FEW = 5;
+const TEST_NOTE = 'Test sends a real call of at most 16 tokens, which is booked as any other.';
+
+/** @param {HTMLElement} root */
+export function mount(root) {
+  const request = new AbortController();
+  const { signal } = request;
+  const container = h('div', { 'aria-busy': 'true' });
+  const sub = h('span', { class: 'sub' }, '\u00a0');
+  root.append(h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Providers'), sub), container);
+  load();
+
+  async function load() {
+    try {
+      /** @type {[Setup, HealthReport]} */
+      const [setup, health] = await Promise.all([
+        getJson('/admin/setup', signal),
+        getJson('/admin/health?since=24h&bucket=12h', signal),
+      ]);
+      container.removeAttribute('aria-busy');
+      sub.textContent = `${plural(setup.providers.length, 'provider')}, ${plural(setup.routes.length, 'route')}, from ${setup.source}`;
+      container.replaceChildren(
+        h('p', { class: 'soft lead' }, TEST_NOTE),
+        h(
+          'section',
+          { class: 'cards' },
+          setup.providers.map((provider) => providerCard(provider, health.rows, signal)),
+        ),
+        routesSection(setup.routes, signal),
+        missingSection(setup),
+      );
+      announce(sub.textContent);
+    } catch (error) {
+      if (!signal.aborted) showError(container, error, load);
+    }
+  }
+
+  return {
+    update() {},
+    close() {
+      request.abort();
+    },
+  };
+}
+
+/**
+ * @param {ProviderSetup} provider
+ * @param {HealthRow[]} rows
+ * @param {AbortSignal} signal
+ */
+function providerCard(provider, rows, signal) {
+  const cooling = Object.entries(provider.cooling_s);
+  const select = h(
+    'select',
+    { id: `test-${provider.name}` },
+    provider.models.map((model) => h('option', { value: model }, model)),
+  );
+  const result = h('div', { class: 'result' });
+  const button = testButton(`Test ${provider.name}`, () => `${provider.name}/${select.value}`, result, signal);
+  return h(
+    'section',
+    { class: 'card', 'aria-label': provider.name },
+    h('header', {}, h('h2', {}, provider.name), state(provider, errorsOf(provider, rows))),
+    h(
+      'dl',
+      { class: 'facts' },
+      fact('Configured in', provider.origin),
+      fact(
+        provider.local_model ? 'Local model' : provider.replay ? 'Replays' : 'Address',
+        provider.local_model ?? provider.replay ?? provider.url ?? UNKNOWN,
+      ),
+      fact('API key', keyText(provider)),
+      fact('API', provider.dialects.join(', ')),
+    ),
+    healthLine(provider, rows),
+    provider.problem && h('p', { class: 'note bad' }, toSentence(provider.problem)),
+    cooling.length > 0 &&
+      h(
+        'p',
+        { class: 'note' },
+        'Cooling down after failures: ',
+        cooling.map(([model, seconds]) => `${model} for ${duration(1000 * seconds)}`).join(', '),
+        '. Calls go to the next target meanwhile.',
+      ),
+    provider.models.length
+      ? h('div', { class: 'row test' }, h('label', { for: select.id }, 'Model'), select, button)
+      : h('p', { class: 'soft' }, 'No model of it is known. Name one in a route, or use the playground.'),
+    result,
+  );
+}
+
+/**
+ * @param {ProviderSetup} provider
+ * @param {{ attempts: number, errors: number }} lastDay
+ */
+function state(provider, { attempts, errors }) {
+  if (provider.problem) return h('span', { class: 'outcome failed' }, 'cannot answer');
+  if (Object.keys(provider.cooling_s).length) return h('span', { class: 'outcome truncated' }, 'cooling down');
+  if (attempts >= FEW && errors / attempts >= MANY_ERRORS) {
+    return h('span', { class: 'outcome failed' }, `${percent(errors, attempts)} errors`);
+  }
+  return h('span', { class: 'outcome good' }, 'ready');
+}
+
+/**
+ * The attempts of the last day, and how many failed for a reason of the provider.
+ * @param {ProviderSetup} provider
+ * @param {HealthRow[]} all
+ */
+function errorsOf({ name }, all) {
+  let [attempts, errors] = [0, 0];
+  for (const row of all) {
+    if (row.provider !== name) continue;
+    const { completed = 0, cancelled = 0, orphaned = 0 } = row.outcomes;
+    attempts += row.attempts;
+    errors += row.attempts - completed - cancelled - orphaned;
+  }
+  return { attempts, errors };
+}
+
+/** @param {ProviderSetup} provider */
+function keyText(provider) {
+  if (provider.keys.length) return `${plural(provider.keys.length, 'key')}: ${provider.keys.join(', ')}`;
+  if (provider.key) return `from ${provider.key}`;
+  return provider.local_model || provider.replay ? 'not needed' : 'none';
+}
+
+/**
+ * The last day in one line, with links to its calls and charts.
+ * @param {ProviderSetup} provider
+ * @param {HealthRow[]} all
+ */
+function healthLine(provider, all) {
+  const rows = all.filter((row) => row.provider === provider.name);
+  const { attempts, errors } = errorsOf(provider, all);
+  if (!attempts) return h('p', { class: 'soft' }, 'No calls in the last 24 hours.');
+  const slowest = Math.max(...rows.map(({ first_event_ms: { p50 } }) => p50 ?? 0));
+  return h(
+    'p',
+    {},
+    'Last 24 hours: ',
+    h('a', { href: link('calls', { provider: provider.name, since: '24h' }) }, plural(attempts, 'attempt')),
+    errors ? h('strong', {}, `, ${plural(errors, 'error')} (${percent(errors, attempts)})`) : ', 0 errors',
+    slowest > 0 && `, first event p50 ${rows.length > 1 ? 'up to ' : ''}${duration(slowest)}`,
+    ' · ',
+    h('a', { href: link('health', { provider: provider.name }) }, 'Health'),
+  );
+}
+
+/**
+ * @param {string} name
+ * @param {string} value
+ */
+function fact(name, value) {
+  return h('div', {}, h('dt', {}, name), h('dd', {}, value));
+}
+
+/**
+ * @param {RouteSetup[]} routes
+ * @param {AbortSignal} signal
+ */
+function routesSection(routes, signal) {
+  const columns = [th('Model name'), th('Targets, in the order in which they are tried'), th('Test')];
+  const rows = routes.map((route) => {
+    const result = h('div', { class: 'result' });
+    const separator = route.weighted ? ' or ' : ' → ';
+    const targets = route.targets.map((target, index) => [
+      index > 0 && separator,
+      h(
+        'span',
+        { class: target.available ? null : 'unavailable', title: target.available ? null : 'Not available now' },
+        target.target,
+      ),
+      target.weight !== null && h('span', { class: 'soft' }, ` (weight ${count(target.weight)})`),
+      !target.available && h('span', { class: 'badge high' }, 'not available'),
+    ]);
+    const button = testButton(`Test ${route.name}`, () => route.name, result, signal);
+    return h(
+      'tr',
+      {},
+      h('td', { class: 'name' }, h('a', { href: link('calls', { model: route.name }), title: route.name }, route.name)),
+      h('td', { class: 'whole' }, targets, route.strict && h('span', { class: 'badge' }, 'strict'), result),
+      h('td', { class: 'tight first' }, route.pattern ? h('span', { class: 'soft' }, 'pattern') : button),
+    );
+  });
+  return h(
+    'section',
+    {},
+    h('h2', {}, 'Routes'),
+    routes.length
+      ? table('Routes', columns, rows)
+      : emptyState('No routes.', h('p', {}, 'Clients use the names provider/model.')),
+  );
+}
+
+/** @param {Setup} setup */
+function missingSection({ not_configured: missing }) {
+  const names = missing.map(({ name, variable }, index) => [
+    index > 0 && ', ',
+    `${name} (`,
+    h('code', {}, variable),
+    ')',
+  ]);
+  return h(
+    'section',
+    {},
+    h('h2', {}, 'Not configured'),
+    h('p', { class: 'soft' }, 'The gateway knows these providers too. Set the variable and restart it: ', names, '.'),
+  );
+}
+
+/**
+ * A button that sends a small call to a model, and shows how it went.
+ * @param {string} label
+ * @param {() => string} model
+ * @param {HTMLElement} result
+ * @param {AbortSignal} signal
+ */
+function testButton(label, model, result, signal) {
+  const button = h('button', { type: 'button', 'aria-label': label, onclick: run }, 'Test');
+  return button;
+
+  async function run() {
+    button.disabled = true;
+    result.replaceChildren(h('p', { class: 'soft' }, 'Sending a small call …'));
+    try {
+      const { id, failure } = await testCall(model(), signal);
+      const entry = id ? await fetchEntry(id, signal) : null;
+      result.replaceChildren(entry ? tested(entry) : h('p', { class: 'note bad' }, failure ?? 'No answer.'));
+      announce(result.textContent ?? '');
+    } catch (error) {
+      if (signal.aborted) return;
+      const text = error instanceof ApiError ? error.message : String(error);
+      result.replaceChildren(h('p', { class: 'note bad' }, text));
+    } finally {
+      button.disabled = false;
+    }
+  }
+}
+
+/** @param {Entry} entry */
+function tested(entry) {
+  const answered = entry.outcome === 'completed';
+  return h(
+    'p',
+    { class: `note${answered ? '' : ' bad'}` },
+    outcomeBadge(entry.outcome),
+    answered
+      ? `: first event after ${duration(entry.first_event_ms)}, ${duration(entry.duration_ms)} in all, cost ${cost(entry)}. `
+      : [': ', inlineCode(toSentence(entry.error ?? entry.code ?? 'no reason is known')), ' '],
+    h('a', { href: link('calls', {}, entry.id) }, 'Show the call'),
+  );
+}
