@@ -13,6 +13,8 @@ import penstock.serve.admin
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key, digest_of
 from penstock.gateway.people.tokens import TokenTerms
+from penstock.gateway.teams.changes import TeamTerms
+from penstock.gateway.teams.changes import create as create_team
 from penstock.serve.admin.permissions import RULES
 from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.gateway import Gateway, settings
@@ -50,6 +52,11 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("PATCH", "/admin/keys/{id}"): ("admin", False),
     ("POST", "/admin/keys/{id}/revoke"): ("admin", True),
     ("POST", "/admin/keys/{id}/rotate"): ("admin", True),
+    ("GET", "/admin/teams"): ("viewer", True),
+    ("POST", "/admin/teams"): ("admin", False),
+    ("GET", "/admin/teams/{id}"): ("viewer", True),
+    ("PATCH", "/admin/teams/{id}"): ("admin", False),
+    ("DELETE", "/admin/teams/{id}"): ("admin", False),
     ("GET", "/admin/calls/{id}/text"): ("operator", False),
     ("GET", "/admin/calls/{id}/content"): ("operator", False),
     ("POST", "/admin/calls/{id}/stop"): ("operator", False),
@@ -90,7 +97,7 @@ def routes_of_code() -> set[tuple[str, str]]:
     found = set()
     for file in _SOURCES.glob("*.py"):
         for method, path in _ROUTE.findall(file.read_text()):
-            found.add((method, (path or "/metrics").replace("([^/]+)", "{id}")))
+            found.add((method, re.sub(r"\(\[\^/]\+\)|\(\.\+\)", "{id}", path or "/metrics")))
     return found
 
 
@@ -108,6 +115,8 @@ class Site:
         self._numbers = itertools.count()
         book = SqliteBook.open(self.path)
         try:
+            for path in ("acme", OWN, FOREIGN, f"{OWN}/project"):
+                create_team(book, TeamTerms(path=path), _now())
             for name, user in USERS.items():
                 terms = TokenTerms(name=name, role=user.role, team=user.team)  # type: ignore[arg-type]
                 self.tokens[name] = book.people.create_token(terms, book.actor, _now()).secret
@@ -212,6 +221,11 @@ def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: s
     assert {what for what, id in keys.items() if id in str(exported)} == user.sees
     groups = people_site.ask(name, "GET", "/admin/usage?by=key")[1]["usage"]
     assert {what for what, id in keys.items() if id in {row["group"]["key"] for row in groups}} == user.sees
+    teams = [team["path"] for team in people_site.ask(name, "GET", "/admin/teams")[1]["teams"]]
+    own = [OWN, f"{OWN}/project"]
+    assert teams == (["acme", FOREIGN, *own] if name == "above" else own)
+    for path, status in ((OWN, 200), (FOREIGN, 200 if name == "above" else 404)):
+        assert people_site.ask(name, "GET", f"/admin/teams/{path}")[0] == status
     # A filter does not lead out of the team: neither by id, nor by name, nor by a key that does not exist.
     for wanted in (keys["none"], "none-0", "(none)", "", *([] if name == "above" else [keys["foreign"]])):
         assert people_site.ask(name, "GET", f"/admin/entries?key={wanted}")[1]["entries"] == []

@@ -6,11 +6,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.changes import KeyChange, create, update
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
+from penstock.gateway.people.jwt_keys import team_keys
+from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
+from penstock.gateway.teams.changes import create as create_team
+from penstock.gateway.teams.changes import update as update_team
 from penstock.stores.book.writer import BookWriter, Keys
 from tests.stores.entries import entry
 from tests.stores.places import SqlitePlace
@@ -45,6 +50,34 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+def test_a_key_outside_the_book_has_the_limits_of_its_team(tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    place = SqlitePlace(tmp_path)
+    with closing(place.open()) as book:
+        create_team(book, TeamTerms(path="acme", budgets={"day": 5}), now_ms)
+        book.append([replace(entry("new", key="jwt:acme", at_ms=now_ms), team="acme")])
+    outside = team_keys(["acme", "never-created"])
+
+    async def run() -> tuple[Keys, Keys]:
+        seeds: asyncio.Queue[Keys] = asyncio.Queue()
+        writer = BookWriter(place.open, lambda _booked: None, seeds.put_nowait, print)
+        writer.use_unstored(tuple(outside.values()))
+        writer.start([], 10)
+        first = await asyncio.wait_for(seeds.get(), 10)
+        with closing(place.open()) as book:
+            update_team(book, "acme", TeamUpdate(blocked=True), now_ms)
+        second = await asyncio.wait_for(seeds.get(), 10)
+        writer.close(10)
+        return first, second
+
+    first, second = asyncio.run(run())
+    limited, unlimited = first.unstored
+    assert [(account.id, account.budget) for account in limited.further] == [("team:acme:day", 5 * 10**9)]
+    assert {account.id: spent.total for account, spent in first.spent}["team:acme:day"] == entry("new").priced
+    assert unlimited == outside["never-created"]
+    assert "is blocked" in second.unstored[0].refusal(now_ms)
 
 
 def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class Bookkeeping:
         self._further: dict[str, list[str]] = {}
         self._configured: list[Key] = []
         self._team_keys: Mapping[str, Key] = {}
+        self._wanted_team_keys: Mapping[str, Key] = {}
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
         self.authenticator = Authenticator()
         """Checks clients' keys against those of the configuration and of the book."""
@@ -105,7 +106,10 @@ class Bookkeeping:
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         self._configured = configured(config.server.keys)
         jwt = config.auth.jwt
-        self._team_keys = team_keys(jwt.teams.values()) if jwt is not None else {}
+        self._wanted_team_keys = team_keys(jwt.teams.values()) if jwt is not None else {}
+        # A new one is accepted when the limits of its team are known.
+        self._team_keys = {team: key for team, key in self._team_keys.items() if team in self._wanted_team_keys}
+        self._book_writer.use_unstored(tuple(self._wanted_team_keys.values()))
         self._update_authenticator()
 
     @property
@@ -175,15 +179,17 @@ class Bookkeeping:
 
     def _update_authenticator(self) -> None:
         keys = KeyRing([*self._configured, *self._stored])
-        closed = self._key_required or bool(self._team_keys)
+        closed = self._key_required or bool(self._wanted_team_keys)
         self.authenticator.use(keys, known=self._keys_known, closed=closed, teams=self._team_keys)
 
     def _on_keys(self, keys: Keys) -> None:
         self._stored = keys.keys
         self._keys_known = True
         self._key_required = self._key_required or bool(self._stored)
+        self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}
         self._update_authenticator()
-        self._further = {key.id: [account.id for account in key.further] for key in keys.keys if key.further}
+        everything = (*keys.keys, *keys.unstored)
+        self._further = {key.id: [account.id for account in key.further] for key in everything if key.further}
         for account, spent in keys.spent:
             self._accounts.seed(account, spent)
 

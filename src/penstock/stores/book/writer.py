@@ -50,6 +50,8 @@ class Keys(NamedTuple):
 
     keys: list[Key]
     spent: list[tuple[Key, Spent]]
+    unstored: Sequence[Key] = ()
+    """Those that are not in the book: see `use_unstored`."""
 
 
 class Retention(NamedTuple):
@@ -98,6 +100,8 @@ class BookWriter:
         self._unusable: BookUnusableError | None = None
         self.on_commit: Callable[[float], None] | None = None
         """Called in the event loop with the seconds that a batch took."""
+        self._unstored: tuple[Key, ...] = ()
+        self._unstored_changed = False
         self.trouble = ""
         """Why entries cannot be written now; empty while they can."""
         self.alive = False
@@ -120,6 +124,12 @@ class BookWriter:
     def put(self, entries: Sequence[Entry]) -> None:
         """Queue entries to be written."""
         self._queue.put(entries)
+
+    def use_unstored(self, keys: Sequence[Key]) -> None:
+        """Set the keys that are not in the book, but belong to teams: their limits are passed to `on_keys` too."""
+        if tuple(keys) != self._unstored:
+            self._unstored = tuple(keys)
+            self._unstored_changed = True
 
     def reread(self, account: str) -> None:
         """Read again what was spent in an account, because a call was booked that was not reserved in it."""
@@ -237,12 +247,18 @@ class BookWriter:
         book = self._open()
         version = book.keys_version()
         reread = self._reread_s is not None and time.monotonic() - self._read_at_s >= self._reread_s
-        missed = not self._reread_accounts.empty()
+        missed = self._unstored_changed or not self._reread_accounts.empty()
+        self._unstored_changed = False
         while not self._reread_accounts.empty():
             self._known.pop(self._reread_accounts.get(), None)
         if version == self._keys_version and not reread and not missed:
             return
-        keys = resolve(book.keys(), book.teams())
+        teams = book.teams()
+        known = {team.path for team in teams}
+        # A team of the configuration that was never created has no limits.
+        unstored = [resolve([key], teams)[0] if key.team in known else key for key in self._unstored]
+        stored = resolve(book.keys(), teams)
+        keys = [*stored, *unstored]
         now = time.time_ns() // 1_000_000
         further = (account for key in keys for account in key.further if account.budget is not None)
         accounts = {account.id: account for account in (*keys, *further)}
@@ -259,7 +275,7 @@ class BookWriter:
         self._known = {account.id: account.period for account in accounts.values()}
         self._keys_version = version
         self._read_at_s = time.monotonic()
-        self._call_in_loop(self._on_keys, Keys(keys, spent))
+        self._call_in_loop(self._on_keys, Keys(stored, spent, unstored))
 
     def _sum_up(self) -> bool:
         """Add calls to the summary if there are enough; returns whether there were."""
