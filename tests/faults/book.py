@@ -3,10 +3,10 @@
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,7 @@ class BookReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._after = 0
+        self._journals: dict[Path, _JournalFile] = {}
 
     def entries(self) -> list[Entry]:
         """All that is booked, in order."""
@@ -98,7 +99,8 @@ class BookReader:
 
     def open_calls(self) -> set[str]:
         """The calls in progress, according to the journals."""
-        return {id for path in self.journals() for id in _open_calls(path)}
+        files = [self._journals.setdefault(path, _JournalFile(path)) for path in self.journals()]
+        return {id for file in files for id in file.open_calls()}
 
     def journals(self) -> list[Path]:
         """The journals' files."""
@@ -161,26 +163,41 @@ class _JournalRecord(Struct):
     entry: _Identified | None = None
 
 
-def _open_calls(path: Path) -> set[str]:
-    """What a journal's file has as open and not as settled. Read without Penstock."""
-    found: dict[str, set[str]] = {"open": set(), "settled": set(), "mark": set()}
-    for record in _records(path):
-        if record.entry is not None:
-            found[record.type].add(record.entry.id)
-    return found["open"] - found["settled"]
+class _JournalFile:
+    """A file of a journal, read without Penstock. Each look continues where the last one ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number = -1
+        self._at = 0
+        self._found: dict[str, set[str]] = {}
+
+    def open_calls(self) -> set[str]:
+        """What it has as open and not as settled."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return set()
+        with file:
+            (number,) = _NUMBER.unpack(file.read(_NUMBER.size).ljust(_NUMBER.size, b"\0"))
+            if number != self._number:  # it is used anew
+                self._number, self._at = number, _NUMBER.size
+                self._found = {"open": set(), "settled": set(), "mark": set()}
+            file.seek(self._at)
+            while record := _record(file):
+                self._at = file.tell()
+                if record.entry is not None:
+                    self._found[record.type].add(record.entry.id)
+        return self._found["open"] - self._found["settled"]
 
 
-def _records(path: Path) -> Iterator[_JournalRecord]:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    decoder = msgspec.json.Decoder(_JournalRecord)
-    at = _NUMBER.size
-    while at + _RECORD.size <= len(content):
-        length, checksum = _RECORD.unpack_from(content, at)
-        at += _RECORD.size + length
-        payload = content[at - length : at]
-        if not length or zlib.crc32(payload) != checksum:
-            return
-        yield decoder.decode(payload)
+def _record(file: BinaryIO) -> _JournalRecord | None:
+    head = file.read(_RECORD.size)
+    if len(head) < _RECORD.size:
+        return None
+    length, checksum = _RECORD.unpack(head)
+    payload = file.read(length)
+    return _DECODER.decode(payload) if length and zlib.crc32(payload) == checksum else None
+
+
+_DECODER = msgspec.json.Decoder(_JournalRecord)

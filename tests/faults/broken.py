@@ -4,7 +4,9 @@ import asyncio
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.gateway.billing.entry import Entry, Measure
 from tests import messages, responses
@@ -116,6 +118,11 @@ def drip_head() -> Op:
             await asyncio.sleep(0.05)
 
     return op
+
+
+def _giant(pair: Pair) -> Script:
+    each = pair.provider
+    return stream(each.hello, each.says("x" * 3_000_000), each.rest)
 
 
 ENDLESS = [send(b"y" * 16_384)] * 8
@@ -361,32 +368,26 @@ REFUSALS = {
     "U13 413": 413,
     "U13 422": 422,
 }
-GIANTS: dict[str, tuple[Pair, Script]] = {
-    **{
-        f"U28 an event of 3 MB, {pair.provider.dialect}": (
-            pair,
-            stream(pair.provider.hello, pair.provider.says("x" * 3_000_000), pair.provider.rest),
-        )
-        for pair in PAIRS
-        if pair.same
-    },
+# They are made when they are played: each takes many megabytes.
+GIANTS: dict[str, tuple[Pair, Callable[[], Script]]] = {
+    **{f"U28 an event of 3 MB, {pair.provider.dialect}": (pair, partial(_giant, pair)) for pair in PAIRS if pair.same},
     "U28 a line without end": (
         CHAT_ONLY,
-        [head(), chunk(CHAT.hello), send(b"ffffffff\r\ndata: "), flood(b"x" * 65_536)],
+        lambda: [head(), chunk(CHAT.hello), send(b"ffffffff\r\ndata: "), flood(b"x" * 65_536)],
     ),
     "U44 a bomb": (
         CHAT_ONLY,
-        [
+        lambda: [
             head(headers=EVENT_STREAM | {"content-encoding": "gzip"}),
-            chunk(gzip.compress(CHAT.hello + b"data: " + b"0" * 100_000_000)),
+            chunk(gzip.compress(CHAT.hello + b"data: " + b"0" * 100_000_000, compresslevel=1)),
             hang(),
         ],
     ),
 }
-GIANT_BODIES: dict[str, Script] = {
-    "U28 a body of 40 MB": [status(200, JSON, CHAT.body("x" * 40_000_000))],
-    "U44 a body that is a bomb": [
-        status(200, JSON | {"content-encoding": "gzip"}, zlib.compress(b'{"a": "' + b"0" * 200_000_000, wbits=31)),
+GIANT_BODIES: dict[str, Callable[[], Script]] = {
+    "U28 a body of 40 MB": lambda: [status(200, JSON, CHAT.body("x" * 40_000_000))],
+    "U44 a body that is a bomb": lambda: [
+        status(200, JSON | {"content-encoding": "gzip"}, zlib.compress(b'{"a": "' + b"0" * 200_000_000, 1, wbits=31)),
         hang(),
     ],
 }

@@ -337,7 +337,8 @@ def test_of_an_error_beyond_64_kb_the_beginning_is_reported_as_a_text(gateway: G
 @pytest.mark.parametrize("name", GIANTS)
 def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
     """The text before it was generated, and is billed."""
-    pair, script = GIANTS[name]
+    pair, make = GIANTS[name]
+    script = make()
     before = gateway.memory()
     model = f"main{pair.provider.suffix}/{gateway.upstream.play(script)}"
     response = gateway.ask(model, pair.client, stream=True)
@@ -350,7 +351,7 @@ def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
 @pytest.mark.parametrize("name", GIANT_BODIES)
 def test_a_body_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
     """An answer was generated, and is billed, although the client cannot use it."""
-    response = gateway.ask(f"main/{gateway.upstream.play(GIANT_BODIES[name])}", stream=False)
+    response = gateway.ask(f"main/{gateway.upstream.play(GIANT_BODIES[name]())}", stream=False)
     assert (response.status, response.error["code"]) == (502, "upstream_event_too_large")
     (entry,) = gateway.quiet()
     assert_measured(entry, name, CHAT, sent_text=False)
