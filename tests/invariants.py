@@ -329,4 +329,6 @@ def _counts(completion: Completion, dialect: str) -> object:
     """The counts of the usage. Not every dialect can say that one is unknown: then what is booked must be the same."""
     if completion.usage is None:
         return None
+    if find_dialect(dialect).surface is None:  # chat completions do not report cache writes
+        return structs.replace(Tokens.of(completion.usage), cache_write=0, cache_write_1h=0)
     return completion.usage.counts() if dialect == DEFAULT_DIALECT else Tokens.of(completion.usage)

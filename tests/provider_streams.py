@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from tests.event_streams import event
+
 Json = dict[str, Any]
 THOUGHT, TEXT, ARGUMENTS = "Tides turn.", "High water at 6.", {"port": "Brest", "days": [1, 2.5]}
 
@@ -100,5 +102,60 @@ COHERE = {
         }
     ).encode(),
 }
-HEALTHY: dict[str, dict[str, bytes]] = {"ollama": OLLAMA, "cohere": COHERE}
+
+
+def _block(type: str, index: int, **fields: object) -> bytes:
+    return event(f"contentBlock{type}", {"contentBlockIndex": index, "p": "abc", **fields})
+
+
+_BEDROCK_START = event("messageStart", {"role": "assistant", "p": "abcdef"})
+_BEDROCK_TEXT = tuple(_block("Delta", 1, delta={"text": text}) for text in ("High water", " at 6."))
+_BEDROCK_USAGE: Json = {"inputTokens": 4, "outputTokens": 4, "totalTokens": 11, "cacheReadInputTokens": 2}
+_BEDROCK_USAGE |= {"cacheWriteInputTokens": 1, "cacheDetails": [{"inputTokens": 1, "ttl": "1h"}]}
+_METADATA = event("metadata", {"usage": _BEDROCK_USAGE, "metrics": {"latencyMs": 9}, "p": "ab"})
+
+
+def _stop(reason: str) -> bytes:
+    return event("messageStop", {"stopReason": reason, "p": "abcd"})
+
+
+_TOOL_USE = {"toolUseId": "tooluse_1", "name": "get_tide"}
+BEDROCK = {
+    "text": b"".join((_BEDROCK_START, *_BEDROCK_TEXT, _block("Stop", 1), _stop("end_turn"), _METADATA)),
+    "thinking and a call": b"".join(
+        (
+            _BEDROCK_START,
+            _block("Delta", 0, delta={"reasoningContent": {"text": "Tides"}}),
+            _block("Delta", 0, delta={"reasoningContent": {"text": " turn."}}),
+            _block("Delta", 0, delta={"reasoningContent": {"signature": "c2ln"}}),
+            _block("Stop", 0),
+            *_BEDROCK_TEXT,
+            _block("Stop", 1),
+            _block("Start", 2, start={"toolUse": _TOOL_USE}),
+            _block("Delta", 2, delta={"toolUse": {"input": _ARGUMENTS[:9]}}),
+            _block("Delta", 2, delta={"toolUse": {"input": _ARGUMENTS[9:]}}),
+            _block("Stop", 2),
+            _stop("tool_use"),
+            _METADATA,
+        )
+    ),
+    "unstreamed": json.dumps(
+        {
+            "output": {
+                "message": {
+                    "role": "assistant",
+                    "content": [
+                        {"reasoningContent": {"reasoningText": {"text": THOUGHT, "signature": "c2ln"}}},
+                        {"text": TEXT},
+                        {"toolUse": _TOOL_USE | {"input": ARGUMENTS}},
+                    ],
+                }
+            },
+            "stopReason": "tool_use",
+            "usage": _BEDROCK_USAGE,
+            "metrics": {"latencyMs": 9},
+        }
+    ).encode(),
+}
+HEALTHY: dict[str, dict[str, bytes]] = {"ollama": OLLAMA, "cohere": COHERE, "bedrock_converse": BEDROCK}
 """By dialect."""

@@ -26,11 +26,12 @@ _DIALECTS = {
     "completions": "openai_chat",
     "anthropic": "anthropic_messages",
     "responses": "openai_responses",
+    "bedrock": "bedrock_converse",
 }
 
 
 # What Amazon Bedrock sends in the chunks of an event stream: the answer in the API of the model's vendor.
-_IN_CHUNKS = {"bedrock": ("anthropic_messages", "openai_chat")}
+_IN_CHUNKS = {"bedrock_converse": ("anthropic_messages", "openai_chat")}
 
 
 @pytest.fixture(autouse=True)

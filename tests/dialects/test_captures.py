@@ -173,7 +173,7 @@ def test_a_dialect_that_is_not_known_is_reported(tmp_path: Path) -> None:
     )
     refused = run("inspect", "--dialect", "telegraph", "-")
     assert refused.returncode == 2
-    known = "openai_chat, anthropic_messages, openai_responses, gemini, ollama, cohere, ticker"
+    known = "openai_chat, anthropic_messages, openai_responses, gemini, ollama, cohere, bedrock_converse, ticker"
     assert f"there is no dialect 'telegraph'; choose one of {known}" in refused.stderr.decode()
 
 

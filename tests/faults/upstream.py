@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 _MODEL = re.compile(rb'"model":\s*"((?:[^"\\]|\\.)*)"')
-_MODEL_IN_PATH = re.compile(rb"^POST \S*/models/([^:? ]+):")
+_MODEL_IN_PATH = re.compile(rb"^POST \S*/models?/([^:?/ ]+)[:/]")
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _WAIT_S = 30.0
 

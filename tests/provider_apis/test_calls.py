@@ -24,8 +24,16 @@ api_key = "{key}"
 USAGE = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 THINKS = "thinking and a call"
 # The content type of a stream, and an error body.
-TYPES = {"ollama": "application/x-ndjson", "cohere": "text/event-stream"}
-ERRORS = {"ollama": b'{"error":"slow down"}', "cohere": b'{"id":"e1","message":"slow down"}'}
+TYPES = {
+    "ollama": "application/x-ndjson",
+    "cohere": "text/event-stream",
+    "bedrock_converse": "application/vnd.amazon.eventstream",
+}
+ERRORS = {
+    "ollama": b'{"error":"slow down"}',
+    "cohere": b'{"id":"e1","message":"slow down"}',
+    "bedrock_converse": b'{"message":"slow down"}',
+}
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,10 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
         "https://me.openai.azure.com/openai/v1/chat/completions",
         {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/"},
     ),
+    "bedrock": (
+        "https://bedrock-runtime.eu-west-3.amazonaws.com/model/some-model/converse-stream",
+        {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-3"},
+    ),
     "cohere": ("https://api.cohere.com/v2/chat", {"COHERE_API_KEY": KEY}),
     "ollama": ("http://127.0.0.1:11434/v1/chat/completions", {"OLLAMA_HOST": "127.0.0.1"}),
     "vllm": ("http://127.0.0.1:8000/v1/chat/completions", {"VLLM_API_KEY": KEY}),

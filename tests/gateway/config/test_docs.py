@@ -103,6 +103,7 @@ def test_the_schema_knows_bounds_and_words() -> None:
     assert properties["server"]["properties"]["log"]["enum"] == ["auto", "json", "off", "pretty"]
     assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == [
         "anthropic_messages",
+        "bedrock_converse",
         "cohere",
         "gemini",
         "ollama",

@@ -1,6 +1,7 @@
 """The registry of dialects, by name. A new dialect is a package beside this module, and a row here."""
 
 from penstock.core.dialects.anthropic_messages.dialect import ANTHROPIC_MESSAGES
+from penstock.core.dialects.bedrock_converse.dialect import BEDROCK_CONVERSE
 from penstock.core.dialects.cohere.dialect import COHERE
 from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
 from penstock.core.dialects.gemini.dialect import GEMINI
@@ -12,7 +13,8 @@ from penstock.errors import UnknownDialectError
 DEFAULT_DIALECT = "openai_chat"
 """The dialect of a provider that names none, and of errors of APIs that have no dialect."""
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA, COHERE)
+    dialect.name: dialect
+    for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA, COHERE, BEDROCK_CONVERSE)
 }
 
 

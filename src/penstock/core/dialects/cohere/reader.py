@@ -69,7 +69,7 @@ _Json = dict[str, object]
 _Kind = Literal["text", "reasoning", "call"]
 
 
-class _Block(Struct):
+class _OpenCohereBlock(Struct):
     """An open block."""
 
     number: int
@@ -102,7 +102,7 @@ class CohereReader:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._joiner = SurrogateJoiner()
-        self._open: _Block | None = None
+        self._open: _OpenCohereBlock | None = None
         self._ids: set[str] = set()  # of calls
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
@@ -280,7 +280,7 @@ class CohereReader:
         if self._blocks >= _MAX_BLOCKS:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} blocks")
             return False
-        self._open = block = _Block(self._blocks, kind, index, self._calls)
+        self._open = block = _OpenCohereBlock(self._blocks, kind, index, self._calls)
         self._blocks += 1
         if kind == "call":
             self._calls += 1

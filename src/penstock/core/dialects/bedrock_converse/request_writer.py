@@ -1,0 +1,310 @@
+"""Writes requests in the dialect of Bedrock's Converse API: `Request` → the fields of a body, and the losses.
+
+1. Roles alternate, so turns of one role are joined. No text may be empty.
+2. Media are sent as data, or as an object in S3. The API fetches no other URLs.
+3. `toolConfig` is required as soon as the conversation has calls or results, even if the client offers no tools any
+   more. There is no choice `none`: then the tools are left out, if they can be.
+4. Names of documents have only some characters, and each is unique.
+5. What only the model's vendor knows is in `additionalModelRequestFields`: thinking and `top_k` of Claude.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
+from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
+from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, write_sampling
+from penstock.core.losses import Loss
+from penstock.core.request import Message, Request, Tool, ToolChoice, available_tools, without_system_turns
+from penstock.core.seals import opened
+from penstock.core.tool_ids import portable
+from penstock.core.tool_map import ToolMap
+
+_MAX_ID = 64
+_MAX_STOPS = 4
+_MAX_TEMPERATURE = 1.0
+_LEAST_BUDGET = 1_024
+_BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 32_768, "max": 32_768}
+_TIERS = ("priority", "default", "flex")
+_FORMATS = {
+    "image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp",
+    "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov",
+    "application/pdf": "pdf", "text/csv": "csv", "text/html": "html", "text/plain": "txt", "text/markdown": "md",
+    "application/msword": "doc", "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+}  # fmt: skip
+_KINDS = {"image": "image", "video": "video", "file": "document"}
+_USUAL = {"image": "png", "video": "mp4", "file": "pdf"}
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9\s()\[\]-]")
+_SPACES = re.compile(r"\s+")
+_MAX_NAME = 200
+_NOTHING: dict[str, object] = {"type": "object", "properties": {}}
+_Json = dict[str, object]
+
+
+class ConverseSettings(Struct, frozen=True, kw_only=True):
+    """What a model of this dialect accepts; capabilities that bytes cannot show."""
+
+    reasoning: Literal["budget", "adaptive", "none"] = "none"
+    """How the model wants reasoning to be requested: with a budget of tokens, adaptive, or not at all."""
+    cache_points: bool = False
+    """Whether the model takes hints for its prompt cache."""
+    takes_top_k: bool = False
+    """Whether the model takes `top_k` as an additional field."""
+
+
+def write_request(
+    request: Request, settings: ConverseSettings, issuer: str, losses: list[Loss], names: ToolMap
+) -> _Json:
+    """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
+    require_one_choice(request.choices)
+    check_tool_choice(request)
+    writer = _ConverseMessages(settings, issuer, losses, names)
+    turns: Sequence[Message] = request.turns
+    if any(turn.role == "system" for turn in turns):
+        losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
+        turns = without_system_turns(turns)
+    fields: _Json = {"messages": writer.messages(turns)}
+    system = writer.system(request.system)
+    if system:
+        fields["system"] = system
+    tools = writer.tools(request)
+    if tools:
+        fields["toolConfig"] = tools
+    more = _write_reasoning(request, settings, losses, forced="toolChoice" in tools and _is_forced(request.tool_choice))
+    sampling = {"temperature": "temperature", "top_p": "topP"} | ({"top_k": "top_k"} if settings.takes_top_k else {})
+    config = write_sampling(request.sampling, sampling, losses)
+    if "top_k" in config:
+        more["top_k"] = config.pop("top_k")
+    temperature = config.get("temperature")
+    if isinstance(temperature, int | float) and temperature > _MAX_TEMPERATURE:
+        config["temperature"] = _MAX_TEMPERATURE
+        losses.append(Loss("temperature-clamped", str(temperature)))
+    if "thinking" in more:  # which these models refuse together with it
+        refused = [name for name in ("temperature", "topP") if config.pop(name, None) is not None]
+        refused += [name for name in ("top_k",) if more.pop(name, None) is not None]
+        losses.extend(Loss("sampling-dropped", name) for name in refused)
+    if request.max_output is not None:
+        config["maxTokens"] = request.max_output
+    if request.stop:
+        config["stopSequences"] = list(request.stop[:_MAX_STOPS])
+        losses.extend(Loss("stop-dropped", stop) for stop in request.stop[_MAX_STOPS:])
+    if config:
+        fields["inferenceConfig"] = config
+    if more:
+        fields["additionalModelRequestFields"] = more
+    _write_format(request, fields, losses)
+    if request.tier in _TIERS:
+        fields["serviceTier"] = {"type": request.tier}
+    note_fields(request, losses, known=("service_tier",) if request.tier in _TIERS else ())
+    return fields
+
+
+class _ConverseMessages(TranslatedParts):
+    """Writes messages and tools."""
+
+    def __init__(self, settings: ConverseSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
+        super().__init__(losses, names)
+        self._settings = settings
+        self._issuer = issuer
+        self._documents = 0
+        self._called: dict[str, None] = {}  # the names of tools in the conversation
+
+    def messages(self, turns: Sequence[Message]) -> list[_Json]:
+        written: list[tuple[str, list[_Json]]] = []
+        for turn in turns:
+            self.note_turn(turn)
+            role = "assistant" if turn.role == "assistant" else "user"
+            content = [block for part in turn.parts for block in self._blocks(part)]
+            if content and written and written[-1][0] == role:
+                written[-1][1].extend(content)
+            elif content:
+                written.append((role, content))
+        return [{"role": role, "content": content} for role, content in written]
+
+    def system(self, parts: Sequence[Part]) -> list[_Json]:
+        blocks: list[_Json] = []
+        for part in parts:
+            text = self._plain(part)
+            if text is None:
+                self.note_dropped(part)
+            elif text:
+                blocks += [{"text": text}, *self._cache(getattr(part, "cache", ""))]
+        return blocks
+
+    def _plain(self, part: Part) -> str | None:
+        """The text of a part. Hints for the cache are written, and are no losses here."""
+        before = len(self.losses)
+        text = self.text(part)
+        self.losses[before:] = [loss for loss in self.losses[before:] if loss.code != "cache-hint-dropped"]
+        return text
+
+    def _cache(self, cache: str) -> list[_Json]:
+        """The point up to which the prompt should be cached; none without a hint."""
+        if not cache:
+            return []
+        if not self._settings.cache_points:
+            self.note_cache(cache)
+            return []
+        return [{"cachePoint": {"type": "default"} | ({"ttl": cache} if cache == "1h" else {})}]
+
+    def _blocks(self, part: Part) -> list[_Json]:
+        text = self._plain(part)
+        if text is not None:
+            return [{"text": text}, *self._cache(getattr(part, "cache", ""))] if text else []
+        match part:
+            case MediaPart():
+                media = self._media(part)
+                return [media, *self._cache(part.cache)] if media is not None else []
+            case ToolCall(server=False):
+                return [self._call(part)]
+            case ToolResult():
+                return [self._result(part), *self._cache(part.cache)]
+            case ReasoningPart():
+                return self._reasoning(part)
+            case _:
+                self.note_dropped(part)
+                return []
+
+    def _call(self, call: ToolCall) -> _Json:
+        name = self.names.name(call.name, call.namespace)
+        self._called[name] = None
+        return {
+            "toolUse": {
+                "toolUseId": portable(call.id or call.name, _MAX_ID),
+                "name": name,
+                "input": self.arguments(call),
+            }
+        }
+
+    def _result(self, result: ToolResult) -> _Json:
+        content: list[_Json] = []
+        for part in result.parts:
+            text = self._plain(part)
+            if text:
+                content.append({"text": text})
+            elif isinstance(part, MediaPart) and (media := self._media(part)) is not None:
+                content.append(media)
+            elif text is None and not isinstance(part, MediaPart):
+                self.note_dropped(part)
+        body: _Json = {
+            "toolUseId": portable(result.call_id, _MAX_ID),
+            "content": content or [{"json": {}}],  # the API refuses a result without content
+        }
+        return {"toolResult": body | ({"status": "error"} if result.is_error else {})}
+
+    def _reasoning(self, part: ReasoningPart) -> list[_Json]:
+        """Earlier reasoning, if the provider can check its seal."""
+        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        if seal is None:
+            self.losses.append(Loss("reasoning-dropped"))
+            return []
+        if seal.redacted:
+            return [{"reasoningContent": {"redactedContent": seal.value}}]
+        text = part.text or "\n\n".join(part.summary)
+        return [{"reasoningContent": {"reasoningText": {"text": text, "signature": seal.value}}}]
+
+    def _media(self, part: MediaPart) -> _Json | None:
+        kind = _KINDS.get(part.kind)
+        own = part.url.startswith("s3://")
+        if kind is None or not (part.data or own):
+            self.note_dropped(part)
+            return None
+        self.losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
+        source: _Json = {"s3Location": {"uri": part.url}} if own else {"bytes": part.data}
+        suffix = part.url.rpartition(".")[2].lower() if own else ""
+        known = suffix if suffix in _FORMATS.values() else _USUAL[part.kind]
+        body: _Json = {"format": _FORMATS.get(part.mime, known), "source": source}
+        if kind == "document":
+            body["name"] = self._document_name(part.name)
+        return {kind: body}
+
+    def _document_name(self, name: str) -> str:
+        self._documents += 1
+        plain = _SPACES.sub(" ", _NOT_IN_NAMES.sub(" ", name)).strip()[:_MAX_NAME]
+        return f"{plain or 'document'} {self._documents}" if self._documents > 1 else plain or "document"
+
+    def tools(self, request: Request) -> _Json:
+        choice = request.tool_choice
+        functions = self.functions(available_tools(request))
+        none = choice is not None and choice.mode == "none"
+        allowed = functions if none else self.allowed(functions, choice)
+        if none and not self._called:
+            return {}
+        specs = [spec for tool in allowed for spec in self._tool(tool)]
+        if not specs and self._called:
+            specs = [{"toolSpec": {"name": name, "inputSchema": {"json": _NOTHING}}} for name in self._called]
+        elif none:
+            self.losses.append(Loss("tool-choice-widened", "none"))
+        if not specs:
+            return {}
+        fields: _Json = {"tools": specs}
+        if allowed and choice is not None and not none:
+            written = self._choice(choice)
+            fields |= {"toolChoice": written} if written else {}
+        return fields
+
+    def _choice(self, choice: ToolChoice) -> _Json:
+        if choice.mode == "tool" and len(choice.names) == 1:
+            return {"tool": {"name": self.names.chosen(choice.names[0])}}
+        return {"any": {}} if _is_forced(choice) else {"auto": {}}
+
+    def _tool(self, tool: Tool) -> list[_Json]:
+        spec: _Json = {"name": self.names.name(tool.name, tool.namespace)}
+        if tool.description:
+            spec["description"] = tool.description
+        spec["inputSchema"] = {"json": tool.schema or _NOTHING}
+        if tool.strict:
+            self.losses.append(Loss("tool-option-dropped", "strict"))
+        return [{"toolSpec": spec}, *self._cache(tool.cache)]
+
+
+def _is_forced(choice: ToolChoice | None) -> bool:
+    return choice is not None and (choice.mode in ("required", "tool") or choice.required)
+
+
+def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[Loss], *, forced: bool) -> _Json:
+    """The additional fields for reasoning."""
+    reasoning = request.reasoning
+    if reasoning is None or reasoning.enabled is False or reasoning.effort == "none":
+        return {}
+    effort, budget = reasoning.effort or "", reasoning.budget
+    if not (effort or budget is not None or reasoning.enabled):
+        return {}
+    if settings.reasoning == "none":
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return {}
+    if forced:  # which these models refuse together with it
+        losses.append(Loss("effort-approximated", f"{effort or budget} as none"))
+        return {}
+    if settings.reasoning == "adaptive":
+        fields: _Json = {"thinking": {"type": "adaptive"}}
+        return fields | ({"output_config": {"effort": effort}} if effort else {})
+    given = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget
+    most = request.max_output - 1 if request.max_output is not None else given
+    written = min(max(given, _LEAST_BUDGET), most)
+    if written < _LEAST_BUDGET:
+        losses.append(Loss("effort-approximated", f"{effort or budget} as none"))
+        return {}
+    if written != budget:
+        losses.append(Loss("effort-approximated", f"{effort or budget} as {written}"))
+    return {"thinking": {"type": "enabled", "budget_tokens": written}}
+
+
+def _write_format(request: Request, fields: _Json, losses: list[Loss]) -> None:
+    form = request.format
+    if form is None:
+        return
+    if form.schema is None:
+        losses.append(Loss("schema-loosened"))
+        return
+    schema: _Json = {"schema": msgspec.json.encode(form.schema).decode()}
+    optional = {"name": form.name, "description": form.description}
+    schema |= {name: value for name, value in optional.items() if value}
+    fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
