@@ -183,7 +183,8 @@ def cost_of_error(data: bytes, dialect: str = DEFAULT_DIALECT, client_dialect: s
     """The time to read the body of a provider's error, to mask secrets in it, and to write it for the client."""
     began = time.process_time()
     failure = redacted(from_status(400, {}, data[:65_536], dialect), SECRETS)
-    surface_dialect(client_dialect or dialect).write_error(failure, "req_1")
+    own = dialect if dialect in _DIALECTS["surface"] else DEFAULT_DIALECT
+    surface_dialect(client_dialect or own).write_error(failure, "req_1")
     return Cost((time.process_time() - began) * 1000, failure.code)
 
 
