@@ -1,4 +1,4 @@
-"""`penstock replay` for clients of Gemini's API."""
+"""`penstock replay` for clients of Gemini's API: its own captures as they are, and others with `--as gemini`."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.client import RawClient, Response, post
-from tests.gemini_api.support import ANSWER, CHAT_ANSWER, HI
+from tests.gemini_api.support import ANSWER, CHAT_ANSWER, HI, TEXT, messages, text
 from tests.replay.support import Player, keep
 
 pytestmark = pytest.mark.slow
@@ -26,3 +26,8 @@ def test_captures_are_replayed_to_clients_of_gemini(tmp_path: Path) -> None:
         assert generate(player.port, "own").body == ANSWER
         missing = generate(player.port, "chat")
         assert (missing.status, missing.json["error"]["status"]) == (404, "NOT_FOUND")
+    with Player(tmp_path, "--as", "gemini", "--pick", "model", "--speed", "max") as player:
+        for model in ("own", "chat"):
+            response = generate(player.port, model)
+            assert text(response) == TEXT
+            assert messages(response)[-1]["candidates"][0]["finishReason"] == "STOP"

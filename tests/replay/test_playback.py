@@ -1,5 +1,6 @@
 """What a player sends, and when: as it was recorded, faster, in other pieces, in another style, or broken."""
 
+import json
 import random
 from itertools import accumulate
 from typing import Any
@@ -171,7 +172,9 @@ def test_a_capture_says_the_same_in_any_style(name: str) -> None:
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
     (call,), (before,) = written.choices[0].tool_calls, recorded.choices[0].tool_calls
-    assert (call.id, call.name, call.arguments) == (before.id, before.name, before.arguments)
+    # Not every API has arguments as text, with their white space.
+    same = json.loads if load_style(name).dialect == "gemini" else str
+    assert (call.id, call.name, same(call.arguments)) == (before.id, before.name, same(before.arguments))
     assert written.usage is not None
     assert (written.usage.input, written.usage.output) == (5, 3)
     assert playback.headers == {"content-type": load_style(name).content_type, "x-request-id": "r1"}

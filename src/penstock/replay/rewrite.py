@@ -69,11 +69,13 @@ def _timed(written: list[bytes], dialect: str, recorded: _TimedEvents) -> list[P
     pieces: list[Piece] = []
     reader = StreamReader(dialect)
     characters, before_s = 0, 0.0
-    for data in written:
+    for number, data in enumerate(written, start=1):
         added = _characters(reader.feed(data))
         characters += added
         wanted = characters if added or not characters else characters + 1
         at_s = recorded.times[min(bisect_left(recorded.characters, wanted), len(recorded.times) - 1)]
+        if number == len(written) and not added:  # white space in arguments may be gone, so count no characters
+            at_s = recorded.times[-1]
         pieces.append(Piece(at_s - before_s, data))
         before_s = at_s
     return pieces

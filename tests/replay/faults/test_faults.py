@@ -29,9 +29,14 @@ from tests.streams import bytewise, fold, read
 pytestmark = pytest.mark.slow  # many cases
 
 # How each kind of argument is given here.
-ARGUMENTS = {"=N": "=4", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
+ARGUMENTS = {"=N": "=2", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
 # The dialects, and a style of each in which the healthy streams are.
-STYLES = {"openai_chat": "openai", "anthropic_messages": "anthropic", "openai_responses": "openai-responses"}
+STYLES = {
+    "openai_chat": "openai",
+    "anthropic_messages": "anthropic",
+    "openai_responses": "openai-responses",
+    "gemini": "gemini",
+}
 # The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools;
 # and thinking with its signature.
 WORDS = COMPLETED_EVENTS["emoji"]
@@ -44,7 +49,11 @@ THOUGHT: list[Event] = [
 # The faults that only an answer with calls, or with thinking, can have.
 SPECIAL = {"broken-arguments": ANSWER, "signature-late": THOUGHT}
 # With an early finish, or everything in one event, a cut stream appears to be complete.
-NOTHING_TO_CUT = {"early-finish", "unstreamed"}
+NOTHING_TO_CUT = {"early-finish", "unstreamed", "prompt-blocked"}
+# What the streams of a dialect have anyway.
+USUAL = {("gemini", "crlf")}
+# The answer is another one.
+OTHER_ANSWERS = {"broken-arguments", "prompt-blocked"}
 
 every_fault = pytest.mark.parametrize(
     ("dialect", "name"),
@@ -110,7 +119,7 @@ def test_our_reader_says_what_the_table_says(dialect: str, name: str) -> None:
 @every_fault
 def test_something_is_broken(dialect: str, name: str) -> None:
     whole = healthy(STYLES[dialect], answer=SPECIAL.get(name, ANSWER))
-    assert inject(whole, [planned(name)]) != whole
+    assert (inject(whole, [planned(name)]) == whole) == ((dialect, name) in USUAL)
 
 
 @every_fault
@@ -120,7 +129,7 @@ def test_no_style_makes_a_broken_answer_whole(dialect: str, name: str) -> None:
         answer = received(inject(healthy(provider), [planned(name)]))
         expected = result(dialect, name).split(",")[0]
         assert answer.ending == expected, provider
-        if answer.ending == "completed" and name != "broken-arguments":
+        if answer.ending == "completed" and name not in OTHER_ANSWERS:
             assert content(answer) == content(whole), provider
         else:
             assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)

@@ -66,6 +66,7 @@ _ROWS: dict[str, FaultSpec] = {
     "completed-output-empty": FaultSpec("content", "", "The whole response in the last event has no output items."),
     "sequence-number-missing": FaultSpec("content", "", "The events have no `sequence_number`."),
     "broken-arguments": FaultSpec("content", "", "The arguments of the last tool call lack their last character."),
+    "prompt-blocked": FaultSpec("content", "", "The prompt is blocked: there is a block reason and no answer."),
     "error-event": FaultSpec(
         "content",
         "[=N]",

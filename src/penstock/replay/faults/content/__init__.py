@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from penstock.replay.faults.content import anthropic_messages, openai_chat, openai_responses
+from penstock.replay.faults.content import anthropic_messages, gemini, openai_chat, openai_responses
 from penstock.replay.faults.form import FaultForm
 
 FORMS: Mapping[str, Mapping[str, FaultForm]] = {
     "openai_chat": openai_chat.FORMS,
     "anthropic_messages": anthropic_messages.FORMS,
     "openai_responses": openai_responses.FORMS,
+    "gemini": gemini.FORMS,
 }
 """By dialect, the forms of faults by their names in `faults/table.py`."""
