@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, parse_moment
+from penstock.cli.background import in_background
 from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, to_json
@@ -22,8 +25,9 @@ from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.open import archive_folder
 
 _DAY_MS = 86_400_000
-# Larger than in the gateway, where calls run in the same process.
-_BATCH = 500
+# Gateways wait for the transaction of a batch before they book calls. It is short, because on a busy machine this
+# thread gets little CPU time.
+_BATCH = 25
 
 
 @click.command("prune", short_help="Move old calls to archives.")
@@ -31,12 +35,21 @@ _BATCH = 500
 @click.option(
     "--before", metavar="TIME", default="", help="Calls of days before then: 90d, 2026-11-01 (UTC). Default: keep_days."
 )
+@click.option(
+    "--duty",
+    metavar="PERCENT",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="The part of the time in which it works; then it pauses. 100: as fast as possible, if no gateway is running.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say how many calls that are.")
 @click.pass_context
-def prune(ctx: click.Context, file: Path | None, before: str, *, dry_run: bool) -> None:
+def prune(ctx: click.Context, file: Path | None, before: str, *, duty: int, dry_run: bool) -> None:
     """Move old calls from the ledger to archives, as a gateway with keep_days in [ledger] does by itself.
 
-    Budgets and sums do not change. Calls of the last day stay. A gateway can run meanwhile.
+    Budgets and sums do not change. Calls of the last day stay. A gateway can run meanwhile: the command has the lowest
+    priority, and pauses. Press Ctrl-C to end it after the calls that it is moving; the next run continues there.
     """
     settings = load_config(file or _outer_file(ctx)).ledger
     folder, now_ms = archive_folder(settings, os.environ), time.time_ns() // 1_000_000
@@ -48,29 +61,41 @@ def prune(ctx: click.Context, file: Path | None, before: str, *, dry_run: bool) 
             click.echo(f"{counted(number, 'call')} {until} to move to {folder}")
             return
         with click.progressbar(length=number, label="Archiving", file=sys.stderr) as bar:
-            moved = _prune(book, folder, before_ms, bar.update)
+            moved = in_background(partial(_prune, book, folder, before_ms, duty, bar.update))
         if settings.keep_sums_days is not None:
-            while book.drop_sums(now_ms - settings.keep_sums_days * _DAY_MS):
-                pass
+            sums_ms = now_ms - settings.keep_sums_days * _DAY_MS
+            in_background(lambda ending: _repeat(partial(book.drop_sums, sums_ms), duty, ending))
     click.echo(f"{counted(moved, 'call')} {until} moved to {folder}")
 
 
-def _prune(book: Book, folder: Path, before_ms: int, on_moved: Callable[[int], object]) -> int:
-    """Archive all calls before a time. Pauses let gateways write to the book."""
+def _prune(
+    book: Book, folder: Path, before_ms: int, duty: int, on_moved: Callable[[int], object], ending: Event
+) -> int:
+    """Archive all calls before a time; returns their number."""
     moved = 0
-    while True:
-        started = time.monotonic()
+
+    def step() -> bool:
+        nonlocal moved
         number = book.prune(folder, before_ms, most=_BATCH)
         if number is None:
             raise click.ClickException(
                 f"{counted(moved, 'call')} moved; another process is moving calls, or was killed in the last minute: "
                 "try again later"
             )
-        if not number:
-            return moved
         moved += number
         on_moved(number)
-        time.sleep(time.monotonic() - started)
+        return bool(number)
+
+    _repeat(step, duty, ending)
+    return moved
+
+
+def _repeat(step: Callable[[], bool], duty: int, ending: Event) -> None:
+    """Repeat a step until it returns False, with pauses in proportion to the time that it took."""
+    started = time.monotonic()
+    while not ending.is_set() and step():
+        ending.wait((time.monotonic() - started) * (100 - duty) / duty)
+        started = time.monotonic()
 
 
 def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:

@@ -120,7 +120,7 @@ class Pruner:
         if archive is None or archive.day != day:
             archive = self._open_archive(archives, day)
         length = archives.append(archive.file, archive.length, [entry for _, entry in batch])
-        self._commit(lambda transaction: _replace(transaction, batch, archive, length))
+        self._commit(_replacement(batch, archive, length))
         self._archive = archive._replace(length=length)
         self._since_ms = batch[-1][1].at_ms
 
@@ -194,17 +194,28 @@ def _register(transaction: Transaction, *, file: str, day: int) -> None:
     transaction.execute_each(_ADD_ARCHIVE, [(file, 0, day, 0)])
 
 
-def _replace(transaction: Transaction, batch: Sequence[tuple[int, Entry]], archive: _OpenArchive, length: int) -> None:
-    """Delete calls, and add what remains of them."""
+def _replacement(
+    batch: Sequence[tuple[int, Entry]], archive: _OpenArchive, length: int
+) -> Callable[[Transaction], None]:
+    """Work that deletes calls and adds what remains of them. The rows are made before, so that the transaction, for
+    which other writers wait, is short."""
     entries = [entry for _, entry in batch]
-    transaction.execute_each(_ADD_ARCHIVE, [(archive.file, len(batch), archive.day, length)])
-    transaction.execute_each(ADD_USAGE, usage_rows(entries))
-    spending = [(entry.key, archive.day, entry.priced) for entry in entries if entry.key]
+    usage = usage_rows(entries)
+    spending: list[Row] = [(entry.key, archive.day, entry.priced) for entry in entries if entry.key]
     spending += [(f"{TEAM_SPENDING}{entry.team}", archive.day, entry.priced) for entry in entries if entry.team]
-    transaction.execute_each(_ADD_SPENDING, spending)
-    transaction.fetch(_ADD_IDS, (archive.day, batch[0][0], "".join(_digest(entry.id) for entry in entries)))
-    transaction.execute_each(_DELETE_TRAIT, [trait for place, entry in batch for trait in _traits(place, entry)])
-    transaction.execute_each("DELETE FROM calls WHERE place = ?", [(place,) for place, _ in batch])
+    ids = "".join(_digest(entry.id) for entry in entries)
+    traits = [trait for place, entry in batch for trait in _traits(place, entry)]
+    places: list[Row] = [(place,) for place, _ in batch]
+
+    def replace(transaction: Transaction) -> None:
+        transaction.execute_each(_ADD_ARCHIVE, [(archive.file, len(batch), archive.day, length)])
+        transaction.execute_each(ADD_USAGE, usage)
+        transaction.execute_each(_ADD_SPENDING, spending)
+        transaction.fetch(_ADD_IDS, (archive.day, batch[0][0], ids))
+        transaction.execute_each(_DELETE_TRAIT, traits)
+        transaction.execute_each("DELETE FROM calls WHERE place = ?", places)
+
+    return replace
 
 
 def _traits(place: int, entry: Entry) -> list[Row]:

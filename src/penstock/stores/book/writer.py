@@ -36,6 +36,9 @@ _CATCH_UP_PAUSE_S = 0.05
 _SUM_RETRY_S = 60.0
 # How often it looks for calls to archive.
 _PRUNE_EVERY_S = 600.0
+# The calls that are archived together. Streams wait while this thread has the interpreter's lock (GIL): with so few
+# calls, that is about a millisecond at a time. For the same reason this thread must not have a lower priority.
+_PRUNE_BATCH = 50
 # After a batch of archived calls it pauses for this many times as long: so pruning takes a tenth of its time.
 _PRUNE_PAUSES = 9
 _PRUNE_RETRY_S = 60.0
@@ -293,7 +296,7 @@ class BookWriter:
         started, now = time.monotonic(), time.time_ns() // 1_000_000
         try:
             book = self._open()
-            moved = book.prune(retention.folder, now - retention.keep_days * _DAY_MS)
+            moved = book.prune(retention.folder, now - retention.keep_days * _DAY_MS, most=_PRUNE_BATCH)
             more = bool(moved)
             if moved == 0 and retention.keep_sums_days is not None:
                 more = book.drop_sums(now - retention.keep_sums_days * _DAY_MS)
