@@ -3,11 +3,13 @@
 import contextlib
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
 T = TypeVar("T")
+# A signal that arrives just before a thread waits does not end the waiting, so it waits for so long only.
+_CHECK_S = 0.5
 
 
 def in_background(work: Callable[[Event], T]) -> T:
@@ -19,13 +21,18 @@ def in_background(work: Callable[[Event], T]) -> T:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(_yield_to_others).result()
         try:
-            return pool.submit(work, ending).result()
+            running = pool.submit(work, ending)
+            while not wait([running], _CHECK_S).done:
+                continue
+            return running.result()
         finally:
             ending.set()
 
 
 def _yield_to_others() -> None:
-    """Give this thread the lowest priority; on systems other than Linux, the process."""
-    with contextlib.suppress(OSError, AttributeError):
+    """Give this thread the lowest priority; on systems other than Linux, the process.
+
+    Not `SCHED_IDLE`: on a busy machine the thread could hold a lock of the database for many seconds.
+    """
+    with contextlib.suppress(OSError):
         os.nice(19)
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # for I/O as well
