@@ -29,6 +29,7 @@ CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
 GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
+OIDC = ROOT / "tests/web/oidc/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
@@ -50,6 +51,11 @@ def node_home() -> Path:
 def grafana_home() -> Path:
     """The folder in which Grafana's types and TypeScript are installed."""
     return _node_folder("grafana-judge", GRAFANA)
+
+
+def oidc_home() -> Path:
+    """The folder in which the OpenID Connect provider is installed."""
+    return _node_folder("oidc-provider", OIDC)
 
 
 def cyclonedx_python() -> Path:

@@ -347,7 +347,13 @@ def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
             assert [admin_listener.send("GET", link).status for _ in range(12)] == [303] + [403] * 11
 
 
-# Signing out
+# Signing in and out
+
+
+def test_without_an_identity_provider_there_is_no_sign_in(admin_listener: AdminListener) -> None:
+    assert b"Sign in" not in admin_listener.send("GET", "/").body
+    for path in ("/login", "/login/callback?code=1&state=2"):
+        assert admin_listener.send("GET", path).status == 404
 
 
 def test_a_session_that_was_ended_is_of_no_use(admin_listener: AdminListener) -> None:

@@ -637,6 +637,10 @@ class App:
         cooling = self._gateway.cooling_models(provider)
         return {"requests": requests, "tokens": tokens, "cooling_s": cooling}
 
+    def warn(self, message: str) -> None:
+        """Write a warning to the log."""
+        self._log.warning(message)
+
     def on_content_read(self, id: str) -> None:
         """An administrator has read the kept content of a call: the log says so."""
         self._log.write(f"the kept content of the call {id} was read over the admin API")

@@ -18,7 +18,7 @@ _REFRESH_S = 300.0
 _MIN_INTERVAL_S = 10.0
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 1_000_000
-_DISCOVERY = "/.well-known/openid-configuration"
+DISCOVERY = "/.well-known/openid-configuration"
 
 
 class SigningKeys:
@@ -69,7 +69,7 @@ class SigningKeys:
     def _fetch(self) -> KeySet:
         url = self._jwks
         if not url:
-            found = fetch_json(self._issuer.rstrip("/") + _DISCOVERY)
+            found = fetch_json(self._issuer.rstrip("/") + DISCOVERY)
             if found["issuer"] != self._issuer:
                 raise ValueError("the discovery document is that of another issuer")
             url = found["jwks_uri"]

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from penstock.errors import Problem
 from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.problems import Problems
-from penstock.gateway.config.settings import LedgerSettings, TelemetrySettings
+from penstock.gateway.config.settings import AdminSettings, LedgerSettings, TelemetrySettings
 from penstock.gateway.config.toml import Path
 
 # The module to import for each package.
@@ -25,7 +25,7 @@ _OIDC = "; the extra oidc has all that is needed"
 
 
 def missing_extras(
-    ledger: LedgerSettings, telemetry: TelemetrySettings, auth: AuthSettings, problems: Problems
+    ledger: LedgerSettings, telemetry: TelemetrySettings, people: tuple[AuthSettings, AdminSettings], problems: Problems
 ) -> tuple[Problem, ...]:
     """The packages that a gateway needs to start with this configuration and that are not installed."""
     needed: list[tuple[Path, str]] = []
@@ -33,6 +33,9 @@ def missing_extras(
         needed.append((("ledger", "postgres"), "asyncpg"))
     if ledger.enabled and ledger.redis is not None:
         needed.append((("ledger", "redis"), "redis"))
+    auth, admin = people
+    if admin.oidc is not None:
+        needed += [(("admin", "oidc"), package) for package in _OF_OIDC]
     if auth.jwt is not None:
         needed += [(("auth", "jwt"), package) for package in _OF_OIDC[1:]]
     if telemetry.otlp:

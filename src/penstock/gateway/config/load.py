@@ -94,6 +94,8 @@ def load(  # noqa: PLR0913 - options of a command override the file
         has_stored_keys=lambda: auth.jwt is not None or (stored is not None and stored(ledger)),
     )
     admin = load_admin(given.get("admin", {}), server, problems)
+    if admin.oidc is not None and not ledger.enabled:
+        problems.error(("admin", "oidc"), "needs the ledger, which has the sessions; enable it")
     timeouts = Timeouts(**given.get("timeouts", {}))
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
@@ -130,7 +132,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
-        missing=missing_extras(ledger, telemetry, auth, problems),
+        missing=missing_extras(ledger, telemetry, (auth, admin), problems),
     )
 
 

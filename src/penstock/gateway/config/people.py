@@ -10,6 +10,7 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.gateway.people.roles import TEAM_ROLES, Role
 from penstock.gateway.people.teams import is_team
+from penstock.providers.secret import Secret
 
 # Signatures with a private key only. With HMAC, the public key itself would sign.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
@@ -34,6 +35,25 @@ class JwtSettings(Struct, frozen=True, kw_only=True):
     user_claim: Annotated[
         str, Meta(description='The claim with the end user of the calls. "" takes the user that the client names.')
     ] = "sub"
+
+
+class OidcSettings(Struct, frozen=True, kw_only=True):
+    """An identity provider with which users sign in on the page."""
+
+    issuer: Annotated[str, Meta(description="The issuer, an https URL, as its discovery document has it.")] = ""
+    client_id: Annotated[str, Meta(description="The client id that the provider gave to Penstock.")] = ""
+    client_secret: Annotated[
+        Secret | None, Meta(description="The client secret. Without one, Penstock is a public client.")
+    ] = None
+    scopes: Annotated[tuple[str, ...], Meta(description="The scopes to request, besides openid.")] = (
+        "email",
+        "profile",
+    )
+    groups_claim: Annotated[str, Meta(description="The claim with the user's groups.")] = "groups"
+    user_claim: Annotated[str, Meta(description="The claim with the user's name.")] = "email"
+    session_hours: Annotated[
+        float, Meta(gt=0, le=720, description="Hours after which a user has to sign in again.")
+    ] = 12.0
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
@@ -89,6 +109,20 @@ def load_auth(given: dict[str, Any], problems: Problems) -> AuthSettings:
         if not is_team(str(team)):
             problems.error((*path, "teams", name), "must be the path of a team, such as acme/search")
     return AuthSettings(jwt=jwt)
+
+
+def load_oidc(given: dict[str, Any] | None, problems: Problems) -> OidcSettings | None:
+    """The settings for users of the page."""
+    if given is None:
+        return None
+    oidc = OidcSettings(**given)
+    path: Path = ("admin", "oidc")
+    for name, value in (("issuer", oidc.issuer), ("client_id", oidc.client_id)):
+        if not value:
+            problems.error(path, f"needs {name}")
+    if oidc.issuer:
+        check_identity_url((*path, "issuer"), oidc.issuer, problems)
+    return oidc
 
 
 def check_identity_url(path: Path, url: str, problems: Problems) -> None:

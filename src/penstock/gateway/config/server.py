@@ -12,7 +12,7 @@ from msgspec import structs
 from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.checks import check_hosts, check_keys, check_token
-from penstock.gateway.config.people import check_group
+from penstock.gateway.config.people import check_group, check_identity_url, load_oidc
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
 from penstock.providers.secret import Secret
@@ -104,11 +104,16 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
     groups = {name: check_group(name, each, problems) for name, each in given.get("groups", {}).items()}
     read = {
         "tls": _load_tls("admin", given.get("tls"), problems),
+        "oidc": load_oidc(given.get("oidc"), problems),
         "groups": {name: each for name, each in groups.items() if each is not None},
     }
     admin = AdminSettings(**{**given, **read})
     check_hosts("admin", admin.hosts, problems)
     _check_user_header(admin, server, problems)
+    if admin.oidc is not None and not admin.groups:
+        problems.error(("admin", "oidc"), 'needs roles, such as [admin.groups.platform] with role = "admin"')
+    if admin.url:
+        check_identity_url(("admin", "url"), admin.url, problems)
     if admin.token is not None:
         check_token(admin.token, server.keys, problems)
     beside = server.address

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.price import Price, Rates, rate
 from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.addresses import Address, parse_listen
-from penstock.gateway.config.people import AuthSettings, GroupSettings
+from penstock.gateway.config.people import AuthSettings, GroupSettings, OidcSettings
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
@@ -260,6 +260,10 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
         bool, Meta(description="true lets its users read the text of running calls, and kept content.")
     ] = False
     groups: Annotated[Mapping[str, GroupSettings], Meta(description="The roles of users, by the name of a group.")] = {}
+    oidc: Annotated[OidcSettings | None, Meta(description="An identity provider with which users sign in.")] = None
+    url: Annotated[str, Meta(description="The address of the page for browsers, if a TLS proxy is in front of it.")] = (
+        ""
+    )
     user_header: Annotated[
         str,
         Meta(description="The header in which a proxy of [server] proxies names the user, such as X-Forwarded-User."),
@@ -520,7 +524,9 @@ class Config(Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """All secrets of the configuration: the providers', the clients' and the admin token."""
         own = (secret for provider in self.providers.values() for secret in provider.secrets())
-        ours = (key.reveal() for key in (*self.server.keys, *filter(None, [self.admin.token])))
+        oidc = self.admin.oidc.client_secret if self.admin.oidc is not None else None
+        given = [*self.server.keys, self.admin.token, oidc]
+        ours = (secret.reveal() for secret in given if secret is not None)
         return tuple(dict.fromkeys((*own, *ours)))
 
     def models(self) -> tuple[str, ...]:

@@ -14,5 +14,6 @@
 | `queries.py` | query strings → filters, groups, pages |
 | `entries.py` | ledger entries and usage as JSON |
 | `access.py` | authentication: tokens, sessions, the links that create sessions, trusted proxies |
+| `sign_in.py`, `openid.py` | users sign in with OpenID Connect |
 | `page.py`, `page_files.py` | the page at `/`; its files are in `serve/web` |
 """

@@ -55,7 +55,11 @@ class Access:
 
     def __init__(self, link_key: str, used: Path, *, secure: bool = False) -> None:
         """`secure`: browsers send the cookie over TLS only."""
-        self._secure = "; Secure" if secure else ""
+        self._tls = secure
+        self.secure = ""
+        """The attribute of cookies that browsers send over TLS only."""
+        self.login_key = b""
+        """Signs what a browser keeps while its user signs in."""
         self._link_key = link_key.encode()
         self._used = used
         self._digest = b""
@@ -69,6 +73,9 @@ class Access:
         self._digest = digest_of(token)
         self._session_key = _derived(token, b"penstock session")
         self._login_key = _derived(token, b"penstock login session")
+        self.login_key = _derived(token, b"penstock sign-in")
+        https = config is not None and config.admin.url.startswith("https://")
+        self.secure = "; Secure" if self._tls or https else ""
         if config is not None:
             self._proxies = TrustedProxies(config.server.proxies)
             self._settings = config.admin
@@ -129,7 +136,7 @@ class Access:
         return self._cookie("", 0)
 
     def _cookie(self, value: str, length_s: int) -> str:
-        return f"{COOKIE}={value}; Path=/; Max-Age={length_s}; HttpOnly; SameSite=Lax{self._secure}"
+        return f"{COOKIE}={value}; Path=/; Max-Age={length_s}; HttpOnly; SameSite=Lax{self.secure}"
 
     def _has_ended(self, nonce: str) -> bool:
         return (self._used / f"{_ENDED}{nonce}").exists()
@@ -192,6 +199,22 @@ def is_user_name(name: str) -> bool:
     """Whether a text can be the name of a user, and not be taken for that of a token or a link."""
     reserved = name.startswith("token:") or name in (ADMIN_TOKEN.name, LINK.name)
     return 0 < len(name) <= _MAX_CHARS and name.isprintable() and name == name.strip() and not reserved
+
+
+def sign_text(text: str, key: bytes, length_s: int) -> str:
+    """A text and its expiry time, signed with an HMAC."""
+    payload = f"{text}.{int(time.time()) + length_s:x}"
+    return f"{payload}.{hmac.digest(key, payload.encode(), 'sha256').hex()}"
+
+
+def verify_text(signed: str, key: bytes) -> str | None:
+    """The text that was signed; None if the HMAC is not valid, or the time has passed."""
+    payload, _, signature = signed.rpartition(".")
+    expected = hmac.digest(key, payload.encode("utf-8", "replace"), "sha256").hex()
+    if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode()):
+        return None
+    text, _, until = payload.rpartition(".")
+    return text if int(until, 16) > time.time() else None
 
 
 def cookies(headers: Mapping[str, str], wanted: str) -> list[str]:

@@ -42,6 +42,7 @@ from penstock.serve.admin.permissions import is_allowed, rule_of, scope_of
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
+from penstock.serve.admin.sign_in import SignIn
 from penstock.serve.admin.team_routes import TEAM_ROUTES
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
@@ -64,7 +65,7 @@ class Admin:
     ) -> None:
         self._endpoint = endpoint
         self._access = Access(endpoint.link_key.reveal(), used_links, secure=endpoint.tls is not None)
-        self._page = AdminPage(self._access, self._on_link)
+        self._page = AdminPage(self._access, self._on_link, self._show_locked)
         self._body_limits: dict[str, int] = {}
         self._audited = config.ledger.enabled
         self._audit_days: int | None = None
@@ -74,6 +75,7 @@ class Admin:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
+        self._sign_in = SignIn(self._access, self._page.locked, self._book_thread, self._session_actor, app.warn)
         self._any_address = ipaddress.ip_address(endpoint.address.host).is_unspecified
         self._csv_export = CsvExport(self._book_thread)
         self.use(config)
@@ -83,6 +85,7 @@ class Admin:
         token = config.admin.token or self._endpoint.token
         self._access.use(token.reveal(), config)
         self._audit_days = config.admin.audit_days
+        self._sign_in.use(config.admin)
         self._body_limits = {"/admin/inspect": MAX_BYTES, "/admin/playground": config.limits.max_body}
         names = (*_LOOPBACK, *config.admin.hosts, self._endpoint.address.host, config.admin.address.host)
         self._hosts = AllowedHosts(names, any_address=self._any_address)
@@ -135,6 +138,9 @@ class Admin:
 
     def _handle_page(self, exchange: Exchange) -> None:
         """Serve the page. Its files contain no data, so only the start page needs a session."""
+        if self._sign_in.handles(exchange.request.path):
+            self._sign_in.handle(exchange)
+            return
         if not self._page.needs_session(exchange):
             self._page.handle(exchange, new_request_id(), None)
             return
@@ -273,6 +279,12 @@ class Admin:
         entry = entry_of(actor, time.time_ns() // 1_000_000, action, subject)
         if not self._book_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
             then(BookError("too many requests wait for the ledger; try again"))
+
+    def _show_locked(self, exchange: Exchange, status: int, message: str) -> None:
+        self._sign_in.show(exchange, status, message)
+
+    def _session_actor(self, who: str, exchange: Exchange) -> Actor:
+        return self._actor(Principal(name=who, via="session"), exchange)
 
     def _on_link(self, exchange: Exchange) -> None:
         """Record that a link was used. The session starts in any case, so that the page opens during an outage."""

@@ -17,11 +17,24 @@ _NOT_FOUND = PageFile("text/plain; charset=utf-8", b"not found\n", "")
 class AdminPage:
     """Serves the files of the page."""
 
-    def __init__(self, access: Access, on_link: Callable[[Exchange], None]) -> None:
-        """`on_link` is called when a link was exchanged for a session."""
+    def __init__(
+        self,
+        access: Access,
+        on_link: Callable[[Exchange], None],
+        show_locked: Callable[[Exchange, int, str], None],
+    ) -> None:
+        """`on_link` is called when a link was exchanged for a session. `show_locked` sends the page for users without a
+        session.
+        """
+        self._show_locked = show_locked
         self._access = access
         self._on_link = on_link
         self._files = read_files()
+
+    @property
+    def locked(self) -> PageFile:
+        """The page for users without a session."""
+        return self._files[LOCKED]
 
     def needs_session(self, exchange: Exchange) -> bool:
         """Whether the response depends on the user's session."""
@@ -39,7 +52,7 @@ class AdminPage:
             if user is not None and user.ambient:
                 _send(exchange, 200, self._files.get(INDEX, _NOT_FOUND), headers)
             else:
-                _send(exchange, 401, self._files[LOCKED], headers)
+                self._show_locked(exchange, 401, "")
         else:
             file = self._files.get(request.path)
             _send(exchange, 200 if file else 404, file or _NOT_FOUND, headers)
@@ -57,7 +70,7 @@ class AdminPage:
             cookies = {"set-cookie": cookie} if cookie else {}
             exchange.respond(303, headers | {"location": "/", "cache-control": "no-store"} | cookies, b"")
         else:
-            _send(exchange, 403, self._files[LOCKED], headers)
+            self._show_locked(exchange, 403, "")
 
 
 def _send(exchange: Exchange, status: int, file: PageFile, headers: dict[str, str]) -> None:

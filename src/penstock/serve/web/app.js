@@ -4,7 +4,7 @@
 // changes, and `close()`, called before another view is shown.
 
 import { readAddress } from './kit/address.js';
-import { errorBox } from './kit/api.js';
+import { change, errorBox, getJson } from './kit/api.js';
 import { byId, emptyState, h } from './kit/dom.js';
 
 /** @import { MountedView, View } from './types.js' */
@@ -105,7 +105,29 @@ function capitalized(word) {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
+/** Shows who is signed in, and a button to sign out. */
+async function setUpUser() {
+  const user = await getJson('/admin/me').catch(() => null);
+  if (!user) return;
+  const name = byId('user');
+  const teams = user.teams.map((/** @type {{ team: string, role: string }} */ each) => `${each.role} of ${each.team}`);
+  name.textContent = user.name === 'link' ? 'Signed in by link' : user.name;
+  name.title = [user.role, ...teams].filter(Boolean).join(', ');
+  name.hidden = false;
+  const button = byId('sign-out');
+  button.hidden = !user.can_sign_out;
+  button.addEventListener('click', async () => {
+    try {
+      await change('DELETE', '/admin/session');
+    } catch {
+      // The session has ended already. The start page says how to sign in.
+    }
+    location.assign('/');
+  });
+}
+
 setUpTheme();
+setUpUser();
 addEventListener('hashchange', show);
 document.querySelector('.skip')?.addEventListener('click', (event) => {
   event.preventDefault();

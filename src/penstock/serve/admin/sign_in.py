@@ -1,0 +1,218 @@
+"""SignIn: users sign in on the page with OpenID Connect: `/login`, and `/login/callback` to which the provider returns.
+
+1. Between the two, the browser has a signed cookie with the state, the nonce and the PKCE verifier. A callback whose
+   state is not that of the cookie is refused: another site cannot sign a browser in (login CSRF).
+2. Afterwards the browser is always sent to `/`. No parameter names another address (open redirect).
+3. The session is in the book, with the user's roles at this time; its cookie has a new secret for each sign-in. Signing
+   out deletes it. A user none of whose groups has a role gets no session.
+4. Requests to the provider are made by threads, a few at a time. They are in `openid.py`, which needs the extra `oidc`.
+"""
+
+import asyncio
+import base64
+import hmac
+import html
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from penstock.gateway.billing.book import Book
+from penstock.gateway.config.people import OidcSettings
+from penstock.gateway.config.settings import AdminSettings
+from penstock.gateway.people.audit import Actor, entry_of
+from penstock.gateway.people.store import AdminSession
+from penstock.http.exchange import Exchange
+from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign_text, verify_text
+from penstock.serve.admin.page_files import HARDENING, PageFile
+from penstock.stores.query_thread import QueryThread
+
+if TYPE_CHECKING:  # an extra
+    from penstock.serve.admin.openid import OpenIdProvider, SignInRequest
+
+START = "/login"
+CALLBACK = "/login/callback"
+_COOKIE = "penstock_login"
+_WAIT_S = 600
+_MAX_RUNNING = 8
+_MAX_GROUPS = 1_000
+_MARK = b"<!-- sign-in -->"
+_BUTTON = b'<p><a class="button" href="/login">Sign in</a></p>'
+_FAILED = "The sign-in failed. Try again."
+_EXPIRED = "The sign-in took too long, or was started in another browser. Try again."
+_UNAVAILABLE = "The identity provider does not answer, or its answer is not valid. Try again later."
+_BUSY = "Many users are signing in. Try again in a moment."
+_NO_NAME = "The identity provider does not say who you are: the claim {} is missing or not verified."
+_NO_ROLE = "You are signed in as {}, but none of your groups has a role here. Ask your administrator."
+
+
+class SignIn:
+    """Signs users in, in the event loop of one worker."""
+
+    def __init__(
+        self,
+        access: Access,
+        locked: PageFile,
+        book: QueryThread[Book],
+        actor_of: Callable[[str, Exchange], Actor],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`locked` is the page that is shown without a session."""
+        self._access = access
+        self._locked = locked
+        self._book = book
+        self._actor_of = actor_of
+        self._warn = warn
+        self._settings = AdminSettings()
+        self._provider: OpenIdProvider | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def use(self, settings: AdminSettings) -> None:
+        """Apply a configuration."""
+        self._settings = settings
+        if settings.oidc is None:
+            self._provider = None
+        elif self._provider is None or self._provider.settings != settings.oidc:
+            from penstock.serve.admin.openid import OpenIdProvider  # noqa: PLC0415 - an extra
+
+            self._provider = OpenIdProvider(settings.oidc)
+
+    def handles(self, path: str) -> bool:
+        """Whether a path is that of a sign-in."""
+        return self._provider is not None and path in (START, CALLBACK)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Begin or complete a sign-in."""
+        assert self._provider is not None
+        if exchange.request.method != "GET":
+            self.show(exchange, 405, "")
+        elif len(self._tasks) >= _MAX_RUNNING:
+            self.show(exchange, 503, _BUSY)
+        elif exchange.request.path == START:
+            self._start(self._begin(exchange, self._provider))
+        else:
+            self._on_return(exchange, self._provider)
+
+    def show(self, exchange: Exchange, status: int, message: str) -> None:
+        """Send the page that is shown without a session: with a button if users can sign in, and a message."""
+        parts = [f'<p role="alert">{html.escape(message)}</p>'.encode()] if message else []
+        if self._provider is not None:
+            parts.append(_BUTTON)
+        headers = HARDENING | {"content-type": self._locked.media_type, "cache-control": "no-store"}
+        if exchange.request.path == CALLBACK:
+            headers["set-cookie"] = self._cookie("", 0)
+        exchange.respond(status, headers, self._locked.body.replace(_MARK, b"\n".join(parts)))
+
+    async def _begin(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
+        request = await self._in_thread(provider.begin, self._origin(exchange) + CALLBACK)
+        if request is None:
+            self.show(exchange, 502, _UNAVAILABLE)
+            return
+        url, remembered = request
+        text = base64.urlsafe_b64encode(msgspec.json.encode(remembered)).decode()
+        value = sign_text(text, self._access.login_key, _WAIT_S)
+        headers = HARDENING | {"location": url, "cache-control": "no-store", "set-cookie": self._cookie(value, _WAIT_S)}
+        exchange.respond(303, headers, b"")
+
+    def _on_return(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
+        """Check what the browser brings back, before the provider is asked."""
+        query = parse_qs(exchange.request.query, max_num_fields=20) if len(exchange.request.query) < 8_000 else {}
+        given = {name: values[0] for name, values in query.items() if len(values) == 1}
+        request = self._remembered(exchange.request.headers)
+        if request is None:
+            self.show(exchange, 403, _EXPIRED)
+        elif not hmac.compare_digest(given.get("state", "").encode(), request.state.encode()):
+            self.show(exchange, 403, _FAILED)
+        elif given.get("iss", provider.settings.issuer) != provider.settings.issuer:
+            self.show(exchange, 403, _FAILED)  # the response of another provider (RFC 9207)
+        elif "code" not in given or "error" in given:
+            self.show(exchange, 403, _FAILED)
+        else:
+            self._start(self._complete(exchange, provider, request, given["code"]))
+
+    async def _complete(
+        self, exchange: Exchange, provider: "OpenIdProvider", request: "SignInRequest", code: str
+    ) -> None:
+        claims = await self._in_thread(provider.complete, request, code)
+        if claims is None:
+            self.show(exchange, 502, _UNAVAILABLE)
+            return
+        oidc = provider.settings
+        who = _user_of(claims, oidc)
+        if not who:
+            self.show(exchange, 403, _NO_NAME.format(oidc.user_claim))
+            return
+        now_ms, actor = time.time_ns() // 1_000_000, self._actor_of(who, exchange)
+        grants = tuple(grants_of(self._settings, _groups_of(claims, oidc)))
+        if not grants:
+            entry = entry_of(actor, now_ms, "session.refuse", who)
+            await self._in_book(lambda book: book.people.record(entry, actor.keep_days))
+            self.show(exchange, 403, _NO_ROLE.format(who))
+            return
+        length_s = oidc.session_hours * 3600
+        cookie, digest = self._access.new_login(length_s)
+        session = AdminSession(
+            id=digest.hex(), who=who, grants=grants, created_ms=now_ms, expires_ms=now_ms + int(length_s * 1000)
+        )
+        if not await self._in_book(lambda book: book.people.start_session(session, actor)):
+            self.show(exchange, 503, "The ledger cannot be used now. Try again later.")
+            return
+        headers = HARDENING | {"location": "/", "cache-control": "no-store", "set-cookie": cookie}
+        exchange.respond(303, headers, b"")
+
+    def _remembered(self, headers: Mapping[str, str]) -> "SignInRequest | None":
+        from penstock.serve.admin.openid import SignInRequest  # noqa: PLC0415 - an extra
+
+        for value in cookies(headers, _COOKIE):
+            text = verify_text(value, self._access.login_key)
+            if text is not None:
+                return msgspec.json.decode(base64.urlsafe_b64decode(text), type=SignInRequest)
+        return None
+
+    def _origin(self, exchange: Exchange) -> str:
+        """The address of the page, as browsers see it. The Host header was checked."""
+        if self._settings.url:
+            return self._settings.url.rstrip("/")
+        return f"{'https' if self._settings.tls is not None else 'http'}://{exchange.request.headers.get('host', '')}"
+
+    def _cookie(self, value: str, length_s: int) -> str:
+        return f"{_COOKIE}={value}; Path={START}; Max-Age={length_s}; HttpOnly; SameSite=Lax{self._access.secure}"
+
+    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a request to the provider; None if it failed."""
+        from penstock.serve.admin.openid import ERRORS  # noqa: PLC0415 - an extra
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+        except ERRORS as error:
+            # Its text may have a code or a token.
+            self._warn(f"a sign-in with OpenID Connect failed: {type(error).__name__}")
+            return None
+
+    async def _in_book(self, work: Callable[[Book], None]) -> bool:
+        """Run work in the book's thread. Returns whether it succeeded."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if not self._book.submit(work, lambda result: done.set_result(result is None)):
+            return False
+        return await done
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _user_of(claims: Mapping[str, Any], oidc: OidcSettings) -> str:
+    """The name of a user; empty if it has none that can be trusted."""
+    name = claims.get(oidc.user_claim)
+    if oidc.user_claim == "email" and claims.get("email_verified", True) is not True:
+        return ""
+    return name if isinstance(name, str) and is_user_name(name) else ""
+
+
+def _groups_of(claims: Mapping[str, Any], oidc: OidcSettings) -> list[str]:
+    found = claims.get(oidc.groups_claim)
+    groups = found if isinstance(found, list) else [found]
+    return [group for group in groups[:_MAX_GROUPS] if isinstance(group, str)]
