@@ -17,10 +17,10 @@ from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, del
 
 pytestmark = pytest.mark.slow
 
-ANSWERS = 20_000
+ANSWERS = 8_000
 # After this many answers everything is learned that can be, and the bounded tables are nearly full.
 FIRST = 2_000
-# A parser may cache some hundred names. One more object per answer would be 18,000.
+# A parser may cache some hundred names. One more object per answer would be 6,000.
 FEW = 1_000
 
 NEW: list[Callable[[str], list[Json]]] = [

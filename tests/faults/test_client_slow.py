@@ -1,6 +1,7 @@
 """Clients that are slow, or send or read nothing (C11, C12, C14 to C18, U29): time and memory are bounded."""
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from tests.faults.client import RawClient, body, get, post
 from tests.faults.conftest import Starter
 from tests.faults.dialects import CHAT_CLIENT, MESSAGES_CLIENT, RESPONSES_CLIENT, Client
-from tests.faults.gateway import Gateway
+from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, plain, whole
-from tests.faults.upstream import JSON, chunk, for_ever, hang, head, last_chunk, status
+from tests.faults.upstream import JSON, Upstream, chunk, for_ever, hang, head, last_chunk, status
 from tests.promptness import in_time, prompt
 from tests.streams import begins, says, sse
 
@@ -22,9 +23,23 @@ MAX_UNDER_WAY = 12_000_000
 MAX_MEMORY = 4_000_000
 
 
+@pytest.fixture(scope="module")
+def shared_hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, limits=SHORT)
+        with Gateway(tmp_path_factory.mktemp("hurried"), upstream, text) as gateway:
+            yield gateway
+
+
 @pytest.fixture
-def hurried(start: Starter) -> Gateway:
-    return start(limits=SHORT)
+def hurried(shared_hurried: Gateway) -> Iterator[Gateway]:
+    """A gateway that waits for clients for a short time."""
+    yield shared_hurried
+    try:
+        shared_hurried.quiet()
+    except BaseException:
+        shared_hurried.forget()
+        raise
 
 
 SLOW = {

@@ -4,14 +4,14 @@ import gzip
 import json
 import time
 import zlib
+from collections.abc import Iterator
 
 import pytest
 from openai import DefaultHttpxClient, NotFoundError, OpenAI
 
 from tests.faults.client import CLIENT_KEY, Response, get, post
-from tests.faults.conftest import Starter
-from tests.faults.gateway import PROVIDER_KEY, Gateway
-from tests.faults.upstream import JSON, Script, fin, hang, head, rst, send, status
+from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
+from tests.faults.upstream import JSON, Script, Upstream, fin, hang, head, rst, send, status
 from tests.promptness import in_time, prompt
 
 BODY = b'{"input": ["a",  "\\u0062"], "dimensions": 2.0, "odd": {"x": 1e400}, "model": "MODEL"}'
@@ -24,19 +24,30 @@ OK: Script = [status(200, JSON, ANSWER)]
 DOWN: Script = [status(500, JSON, b'{"error": {"message": "down"}}')]
 
 
+# A route for each case, so that no case makes a target of another one cool down.
+ROUTE = '[routes."e-*"]\ntargets = ["none/x", "main/first-*", "spare/second-*"]\nset = { user = "u" }\n'
+
+
+@pytest.fixture(scope="module")
+def shared_embedding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    none = {"base_url": "http://127.0.0.1:9/v1", "api_key": "a-key-of-some-length"}
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, **{"providers.none": none})
+        for name in ("main", "spare", "hasty"):
+            text = text.replace(f"[providers.{name}]\n", f'[providers.{name}]\nembeddings = "/embed/{{model}}"\n')
+        with Gateway(tmp_path_factory.mktemp("embedding"), upstream, text + ROUTE) as gateway:
+            yield gateway
+
+
 @pytest.fixture
-def embedding(start: Starter) -> Gateway:
-    """A gateway whose providers offer embeddings: two with long timeouts, and one with short ones."""
-    gateway = start(**{"providers.none": {"base_url": "http://127.0.0.1:9/v1", "api_key": "a-key-of-some-length"}})
-    text = gateway.file.read_text()
-    for name in ("main", "spare", "hasty"):
-        text = text.replace(f"[providers.{name}]\n", f'[providers.{name}]\nembeddings = "/embed/{{model}}"\n')
-    gateway.file.write_text(
-        text + '[routes.e]\ntargets = ["none/x", "main/first", "spare/second"]\nset = { user = "u" }\n'
-    )
-    gateway.signal(1)
-    gateway.says("was reloaded")
-    return gateway
+def embedding(shared_embedding: Gateway) -> Iterator[Gateway]:
+    """A gateway whose providers offer embeddings: two with long timeouts, and one with a short one."""
+    yield shared_embedding
+    try:
+        shared_embedding.quiet()
+    except BaseException:
+        shared_embedding.forget()
+        raise
 
 
 def ask(gateway: Gateway, model: str, body: bytes = BODY) -> Response:
@@ -111,13 +122,14 @@ FAILS |= {f"200, {name}": [status(200, row[0], row[1])] for name, row in NO_ANSW
 
 @pytest.mark.parametrize("script", FAILS.values(), ids=FAILS)
 def test_the_next_target_answers(embedding: Gateway, script: Script) -> None:
-    embedding.upstream.play(script, "first")
-    embedding.upstream.play(OK, "second")
-    response = ask(embedding, "e")
+    number = len(embedding.upstream.scripts)
+    embedding.upstream.play(script, f"first-{number}")
+    embedding.upstream.play(OK, f"second-{number}")
+    response = ask(embedding, f"e-{number}")
     assert (response.status, response.body) == (200, ANSWER)
     call = embedding.call(response)
-    assert [tried["target"] for tried in call["attempts"]] == ["main/first", "spare/second"]
-    sent = embedding.upstream.requests("second")[-1].partition(b"\r\n\r\n")[2]
+    assert [tried["target"] for tried in call["attempts"]] == [f"main/first-{number}", f"spare/second-{number}"]
+    sent = embedding.upstream.requests(f"second-{number}")[-1].partition(b"\r\n\r\n")[2]
     assert json.loads(sent.replace(b"1e400", b"0"))["user"] == "u"
     embedding.quiet()
 
@@ -176,9 +188,10 @@ def test_a_refusal_is_unpacked(embedding: Gateway) -> None:
 
 
 def test_when_no_one_answers_the_client_gets_an_error(embedding: Gateway) -> None:
-    embedding.upstream.play(DOWN, "first")
-    embedding.upstream.play([status(400, JSON, b'{"error": {"message": "too many inputs"}}')], "second")
-    response = ask(embedding, "e")
+    number = len(embedding.upstream.scripts)
+    embedding.upstream.play(DOWN, f"first-{number}")
+    embedding.upstream.play([status(400, JSON, b'{"error": {"message": "too many inputs"}}')], f"second-{number}")
+    response = ask(embedding, f"e-{number}")
     assert (response.status, response.error["message"]) == (400, "too many inputs")
     embedding.quiet()
 

@@ -85,7 +85,7 @@ class RedisServer:
 
     def start(self) -> None:
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.socket.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)

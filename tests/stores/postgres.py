@@ -59,7 +59,7 @@ class PostgresServer:
                 group=self._user and self._user.pw_gid,
                 cwd="/",
             )
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while b"ready to accept connections" not in self._log.read_bytes():
             assert self._server.poll() is None, self._log.read_text()
             assert time.monotonic() < until, self._log.read_text()
@@ -74,7 +74,7 @@ class PostgresServer:
         """At once, as a crash would: clients are not waited for."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
-            self._server.wait(10)
+            self._server.wait(60)
             self._server = None
 
     def url(self, database: str, *, user: str = "penstock", password: str = PASSWORD) -> str:
