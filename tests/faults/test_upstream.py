@@ -10,7 +10,7 @@ def test_a_request_that_comes_before_the_last_script_is_over_is_answered() -> No
     with Upstream() as upstream:
         first = upstream.play([status(200, JSON, b"{}"), sleep(0.3)])
         second = upstream.play([status(200, JSON, b'{"second": true}')])
-        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)
         answers = []
         for model in (first, second):
             connection.request("POST", "/v1/chat/completions", json.dumps({"model": model}))

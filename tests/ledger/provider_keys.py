@@ -28,7 +28,7 @@ def two_gateways(
     """Two gateways that share a Redis and nothing else, and the provider of both."""
     # With timeouts that a busy machine does not run into.
     tables: dict[str, Table] = {
-        "ledger": {"redis": f"{redis.url}?socket_timeout=2&socket_connect_timeout=2"},
+        "ledger": {"redis": f"{redis.url}?socket_timeout=8&socket_connect_timeout=8"},
         "admin": {"enabled": False},
         "server": {"workers": workers},
     }

@@ -92,7 +92,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     client = programs / "redis-cli"
     client.write_text(f'#!/bin/sh\nshift 2\nexec {SERVER.with_name("redis-cli")} -s {redis.socket} "$@"\n')
     client.chmod(0o755)
-    ledger = {"postgres": url, "redis": f"{redis.url}?socket_timeout=2&socket_connect_timeout=2"}
+    ledger = {"postgres": url, "redis": f"{redis.url}?socket_timeout=8&socket_connect_timeout=8"}
     environment = {"DATABASE_URL": url, "REDIS_URL": redis.url}
     return Deployment(tmp_path, ledger, "### PostgreSQL", environment, (programs, server.programs))
 

@@ -34,7 +34,7 @@ def test_calls_are_booked_soon_and_together(tmp_path: Path) -> None:
         for number in range(CALLS):
             settled(books, number)
         waited = books.waiting[0]
-        await asyncio.wait_for(booked.wait(), 5)
+        await asyncio.wait_for(booked.wait(), 30)
         await books.close()
         return waited, books.waiting[0]
 

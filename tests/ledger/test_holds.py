@@ -31,7 +31,7 @@ def test_every_worker_drops_a_hold_when_its_call_is_over(
     if store == "redis":
         url = request.getfixturevalue("redis_server").url
         # With timeouts that a busy machine does not run into.
-        tables["ledger"] = {"redis": f"{url}?socket_timeout=2&socket_connect_timeout=2"}
+        tables["ledger"] = {"redis": f"{url}?socket_timeout=8&socket_connect_timeout=8"}
     with Upstream() as upstream:
         text = settings(upstream.url, 0, **tables).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:

@@ -29,7 +29,7 @@ def changes(samples: Samples) -> tuple[float, float]:
 
 def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_server: RedisServer) -> None:
     """Without a single call that would notice it."""
-    redis = f"{redis_server.url}?socket_timeout=2&socket_connect_timeout=2"
+    redis = f"{redis_server.url}?socket_timeout=8&socket_connect_timeout=8"
     with (
         Upstream() as upstream,
         Gateway(tmp_path, upstream, settings(upstream.url, 0, ledger={"redis": redis})) as gateway,

@@ -97,7 +97,7 @@ def pair(postgres: PostgresServer, redis_server: RedisServer, tmp_path: Path) ->
     url = postgres.new_database()
     tables: dict[str, Table] = {
         # With timeouts that a busy machine does not run into.
-        "ledger": {"postgres": url, "redis": f"{redis_server.url}?socket_timeout=2&socket_connect_timeout=2"},
+        "ledger": {"postgres": url, "redis": f"{redis_server.url}?socket_timeout=8&socket_connect_timeout=8"},
         "admin": {"enabled": False},
     }
     with ExitStack() as stack:

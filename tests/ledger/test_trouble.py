@@ -34,7 +34,7 @@ MANY = 400
 @contextmanager
 def locked(book: Path) -> Iterator[None]:
     """Lock the book as another program might."""
-    connection = sqlite3.connect(book, isolation_level=None, timeout=5.0)
+    connection = sqlite3.connect(book, isolation_level=None, timeout=30.0)
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -172,11 +172,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
     try:
-        subprocess.run(mounting, check=True, capture_output=True, timeout=5)
+        subprocess.run(mounting, check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"no small disk can be mounted here: {error}")
     yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True, timeout=5)
+    subprocess.run(["umount", "-l", str(disk)], check=True, timeout=60)
 
 
 def test_g10_when_the_disk_is_full_calls_wait_and_nothing_is_lost(small_disk: Path, tmp_path: Path) -> None:

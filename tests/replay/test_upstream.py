@@ -64,7 +64,7 @@ def test_a_receiver_reads_all_of_it_and_how_it_ended(tmp_path: Path, how: How, w
     async def play() -> None:
         received = RecordingReceiver()
         (await connection(tmp_path, how)).send(b"{}", received)
-        await asyncio.wait_for(received.over.wait(), 5.0)
+        await asyncio.wait_for(received.over.wait(), 30.0)
         assert received.words == words
 
     asyncio.run(play())
@@ -76,7 +76,7 @@ def test_where_there_was_no_head_there_is_none(tmp_path: Path) -> None:
         keep(tmp_path / "a.capture", how="closed", status=None)
         library, _ = load([tmp_path])
         Replay(library).endpoint("", {}).idle_connection().send(b"{}", received)
-        await asyncio.wait_for(received.over.wait(), 5.0)
+        await asyncio.wait_for(received.over.wait(), 30.0)
         assert received.words == ["upstream_truncated"]
 
     asyncio.run(play())
@@ -98,7 +98,7 @@ def test_a_pause_holds_it_also_before_it_begins(tmp_path: Path) -> None:
             assert received.words == BEGUN[:count]
         received.after_each = lambda: None
         asked.resume()
-        await asyncio.wait_for(received.over.wait(), 5.0)
+        await asyncio.wait_for(received.over.wait(), 30.0)
 
     asyncio.run(play())
 

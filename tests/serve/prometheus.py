@@ -82,7 +82,7 @@ class Prometheus:
     def ask(self, expression: str) -> Found:
         """What an expression comes to now; it must be one that Prometheus reads."""
         query = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://{self._place}/api/v1/query?{query}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{self._place}/api/v1/query?{query}", timeout=30) as response:
             data: Any = json.load(response)["data"]
         assert data["resultType"] == "vector", expression
         return [(series["metric"], float(series["value"][1])) for series in data["result"]]

@@ -127,7 +127,7 @@ def books(tmp_path: Path) -> Books:
 def peers(books: Books) -> Iterator[Callable[..., list[Peer]]]:
     started: list[Peer] = []
 
-    def start(number: int, store: str, timeout_s: float = 2.0, **limits: int) -> list[Peer]:
+    def start(number: int, store: str, timeout_s: float = 8.0, **limits: int) -> list[Peer]:
         """With timeouts that a busy machine does not run into, unless the test is about them."""
         for _ in range(number):
             name = f"p{len(started)}"

@@ -47,7 +47,7 @@ def test_a_query_beyond_the_queue_is_refused() -> None:
 
         def wait(_: Opened) -> None:
             entered.set()
-            gate.wait(5.0)
+            gate.wait(30.0)
 
         assert thread.submit(wait, results.put_nowait)
         await asyncio.to_thread(entered.wait, 5.0)
@@ -97,7 +97,7 @@ def test_nothing_of_a_query_is_left_behind() -> None:
             assert thread.submit(getattr(share, name), lambda _, done=done: done.set())  # type: ignore[misc]
             del share
             await done.wait()
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 30
             while lost() is not None and time.monotonic() < deadline:  # noqa: ASYNC110 - another thread drops it
                 await asyncio.sleep(0.001)
             assert lost() is None, name
