@@ -13,7 +13,19 @@ from tests.web.site import Site, until
 from tests.web.traffic import CUT, REPAIRED, endless
 
 AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
-VIEWS = ("live", "calls", "call", "inspect", "health?since=24h", "spend", "keys", "providers", "playground")
+VIEWS = (
+    "live",
+    "calls",
+    "call",
+    "inspect",
+    "health?since=24h",
+    "spend",
+    "keys",
+    "teams",
+    "providers",
+    "playground",
+    "audit",
+)
 # The folder for pictures of every view; none are made if it is not set.
 PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 # How much longer than an empty page the page may take, and for how long a quiet moment is waited for.
@@ -126,7 +138,7 @@ def test_everything_can_be_reached_by_keyboard_and_is_seen_to_be(site: Site, vis
             stops.append(text)
         assert len(stops) >= 8, stops
         assert "skip" in stops[0]
-        assert sum("#/" in stop for stop in stops[:10]) == 9, stops[:10]
+        assert sum("#/" in stop for stop in stops[:12]) == 11, stops[:12]
 
 
 def test_one_can_walk_through_by_keyboard_alone(site: Site, visit: Visitor) -> None:

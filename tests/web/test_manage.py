@@ -133,3 +133,37 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         assert "GROQ_API_KEY" in page.locator("main").inner_text()
         assert not any(canary in page.content() for canary in CANARIES)
         page.close()  # before its gateway ends
+
+
+def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Site, visit: Visitor) -> None:
+    page = visit("teams", expected="409")
+    for path in ("acme", "acme/search"):
+        page.get_by_role("button", name="Create team").first.click()
+        page.get_by_label("Path").fill(path)
+        page.get_by_label("Budget in US dollars, per month").fill("5")
+        page.get_by_role("button", name="Create team").last.click()
+        page.get_by_role("heading", name=path, exact=True).wait_for()
+        if path == "acme":
+            page.get_by_role("link", name="← Teams").click()
+            page.get_by_role("link", name="acme").wait_for()
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_label("Name", exact=True).fill("of-team")
+    assert page.get_by_label("Team").input_value() == "acme/search"
+    page.get_by_role("button", name="Create key").last.click()
+    call_with(site, WHOLE, secret_of(page))
+    page.get_by_role("link", name="acme/search").click()
+    page.get_by_role("heading", name="acme/search").wait_for()
+    site.booked("/admin/entries?team=acme", len)
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Budget in US dollars, per month").fill("0.000012")  # the call has cost 0.000011
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("more than 80% used").wait_for()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete").last.click()
+    page.get_by_role("alert").wait_for()  # it has a key
+    page.keyboard.press("Escape")
+    page.goto(f"{site.url}/#/audit?subject=acme%2Fsearch")
+    page.get_by_text("budgets: month 5.00 → month 0.000012").wait_for()
+    (entry, *_) = site.ask("GET", "/admin/audit?action=key.create")["entries"]
+    assert (entry["via"], entry["after"]["name"]) == ("session", "of-team")
+    site.ask("POST", "/admin/keys/of-team/revoke")

@@ -17,7 +17,9 @@ const VIEWS = {
   health: () => import('./views/health.js'),
   spend: () => import('./views/spend.js'),
   keys: () => import('./views/keys.js'),
+  teams: () => import('./views/teams.js'),
   providers: () => import('./views/providers.js'),
+  audit: () => import('./views/audit.js'),
   playground: () => import('./views/playground.js'),
 };
 

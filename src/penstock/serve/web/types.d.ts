@@ -122,7 +122,46 @@ export interface Key {
   models: string[];
   strict: boolean;
   tags: Record<string, string>;
-  team?: string | null;
+  team: string | null;
+  owner: string | null;
+  /** Further budgets, of other periods. */
+  budgets: PeriodBudget[];
+}
+
+/** What is spent and left of a budget of one period. */
+export interface PeriodBudget {
+  period: string;
+  budget: string;
+  spent: string;
+  left: string;
+  renewed: string | null;
+}
+
+export interface Team {
+  path: string;
+  level: 'organisation' | 'team' | 'project';
+  state: 'active' | 'blocked';
+  created: string;
+  blocked: string | null;
+  budgets: PeriodBudget[];
+  spent_this_month: string;
+  requests_per_minute: number | null;
+  tokens_per_minute: number | null;
+  concurrent: number | null;
+  models: string[];
+  /** The number of usable keys of it and below it. */
+  keys: number;
+}
+
+export interface AuditEntry {
+  at: string;
+  who: string;
+  via: string;
+  address: string;
+  action: string;
+  subject: string;
+  before: Record<string, unknown>;
+  after: Record<string, unknown>;
 }
 
 export type FormValues = Record<string, unknown>;

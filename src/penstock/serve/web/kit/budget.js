@@ -63,3 +63,12 @@ export function budgetMeter(budget) {
     ),
   ];
 }
+
+/**
+ * A budget with its meter.
+ * @param {Budget} budget
+ */
+export function budgetBox(budget) {
+  const head = h('header', {}, h('span', {}, budgetText(budget)), budgetWarning(budget));
+  return h('div', { class: 'budget' }, head, budgetMeter(budget));
+}

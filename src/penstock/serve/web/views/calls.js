@@ -28,9 +28,10 @@ const FILTERS = [
   'since',
   'until',
   'tag',
+  'team',
 ];
 /** Filters that only links of other views set; they are hidden unless they are set. */
-const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag']);
+const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag', 'team']);
 const PAGE_SIZE = 100;
 
 /**
@@ -184,6 +185,7 @@ function createFilters(names, onfilter) {
     textFilter('Attempt outcome', 'attempt', 'Any'),
     textFilter('Until', 'until', 'Now'),
     textFilter('Tag', 'tag', 'Any'),
+    textFilter('Team', 'team', 'Any'),
   );
   names.then((known) => {
     for (const [id, name] of known) addOption(key.control, id).textContent = name;

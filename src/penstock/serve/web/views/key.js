@@ -3,7 +3,7 @@
 
 import { link } from '../kit/address.js';
 import { change, getJson, post, showError } from '../kit/api.js';
-import { budgetMeter, budgetText, budgetWarning } from '../kit/budget.js';
+import { budgetBox } from '../kit/budget.js';
 import { announce, facts, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
@@ -138,12 +138,14 @@ export async function showKey(root, address, signal) {
  * @param {number} reserved
  */
 function sections(key, reserved) {
-  const budget = key.budget === null ? null : { ...key, budget: key.budget, reserved };
+  const budgets = key.budget === null ? key.budgets : [{ ...key, budget: key.budget, reserved }, ...key.budgets];
   const tags = Object.entries(key.tags).map(([name, value]) => h('span', { class: 'chip' }, `${name}=${value}`));
   return [
     facts([
       ['State', stateBadge(key.state)],
       ['Secret', `ends in ${key.hint}`],
+      key.team && ['Team', h('a', { href: link('teams', {}, key.team) }, key.team)],
+      key.owner && ['Owner', key.owner],
       ['Limits', limitsText(key)],
       ['Models', key.models.length ? key.models.map((model) => h('span', { class: 'chip' }, model)) : 'all'],
       ['Created', fullTime(key.created)],
@@ -158,19 +160,10 @@ function sections(key, reserved) {
     h(
       'section',
       {},
-      h('h2', {}, 'Budget'),
-      budget
-        ? h(
-            'div',
-            { class: 'budget one' },
-            h('header', {}, h('span', {}, budgetText(budget)), budgetWarning(budget)),
-            budgetMeter(budget),
-          )
-        : h(
-            'p',
-            { class: 'soft' },
-            `No budget. ${money(key.spent)} spent this ${key.period === 'total' ? 'far' : key.period}.`,
-          ),
+      h('h2', {}, 'Budgets'),
+      budgets.length
+        ? h('div', { class: 'budgets' }, budgets.map(budgetBox))
+        : h('p', { class: 'soft' }, `No budget. ${money(key.spent)} spent this month.`),
     ),
     h(
       'section',

@@ -2,7 +2,7 @@
 // The forms that create and change a key.
 
 import { link } from '../kit/address.js';
-import { change, post } from '../kit/api.js';
+import { change, getJson, post } from '../kit/api.js';
 import { secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
@@ -18,7 +18,7 @@ const PERIODS = [
 
 /** @type {FormField[]} */
 const FIELDS = [
-  { name: 'name', label: 'Name', placeholder: 'for example: search-team' },
+  { name: 'name', label: 'Name', placeholder: 'for example: search-indexer' },
   { name: 'budget', label: 'Budget in US dollars', placeholder: 'no budget', half: true },
   { name: 'period', label: 'Budget period (UTC)', kind: 'select', options: PERIODS, half: true },
   { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
@@ -37,15 +37,15 @@ const FIELDS = [
 ];
 
 /** @param {FormValues} [values] for example the team */
-export function createKey(values = {}) {
+export async function createKey(values = {}) {
   formDialog(
     'Create key',
-    FIELDS,
+    await fields(values.team),
     { period: 'month', ...values },
     {
       action: 'Create key',
       async save(all) {
-        const terms = Object.fromEntries(Object.entries({ ...values, ...all }).filter(([, value]) => value !== null));
+        const terms = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null && value !== ''));
         if (all.budget === null) delete terms.period;
         const key = await (await post('/admin/keys', terms)).json();
         const note = h('p', { class: 'soft' }, 'Clients send it as their API key, to the address of the gateway.');
@@ -59,19 +59,34 @@ export function createKey(values = {}) {
  * @param {Key} key
  * @param {() => void} then
  */
-export function editKey(key, then) {
+export async function editKey(key, then) {
   formDialog(
     `Edit ${key.name}`,
-    FIELDS,
+    await fields(key.team),
     { ...key },
     {
       action: 'Save',
       async save(all, changed) {
         if (all.budget === null) delete changed.period;
         if (changed.name === null) delete changed.name;
+        if (changed.team === '') changed.team = null;
         if (Object.keys(changed).length) await change('PATCH', `/admin/keys/${encodeURIComponent(key.id)}`, changed);
         then();
       },
     },
   );
+}
+
+/**
+ * The fields of the form; the team only if there are teams.
+ * @param {unknown} team the present one
+ */
+async function fields(team) {
+  /** @type {{ teams: { path: string }[] }} */
+  const { teams } = await getJson('/admin/teams').catch(() => ({ teams: [] }));
+  const paths = new Set([...teams.map(({ path }) => path), ...(team ? [String(team)] : [])]);
+  const options = [['', 'no team'], ...[...paths].map((path) => [path, path])];
+  /** @type {FormField} */
+  const field = { name: 'team', label: 'Team', kind: 'select', options };
+  return paths.size ? [FIELDS[0], field, ...FIELDS.slice(1)] : FIELDS;
 }

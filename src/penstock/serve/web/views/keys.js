@@ -80,7 +80,7 @@ async function showKeys(root, address, signal) {
     container.removeAttribute('aria-busy');
     total.textContent = keys.length ? `${plural(keys.length, 'key')}${truncated ? ', and more' : ''}` : '\u00a0';
     announce(`${plural(keys.length, 'key')} listed`);
-    container.replaceChildren(keys.length ? tableOf(keys, holds) : noKeys());
+    container.replaceChildren(keys.length ? keyTable(keys, holds) : noKeys());
   } catch (error) {
     if (!signal.aborted) showError(container, error, () => location.reload());
   }
@@ -102,9 +102,10 @@ function noKeys() {
  * @param {Key[]} keys
  * @param {Record<string, string>} holds
  */
-function tableOf(keys, holds) {
+export function keyTable(keys, holds) {
   const columns = [
     th('Name'),
+    th('Team'),
     th('State'),
     th('Budget'),
     th('Spent and left'),
@@ -133,15 +134,17 @@ function rowOf(key, reserved) {
   };
   const budget = key.budget === null ? null : { ...key, budget: key.budget, reserved };
   const models = key.models.join(', ');
+  const more = key.budgets.length > 0 && h('span', { class: 'soft' }, `, +${key.budgets.length}`);
   return h(
     'tr',
     { onclick },
     h('td', { class: 'name' }, h('a', { href, title: name }, name), h('span', { class: 'soft' }, ` …${key.hint}`)),
+    h('td', { class: 'short' }, key.team && h('a', { href: link('teams', {}, key.team), title: key.team }, key.team)),
     h('td', { class: 'tight first' }, stateBadge(key.state)),
     h(
       'td',
       { class: 'tight' },
-      budget ? [budgetText(budget), ' ', budgetWarning(budget)] : h('span', { class: 'soft' }, 'no budget'),
+      budget ? [budgetText(budget), more, ' ', budgetWarning(budget)] : h('span', { class: 'soft' }, 'no budget'),
     ),
     h(
       'td',

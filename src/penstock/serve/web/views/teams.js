@@ -1,0 +1,343 @@
+// @ts-check
+// Teams: organisations, their teams and projects as a tree, with budgets, limits, models and keys.
+
+import { link } from '../kit/address.js';
+import { change, getJson, post, showError } from '../kit/api.js';
+import { budgetBox } from '../kit/budget.js';
+import { confirmDialog } from '../kit/dialog.js';
+import { announce, emptyState, facts, h, stateBadge, table, th } from '../kit/dom.js';
+import { formDialog } from '../kit/form.js';
+import { count, fullTime, money, plural } from '../kit/format.js';
+import { fetchKeys } from '../kit/queries.js';
+import { createKey } from './key_forms.js';
+import { keyTable, limitsText } from './keys.js';
+
+/** @import { Address, FormField, FormValues, Team } from '../types.js' */
+
+export const title = 'Teams';
+
+const PERIODS = /** @type {const} */ (['day', 'week', 'month', 'total']);
+
+/** @type {FormField[]} */
+const LIMITS = [
+  ...PERIODS.map((period) => ({
+    name: `budget-${period}`,
+    label: `Budget in US dollars, ${period === 'total' ? 'in total' : `per ${period}`}`,
+    placeholder: 'no budget',
+    half: true,
+  })),
+  { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
+  { name: 'tokens_per_minute', label: 'Tokens per minute', kind: 'number', placeholder: 'no limit', half: true },
+  { name: 'concurrent', label: 'Calls at the same time', kind: 'number', placeholder: 'no limit', half: true },
+  {
+    name: 'models',
+    label: 'Models',
+    kind: 'list',
+    placeholder: 'all models',
+    hint: 'Names or patterns, separated by commas: fast, groq/*',
+  },
+];
+
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
+export function mount(root, first) {
+  let request = new AbortController();
+  show(first);
+
+  /** @param {Address} address */
+  function show(address) {
+    request.abort();
+    request = new AbortController();
+    root.replaceChildren();
+    if (address.id) showTeam(root, address.id, request.signal);
+    else showTeams(root, request.signal);
+  }
+
+  return {
+    /** @param {Address} address */
+    update(address) {
+      show(address);
+      scrollTo(0, 0);
+      root.querySelector('h1')?.focus();
+    },
+    close() {
+      request.abort();
+    },
+  };
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {AbortSignal} signal
+ */
+async function showTeams(root, signal) {
+  const total = h('span', { class: 'sub' }, '\u00a0');
+  const container = h('div', { 'aria-busy': 'true' });
+  const create = () => createTeam('');
+  root.append(
+    h(
+      'div',
+      { class: 'head' },
+      h('h1', { tabindex: '-1' }, 'Teams'),
+      total,
+      h('span', { class: 'grow' }),
+      h('button', { type: 'button', class: 'main', onclick: create }, 'Create team'),
+    ),
+    container,
+  );
+  try {
+    /** @type {{ teams: Team[] }} */
+    const { teams } = await getJson('/admin/teams', signal);
+    container.removeAttribute('aria-busy');
+    total.textContent = plural(teams.length, 'team');
+    announce(`${plural(teams.length, 'team')} listed`);
+    container.replaceChildren(teams.length ? tree(teams) : noTeams(create));
+  } catch (error) {
+    if (!signal.aborted) showError(container, error, () => location.reload());
+  }
+}
+
+/** @param {() => void} create */
+function noTeams(create) {
+  return emptyState(
+    'No teams yet.',
+    h(
+      'p',
+      {},
+      'An organisation has teams, and a team has projects. Each has budgets and limits, which hold for all keys below it.',
+    ),
+    h('button', { type: 'button', class: 'main', onclick: create }, 'Create team'),
+  );
+}
+
+/** @param {Team[]} teams by path */
+function tree(teams) {
+  const columns = [
+    th('Team'),
+    th('State'),
+    th('Budgets: spent and left'),
+    th('Limits'),
+    th('Models'),
+    th('Keys', 'number'),
+  ];
+  const rows = teams.map((team) => {
+    const href = link('teams', {}, team.path);
+    const depth = team.path.split('/').length - 1;
+    const models = team.models.join(', ');
+    /** @param {MouseEvent} event */
+    const onclick = (event) => {
+      const onLink = event.target instanceof Element && event.target.closest('a');
+      if (!onLink && !String(getSelection())) location.hash = href;
+    };
+    return h(
+      'tr',
+      { onclick },
+      h(
+        'td',
+        { class: `name depth-${Math.min(depth, 3)}` },
+        h('a', { href, title: team.path }, team.path.split('/').at(-1) ?? ''),
+        h('span', { class: 'soft' }, ` ${team.level}`),
+      ),
+      h('td', { class: 'tight first' }, stateBadge(team.state)),
+      h('td', { class: 'share' }, budgetsOf(team)),
+      h('td', { class: 'whole soft' }, limitsText(team)),
+      h('td', { class: 'short soft', title: models, 'data-what': 'models' }, models || 'all'),
+      h('td', { class: 'number', 'data-what': 'keys' }, count(team.keys)),
+    );
+  });
+  return table('Teams, by path', columns, rows);
+}
+
+/** @param {Team} team */
+function budgetsOf(team) {
+  if (!team.budgets.length) {
+    return h('span', { class: 'soft' }, `no budget, ${money(team.spent_this_month)} spent this month`);
+  }
+  return team.budgets.map(budgetBox);
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {string} path
+ * @param {AbortSignal} signal
+ */
+async function showTeam(root, path, signal) {
+  const heading = h('h1', { tabindex: '-1' }, path);
+  const level = h('span', { class: 'sub' }, '\u00a0');
+  const actions = h('div', { class: 'row' });
+  const container = h('div', { 'aria-busy': 'true' });
+  const head = [h('a', { href: link('teams') }, '← Teams'), heading, level, h('span', { class: 'grow' }), actions];
+  root.append(h('div', { class: 'head' }, head), container);
+  await load();
+
+  async function load() {
+    try {
+      /** @type {[Team, { teams: Team[] }, Awaited<ReturnType<typeof fetchKeys>>, { holds: Record<string, string> }]} */
+      const [team, { teams }, { keys }, { holds }] = await Promise.all([
+        getJson(address(path), signal),
+        getJson('/admin/teams', signal),
+        fetchKeys(signal),
+        getJson('/admin/holds', signal),
+      ]);
+      level.textContent = team.level;
+      container.removeAttribute('aria-busy');
+      const below = teams.filter((each) => each.path.startsWith(`${path}/`));
+      const own = keys.filter((key) => key.team === path);
+      actions.replaceChildren(...buttons(team));
+      container.replaceChildren(
+        facts([
+          ['State', stateBadge(team.state)],
+          ['Limits', limitsText(team)],
+          ['Models', team.models.length ? team.models.map((model) => h('span', { class: 'chip' }, model)) : 'all'],
+          ['Created', fullTime(team.created)],
+          ['Spent this month', money(team.spent_this_month)],
+          ['Calls', h('a', { href: link('calls', { team: path }) }, 'Calls of this team')],
+        ]),
+        h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, budgetsOf(team))),
+        h(
+          'section',
+          {},
+          h('h2', {}, 'Keys of this team'),
+          own.length ? keyTable(own, holds) : h('p', { class: 'soft' }, 'It has no keys of its own.'),
+          h(
+            'div',
+            { class: 'row after' },
+            h('button', { type: 'button', class: 'main', onclick: () => createKey({ team: path }) }, 'Create key'),
+          ),
+        ),
+        h(
+          'section',
+          {},
+          h('h2', {}, 'Below it'),
+          below.length ? tree(below) : h('p', { class: 'soft' }, 'There is nothing below it.'),
+          team.level !== 'project' &&
+            h(
+              'div',
+              { class: 'row after' },
+              h(
+                'button',
+                { type: 'button', onclick: () => createTeam(path) },
+                team.level === 'team' ? 'Create project' : 'Create team',
+              ),
+            ),
+        ),
+      );
+    } catch (error) {
+      if (!signal.aborted) showError(container, error, load);
+    }
+  }
+
+  /** @param {string} text */
+  async function changed(text) {
+    announce(text);
+    await load();
+    heading.focus({ preventScroll: true });
+  }
+
+  /** @param {Team} team */
+  function buttons(team) {
+    const blocked = team.state === 'blocked';
+    return [
+      h('button', { type: 'button', onclick: () => editTeam(team, () => changed('The team was changed')) }, 'Edit'),
+      h('button', { type: 'button', onclick: () => block(!blocked) }, blocked ? 'Unblock' : 'Block'),
+      h('button', { type: 'button', class: 'stop', onclick: remove }, 'Delete'),
+    ];
+  }
+
+  /** @param {boolean} blocked */
+  function block(blocked) {
+    const run = async () => {
+      await change('PATCH', address(path), { blocked });
+      await changed(blocked ? 'The team is blocked' : 'The team is active');
+    };
+    const text = blocked
+      ? 'Calls of all keys of this team, and of the teams below it, are refused until it is unblocked.'
+      : 'Its keys can be used again.';
+    const action = blocked ? 'Block' : 'Unblock';
+    confirmDialog(`${action} ${path}?`, h('p', {}, text), { action, run });
+  }
+
+  function remove() {
+    const text = h(
+      'p',
+      {},
+      'A team can be deleted when no active key and no team below it is left. Its calls stay in the ledger.',
+    );
+    const run = async () => {
+      await change('DELETE', address(path));
+      location.hash = link('teams');
+    };
+    confirmDialog(`Delete ${path}?`, text, { action: 'Delete', danger: true, run });
+  }
+}
+
+/** @param {string} path */
+function address(path) {
+  return `/admin/teams/${path.split('/').map(encodeURIComponent).join('/')}`;
+}
+
+/** @param {string} above the path of the organisation or team that it belongs to; empty for a new organisation */
+function createTeam(above) {
+  /** @type {FormField} */
+  const path = {
+    name: 'path',
+    label: above ? `Path, below ${above}` : 'Path',
+    placeholder: above ? `${above}/name` : 'acme, acme/search or acme/search/indexer',
+    hint: 'organisation/team/project. What is above it must exist.',
+  };
+  formDialog(
+    'Create team',
+    [path, ...LIMITS],
+    { path: above ? `${above}/` : '' },
+    {
+      action: 'Create team',
+      async save(all) {
+        const terms = Object.fromEntries(Object.entries(withBudgets(all)).filter(([, value]) => value !== null));
+        const team = await (await post('/admin/teams', terms)).json();
+        location.hash = link('teams', {}, team.path);
+        if (location.hash === link('teams')) location.reload();
+      },
+    },
+  );
+}
+
+/**
+ * @param {Team} team
+ * @param {() => void} then
+ */
+function editTeam(team, then) {
+  const budgets = Object.fromEntries(team.budgets.map(({ period, budget }) => [`budget-${period}`, budget]));
+  formDialog(
+    `Edit ${team.path}`,
+    LIMITS,
+    { ...team, ...budgets },
+    {
+      action: 'Save',
+      async save(_all, changed) {
+        if (Object.keys(changed).length) await change('PATCH', address(team.path), withBudgets(changed));
+        then();
+      },
+    },
+  );
+}
+
+/**
+ * The values with the budgets of all periods in one field, as the admin API takes them.
+ * @param {FormValues} values
+ */
+function withBudgets(values) {
+  /** @type {FormValues} */
+  const terms = {};
+  /** @type {FormValues} */
+  const budgets = {};
+  for (const [name, value] of Object.entries(values)) {
+    const period = PERIODS.find((each) => name === `budget-${each}`);
+    if (period) budgets[period] = value;
+    else terms[name] = value;
+  }
+  const given = Object.entries(budgets);
+  if (given.length) terms.budgets = Object.fromEntries(given);
+  return terms;
+}
