@@ -51,16 +51,27 @@ class Site:
         assert response.status == 303, response.status
         return response.headers["set-cookie"].partition(";")[0].partition("=")[2]
 
+    def until_kept(self, id: str) -> None:
+        """Wait until the content of a call is in the store, where it is written after the call is booked."""
+        deadline = time.monotonic() + _WAIT_S
+        while self._send("GET", f"/admin/calls/{id}/content")[0] != 200:
+            assert time.monotonic() < deadline, id
+            time.sleep(0.02)
+
     def ask(self, method: str, path: str, content: object = None) -> Any:
         """Ask the admin API, with the token."""
+        status, reported = self._send(method, path, content)
+        assert status in (200, 201), reported
+        return reported
+
+    def _send(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
         data = None if content is None else json.dumps(content)
         connection.request(method, path, data, {"Authorization": f"Bearer {self._token}"})
         response = connection.getresponse()
         reported = json.loads(response.read())
         connection.close()
-        assert response.status in (200, 201), reported
-        return reported
+        return response.status, reported
 
     def booked(self, path: str, true: Callable[[list[Any]], object]) -> list[Any]:
         """The entries that a query finds, as soon as something is true of them."""

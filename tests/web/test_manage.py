@@ -167,3 +167,21 @@ def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Si
     (entry, *_) = site.ask("GET", "/admin/audit?action=key.create")["entries"]
     assert (entry["via"], entry["after"]["name"]) == ("session", "of-team")
     site.ask("POST", "/admin/keys/of-team/revoke")
+
+
+def test_a_conversation_that_is_kept_is_shown_on_request(visit: Visitor, tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, admin={"content": True}, content={"keep": "always"})
+        with Gateway(tmp_path, upstream, text) as gateway:
+            there = Site(gateway)
+            upstream.play(whole(), "whole")
+            assert there.call(WHOLE).status == 200
+            (entry,) = there.booked("/admin/entries", len)
+            there.until_kept(entry["id"])
+            page = visit(f"calls/{entry['id']}", elsewhere=there)
+            page.get_by_role("button", name="Show the conversation").click()
+            page.locator(".message", has_text="assistant").get_by_text("Hello").wait_for()
+            assert page.locator(".message h3").all_inner_texts() == ["user", "assistant"]
+            (look, *_) = there.ask("GET", "/admin/audit?action=content")["entries"]
+            assert (look["action"], look["subject"], look["via"]) == ("content.read", entry["id"], "session")
+            page.close()  # before its gateway ends

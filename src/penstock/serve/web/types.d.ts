@@ -153,6 +153,13 @@ export interface Team {
   keys: number;
 }
 
+/** What is kept of a call: the request as the client sent it, and a message for each choice. */
+export interface KeptContent {
+  request: Record<string, any>;
+  answer: any[];
+  left_out: string[];
+}
+
 export interface AuditEntry {
   at: string;
   who: string;

@@ -7,6 +7,7 @@ import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from 
 import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
+import { conversation } from './conversation.js';
 
 /** @import { Address, Attempt, Child, Entry } from '../types.js' */
 
@@ -36,7 +37,8 @@ export async function showCall(root, address, names, signal) {
     const [entry, known, state] = await Promise.all([getJson(path, signal), names, getJson('/admin/state', signal)]);
     heading.textContent = entry.model;
     container.removeAttribute('aria-busy');
-    container.replaceChildren(...sections(entry, known, state.listening?.[0] ?? '127.0.0.1:8080'));
+    const host = state.listening?.[0] ?? '127.0.0.1:8080';
+    container.replaceChildren(...sections(entry, known, host), conversation(entry.id, signal));
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof ApiError && error.status === 404) error.hint = NOT_LISTED_YET;
@@ -95,7 +97,7 @@ function summary(entry, names) {
     ['HTTP status', entry.status || UNKNOWN],
     ['Key', key || 'none'],
     ['Type', `${entry.surface}, ${entry.stream ? 'streamed' : 'not streamed'}`],
-    entry.user && ['User', entry.user],
+    entry.user && ['User', h('a', { href: link('calls', { find: entry.user }) }, entry.user)],
   ]);
 }
 
