@@ -39,10 +39,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             yield gateway
 
 
-def keys(gateway: Gateway, *arguments: str) -> str:
+def keys(gateway: Gateway, *arguments: str, command: str = "keys") -> str:
     """Run the command on the gateway's own book."""
     finished = subprocess.run(
-        [sys.executable, "-m", "penstock", "keys", *arguments, "--config", str(gateway.file)],
+        [sys.executable, "-m", "penstock", command, *arguments, "--config", str(gateway.file)],
         env=os.environ | {"PENSTOCK_STATE": str(gateway.file.parent / "state")},
         capture_output=True,
         text=True,
@@ -111,6 +111,26 @@ def test_a_changed_key_is_applied(gateway: Gateway) -> None:
     # What was spent before counts: the account was without a budget so far.
     keys(gateway, "update", "changing", "--model", "none", "--budget", "0.001", "--per", "day")
     assert until(gateway, key, 429).error["code"] == "insufficient_quota"
+
+
+def test_each_end_user_of_a_team_has_its_own_limit(gateway: Gateway) -> None:
+    keys(
+        gateway,
+        "create",
+        "crowd",
+        "--user-rpm",
+        "2",
+        "--user-budget",
+        "1000/day",
+        "--budget",
+        "1000/day",
+        command="teams",
+    )
+    key = keys(gateway, "create", "--name", "crowd", "--team", "crowd")
+    until(gateway, key, 200)
+    answers = [ask(gateway, key, user=user, max_tokens=5) for user in ("eve", "eve", "eve", "bob")]
+    assert [answer.status for answer in answers] == [200, 200, 429, 200]
+    assert "this end user of the organisation crowd may make 2 requests per minute" in answers[2].error["message"]
 
 
 def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
