@@ -26,7 +26,17 @@ _TIMEOUT_S = 10.0
 _METADATA_S = 300.0
 _LEEWAY_S = 30
 # What a provider that is down, or that answers something else, raises here.
-ERRORS = (AuthlibBaseError, JoseError, RequestException, ValueError, TypeError, KeyError, OSError, RecursionError)
+ERRORS = (
+    AuthlibBaseError,
+    JoseError,
+    RequestException,
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    OSError,
+    RecursionError,
+)
 
 
 class SignInRequest(NamedTuple):
