@@ -11,6 +11,9 @@ from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.books import CALLS, fill
 from tests.cli.support import invoke
 
+# They prune with the lowest priority, and so wait while other processes use the processors.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,7 +27,6 @@ def exported(*options: str) -> list[str]:
     return [json.loads(line)["id"] for line in invoke("ledger", "export", *options).stdout.splitlines()]
 
 
-@pytest.mark.slow
 def test_calls_are_archived_and_still_exported_and_summed_up(ledger: Path) -> None:
     all_calls, usage = exported(), invoke("usage", "--by", "key,tag=team", "--json").stdout
     dry = invoke("ledger", "prune", "--before", "2026-11-08", "--dry-run")
