@@ -12,6 +12,7 @@
     ├── ListenError             the gateway cannot listen at that address: the message says why
     ├── BookError               the ledger's store fails for now: the message says why; retry later
     │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of a newer version
+    │       └── OldBookError    it is of an earlier version, which a gateway migrates at its start
     └── ConfigError             the configuration has mistakes: fix each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -106,6 +107,10 @@ class BookError(PenstockError):
 
 class BookUnusableError(BookError):
     """The ledger's store cannot be used: it is damaged, not a ledger, or was made by a newer version."""
+
+
+class OldBookError(BookUnusableError):
+    """The ledger was made by an earlier version, and is only read. A gateway migrates it at its start."""
 
 
 class ConfigError(PenstockError):

@@ -2,9 +2,11 @@
 
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.doctor import command
+from tests.stores.test_upgrade import OLD
 
 KEY = "canary-key-of-a-provider"
 
@@ -148,3 +151,22 @@ def test_every_mistake_of_the_configuration_is_listed(run: Any) -> None:
     status, findings, _ = run('[server]\nlisten = "x"\nworkers = 0\n')
     assert status == 1
     assert len(findings["configuration"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "level", "said"),
+    [
+        ("", 0, "warning", "`penstock serve` migrates it at its start"),
+        ("UPDATE meta SET value = 99 WHERE name = 'schema'", 1, "error", "use that version, or restore a backup"),
+    ],
+    ids=["earlier", "newer"],
+)
+def test_a_ledger_of_another_version_is_told(
+    run: Any, tmp_path: Path, change: str, code: int, level: str, said: str
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
+        database.executescript(OLD[1].read_text() + change)
+    status, findings, _ = run("", "--offline", state=tmp_path)
+    (finding,) = findings["ledger"]
+    assert (status, finding["level"]) == (code, level)
+    assert said in f"{finding['message']} {finding['action']}"

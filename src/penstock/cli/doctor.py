@@ -22,7 +22,7 @@ import click
 from penstock.cli.check import ERRORS, OK, UNREADABLE
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.errors import BookError, ConfigError, UnreadableConfigError
+from penstock.errors import BookError, ConfigError, OldBookError, UnreadableConfigError
 from penstock.gateway.config import Config, Provider, default_file, load
 from penstock.providers.secret import Secret
 
@@ -214,6 +214,9 @@ def _storage(config: Config) -> Iterator[Diagnosis]:
 def _try(check: str, where: str, work: Callable[[], object], action: str) -> Diagnosis:
     try:
         work()
+    except OldBookError as error:
+        action = "`penstock serve` migrates it at its start; before that, make a backup with the version that made it"
+        return Diagnosis("warning", check, str(error), action)
     except (BookError, ConfigError, OSError) as error:
         return Diagnosis("error", check, str(error), action)
     return Diagnosis("ok", check, f"{where} can be used")

@@ -27,7 +27,7 @@ Rules:
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from penstock.errors import BookUnusableError
+from penstock.errors import BookUnusableError, OldBookError
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.summary import SUMMED, note_losses
@@ -394,7 +394,10 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *,
         if database.readonly and not current:
             raise BookUnusableError(f"{database.name} is empty: no gateway has kept a ledger here yet")
         if database.readonly:
-            raise BookUnusableError(f"{database.name} was made by an earlier version: let the gateway run on it once")
+            raise OldBookError(
+                f"{database.name} was made by an earlier version (its schema is {current}, this one has "
+                f"{len(migrations)}): let the gateway run on it once"
+            )
         current = database.write(lambda transaction: _step(transaction, database, migrations, table))
     if current > len(migrations):
         raise BookUnusableError(
