@@ -127,6 +127,13 @@ class Provider(Struct, frozen=True, kw_only=True):
     key_header: Annotated[str, Meta(description="The header for the key; `authorization` sends `Bearer KEY`.")] = (
         KEY_HEADER
     )
+    auth: Annotated[
+        Literal["key", "aws"],
+        Meta(description="How requests are authorized: with api_key, or signed with AWS credentials (Bedrock)."),
+    ] = "key"
+    profile: Annotated[
+        str, Meta(description="With auth = aws: the profile of the AWS configuration. Default: the usual chain.")
+    ] = ""
     headers: Annotated[Mapping[str, Secret], Meta(description="Additional request headers.")] = MappingProxyType({})
     path: Annotated[
         str,

@@ -101,6 +101,7 @@ class App:
         self._local_models: dict[str, LocalModel] = {}
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
+        self._signed: dict[str, Upstream] = {}  # by the profile of the AWS configuration
         self._connections: set[ServerConnection] = set()
         self._listener_tls = open_tls(config.server.tls, "server", config.source)
         self.certificates = Certificates(log)
@@ -220,10 +221,22 @@ class App:
         self._update_recorder(config)
 
         def upstream(provider: Provider) -> Upstream:
-            return replays.get(provider.name, self._remote)
+            replay = replays.get(provider.name)
+            if replay is not None or provider.auth == "key":
+                return replay or self._remote
+            return self._signed_remote(provider)
 
         self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
+
+    def _signed_remote(self, provider: Provider) -> Upstream:
+        """Makes endpoints of a provider that is called with AWS credentials. Profiles share their credentials."""
+        from penstock.upstream.aws import AwsCredentials, SignedRemote  # noqa: PLC0415 - an extra
+
+        signed = self._signed.get(provider.profile)
+        if signed is None:
+            signed = self._signed[provider.profile] = SignedRemote(self._remote, AwsCredentials(provider.profile))
+        return signed
 
     def _update_jwt(self, config: Config) -> None:
         """Start, replace or stop the verification of JWTs."""

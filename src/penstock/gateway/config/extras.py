@@ -1,5 +1,6 @@
 """Extras: the optional packages that a configuration needs and this Python does not have."""
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from penstock.errors import Problem
@@ -7,9 +8,11 @@ from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, LedgerSettings, TelemetrySettings
 from penstock.gateway.config.toml import Path
+from penstock.providers.provider import Provider
 
 # The module to import for each package.
 _MODULES = {
+    "botocore": "botocore",
     "asyncpg": "asyncpg",
     "redis": "redis",
     "authlib": "authlib",
@@ -25,7 +28,11 @@ _OIDC = "; the extra oidc has all that is needed"
 
 
 def missing_extras(
-    ledger: LedgerSettings, telemetry: TelemetrySettings, people: tuple[AuthSettings, AdminSettings], problems: Problems
+    ledger: LedgerSettings,
+    telemetry: TelemetrySettings,
+    people: tuple[AuthSettings, AdminSettings],
+    providers: Iterable[Provider],
+    problems: Problems,
 ) -> tuple[Problem, ...]:
     """The packages that a gateway needs to start with this configuration and that are not installed."""
     needed: list[tuple[Path, str]] = []
@@ -33,6 +40,8 @@ def missing_extras(
         needed.append((("ledger", "postgres"), "asyncpg"))
     if ledger.enabled and ledger.redis is not None:
         needed.append((("ledger", "redis"), "redis"))
+    signed = (provider.name for provider in providers if provider.auth == "aws")
+    needed += [(("providers", name, "auth"), "botocore") for name in signed]
     auth, admin = people
     if admin.oidc is not None:
         needed += [(("admin", "oidc"), package) for package in _OF_OIDC]

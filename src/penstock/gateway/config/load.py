@@ -132,7 +132,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
-        missing=missing_extras(ledger, telemetry, (auth, admin), problems),
+        missing=missing_extras(ledger, telemetry, (auth, admin), providers.usable.values(), problems),
     )
 
 

@@ -19,7 +19,7 @@ from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
 _REMOTE_KEYS = frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure")) | frozenset(
-    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers")
+    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers", "auth", "profile")
 )
 # Keys for a local model only.
 _LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
@@ -217,6 +217,11 @@ class ProviderLoader:
     def _api_key(self, name: str, given: dict[str, Any], base_url: str | None) -> Secret | None:
         path: Path = ("providers", name)
         variable = given.get("env", "")
+        if given.get("auth") == "aws":
+            if given.get("api_key") or given.get("keys"):
+                self._problems.error((*path, "auth"), "uses AWS credentials; leave out api_key and keys")
+            self._missing.pop(name, None)
+            return None
         if "api_key" in given or (*path, "api_key") in self._problems.document.lines or not variable:
             return given.get("api_key")
         if value := self._env.get(variable, "").strip():
