@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.doctor import command
-from tests.stores.test_upgrade import OLD
 
 KEY = "canary-key-of-a-provider"
+OLD_LEDGER = Path(__file__).parents[1] / "stores" / "old_ledgers" / "schema-1.sql"
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -154,19 +154,19 @@ def test_every_mistake_of_the_configuration_is_listed(run: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "level", "said"),
+    ("change", "code", "level", "expected"),
     [
         ("", 0, "warning", "`penstock serve` migrates it at its start"),
         ("UPDATE meta SET value = 99 WHERE name = 'schema'", 1, "error", "use that version, or restore a backup"),
     ],
     ids=["earlier", "newer"],
 )
-def test_a_ledger_of_another_version_is_told(
-    run: Any, tmp_path: Path, change: str, code: int, level: str, said: str
+def test_a_ledger_of_another_version_is_reported(
+    run: Any, tmp_path: Path, change: str, code: int, level: str, expected: str
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
-        database.executescript(OLD[1].read_text() + change)
+        database.executescript(OLD_LEDGER.read_text() + change)
     status, findings, _ = run("", "--offline", state=tmp_path)
     (finding,) = findings["ledger"]
     assert (status, finding["level"]) == (code, level)
-    assert said in f"{finding['message']} {finding['action']}"
+    assert expected in f"{finding['message']} {finding['action']}"
