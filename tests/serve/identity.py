@@ -1,5 +1,7 @@
 """An identity provider for tests: signs JWTs, and serves its public keys on loopback."""
 
+import base64
+import hmac
 import json
 import threading
 import time
@@ -70,3 +72,25 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+# Forged tokens
+
+
+OTHER = RSAKey.generate_key(2048, {"kid": "one"})
+
+
+def part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def unsigned(provider: IdentityProvider, alg: str) -> str:
+    return f"{part({'alg': alg, 'kid': 'one'})}.{part(provider.claims())}."
+
+
+def signed_with_public_key(provider: IdentityProvider) -> str:
+    public = provider.keys[0]
+    assert isinstance(public, RSAKey)
+    payload = f"{part({'alg': 'HS256', 'kid': 'one'})}.{part(provider.claims())}"
+    signature = hmac.digest(public.as_pem(private=False), payload.encode(), "sha256")
+    return f"{payload}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"

@@ -1,8 +1,6 @@
 """Clients that authenticate with a JWT: valid and forged ones, and keys that are rotated."""
 
 import base64
-import hmac
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed
 from tests.faults.upstream import Upstream
-from tests.serve.identity import IdentityProvider, until
+from tests.serve.identity import OTHER, IdentityProvider, part, signed_with_public_key, unsigned, until
 
 KEYS = team_keys(["acme/search"])
 TEAMS = {"dev": "acme/search", "gone": "acme/gone"}
@@ -61,25 +59,6 @@ def test_a_valid_token_is_that_of_its_team_and_user(provider: IdentityProvider, 
         assert isinstance(found, Key), found
         assert (found.id, found.team, found.subject) == ("jwt:acme/search", "acme/search", "ann")
         assert ask(clients, token) == found  # remembered
-
-
-OTHER = RSAKey.generate_key(2048, {"kid": "one"})
-
-
-def part(value: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-def unsigned(provider: IdentityProvider, alg: str) -> str:
-    return f"{part({'alg': alg, 'kid': 'one'})}.{part(provider.claims())}."
-
-
-def signed_with_public_key(provider: IdentityProvider) -> str:
-    public = provider.keys[0]
-    assert isinstance(public, RSAKey)
-    payload = f"{part({'alg': 'HS256', 'kid': 'one'})}.{part(provider.claims())}"
-    signature = hmac.digest(public.as_pem(private=False), payload.encode(), "sha256")
-    return f"{payload}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
 
 
 def with_own_key(provider: IdentityProvider) -> str:

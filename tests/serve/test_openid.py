@@ -9,8 +9,7 @@ from joserfc.jwk import RSAKey
 
 from penstock.gateway.config.people import OidcSettings
 from penstock.serve.admin.openid import ERRORS, OpenIdProvider
-from tests.serve.identity import IdentityProvider
-from tests.serve.test_jwt import OTHER, signed_with_public_key, unsigned
+from tests.serve.identity import OTHER, IdentityProvider, signed_with_public_key, unsigned
 
 
 @pytest.fixture(scope="module")
