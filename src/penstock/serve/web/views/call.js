@@ -265,7 +265,7 @@ function repeat(entry, host) {
     announce(button.textContent);
   }
 
-  const note = 'Prompts are not stored: put in your own.';
+  const note = 'The command has no prompt: put in your own.';
   return section(
     'Repeat this call',
     source,

@@ -155,7 +155,12 @@ function outcomes({ row, buckets, span_ms, calls, callsIn }) {
     h('a', { href: calls({ attempt: word }) }, `${count(number)} ${words(word)}`),
   ]);
   const label = `Outcomes over time: ${countsText(row.outcomes)}`;
-  const chart = barChart(columns, OUTCOMES, { label, span_ms, onpick: (column) => (location.hash = callsIn(column)) });
+  const chart = barChart(columns, OUTCOMES, {
+    label,
+    span_ms,
+    scaleLabel: (value) => plural(value, 'attempt'),
+    onpick: (column) => (location.hash = callsIn(column)),
+  });
   return h('div', {}, h('h3', {}, 'Outcomes', h('span', {}, links)), chart);
 }
 

@@ -15,6 +15,7 @@ export const title = 'Spend';
 
 const GROUPS = [
   ['key', 'Key'],
+  ['team', 'Team'],
   ['model', 'Model'],
   ['provider', 'Provider'],
   ['day', 'Day'],
