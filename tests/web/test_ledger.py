@@ -164,7 +164,7 @@ def test_a_call_that_is_not_there_says_what_to_do(visit: Visitor) -> None:
 
 def test_spend_leads_to_the_calls_behind_it(visit: Visitor) -> None:
     page = visit("spend?by=key")
-    page.get_by_role("link", name="Provider").click()
+    page.get_by_role("link", name="Provider", exact=True).click()
     page.get_by_role("heading", name="By provider").wait_for()
     assert "by=provider" in page.url
     page.reload()
