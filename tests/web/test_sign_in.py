@@ -170,6 +170,8 @@ def test_groups_give_roles(sign_in_site: SignInSite, window: BrowserContext, bro
     sign_in(sign_in_site, other, "search.cleo")
     member = cookie_of(other)
     other.close()
+    for path in ("acme", "acme/search"):
+        sign_in_site.site.ask("POST", "/admin/teams", {"path": path})
     made = sign_in_site.from_page("POST", "/admin/keys", member, '{"name": "cleos"}').json
     assert (made["team"], made["owner"]) == ("acme/search", "search.cleo@example.com")
     assert [key["name"] for key in sign_in_site.ask("GET", "/admin/keys", member).json["keys"]] == ["cleos"]
