@@ -66,6 +66,7 @@ ErrorCode: TypeAlias = Literal[
     "shared_state_not_allowed",
     "stopped_by_operator",
     "team_in_use",
+    "team_not_allowed",
     "team_not_found",
     "token_not_found",
     "too_many_concurrent_requests",
@@ -275,6 +276,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "`model` contains an API key: one that the gateway knows, or a text that looks like one. The request was "
             "not sent to a provider, and its model is not recorded.",
             "Put the model's name there, and the key in `authorization`.",
+        ),
+        "team_not_allowed": ErrorRow(
+            _FORBIDDEN,
+            "operator",
+            "The JWT is valid, but the team of its client does not exist in Penstock.",
+            "Create the team ([`penstock teams create`](teams.md)), or correct `teams` in "
+            "[`[auth.jwt]`](people.md#clients-with-a-jwt).",
         ),
         "model_not_allowed": ErrorRow(
             _FORBIDDEN,

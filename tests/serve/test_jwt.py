@@ -15,8 +15,10 @@ from penstock.gateway.config import load
 from penstock.gateway.config.people import JwtSettings
 from penstock.gateway.keys.keys import Key, digest_of
 from penstock.gateway.people.jwt_keys import team_keys
+from penstock.gateway.teams.changes import TeamTerms, create, delete
 from penstock.serve.jwt_clients import JwtClients
 from penstock.serve.signing_keys import SigningKeys
+from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed
@@ -91,7 +93,6 @@ FORGED = {
     "no group": lambda provider: provider.token(groups=None),
     "a foreign group": lambda provider: provider.token(groups=["ops", 1, None, ["dev"]]),
     "a group of another type": lambda provider: provider.token(groups={"dev": 1}),
-    "a team that does not exist": lambda provider: provider.token(groups=["gone"]),
     "no subject": lambda provider: provider.token(sub=None),
     "a long subject": lambda provider: provider.token(sub="x" * 300),
     "too long": lambda provider: provider.token(more="x" * 20_000),
@@ -122,6 +123,13 @@ def test_a_team_that_is_gone_is_refused_at_once(provider: IdentityProvider, clie
     token = provider.token()
     assert isinstance(ask(clients, token), Key)
     assert isinstance(clients.authenticate(token, digest_of(token), {}, time.time()), Failure)
+
+
+def test_a_team_that_does_not_exist_is_refused(provider: IdentityProvider, clients: JwtClients) -> None:
+    found = ask(clients, provider.token(groups=["gone"]))
+    assert isinstance(found, Failure)
+    assert (found.status, found.code) == (403, "team_not_allowed")
+    assert "acme/gone" in found.message
 
 
 def test_keys_are_rotated_and_withdrawn() -> None:
@@ -203,6 +211,10 @@ def test_a_gateway_takes_tokens_beside_keys(tmp_path: Path, provider: IdentityPr
                 response = client.response()
                 return response.status, response.request_id
 
+        until(lambda: call(provider.token())[0] == 403)  # 503 until the signing keys are fetched
+        book = SqliteBook.open(gateway.book.path)
+        for team in ("acme", "acme/search"):
+            create(book, TeamTerms(path=team), 1)
         until(lambda: call(provider.token())[0] == 200)
         status, id = call(provider.token(sub="bob"))
         assert status == 200
@@ -212,3 +224,6 @@ def test_a_gateway_takes_tokens_beside_keys(tmp_path: Path, provider: IdentityPr
         assert entry.user.startswith("u_")
         assert call(provider.token(OTHER))[0] == 401
         assert call(unsigned(provider, "none"))[0] == 401
+        delete(book, "acme/search", 2)
+        book.close()
+        until(lambda: call(provider.token())[0] == 403)

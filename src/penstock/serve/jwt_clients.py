@@ -4,8 +4,9 @@
    of these need a private key: `none` and HMAC are never accepted. Keys that a token brings or names itself (`jwk`,
    `jku`, `x5u`) are not used.
 2. `iss` and `aud` must be those of the configuration, `exp` must be in the future and `nbf` in the past.
-3. A claim says which team the client belongs to. Its calls are those of the key `jwt:TEAM`, which is in no store: the
-   limits of the team apply to it. The subject of the token is the end user of the calls, unless configured otherwise.
+3. A claim says which team the client belongs to. A client of a team that does not exist is refused (403). Its calls are
+   those of the key `jwt:TEAM`, which is in no store: the limits of the team apply to it. The subject of the token is
+   the end user of the calls, unless configured otherwise.
 
 A verified token is remembered until it expires, so a client that repeats it costs no signature. Needs the extra `oidc`.
 """
@@ -79,7 +80,8 @@ class JwtClients:
             self._verified[digest] = found
         key = keys.get(found.team)
         if key is None:
-            return _refused(f"the team {found.team} of this token does not exist here")
+            message = f"the team {found.team}, to which this token belongs, does not exist: ask for it to be created"
+            return Failure(code="team_not_allowed", message=message, retryable=False)
         return structs.replace(key, subject=found.user) if found.user else key
 
     def _verify(self, token: str, signing_keys: KeySet) -> _Verified | Failure:

@@ -129,7 +129,8 @@ class BookWriter:
         self._queue.put(entries)
 
     def use_unstored(self, keys: Sequence[Key]) -> None:
-        """Set the keys that are not in the book, but belong to teams: their limits are passed to `on_keys` too."""
+        """Set the keys that are not in the book, but belong to teams. They are passed to `on_keys` too, with their
+        limits, except those whose team does not exist."""
         if tuple(keys) != self._unstored:
             self._unstored = tuple(keys)
             self._unstored_changed = True
@@ -257,9 +258,8 @@ class BookWriter:
         if version == self._keys_version and not reread and not missed:
             return
         teams = book.teams()
-        known = {team.path for team in teams}
-        # A team of the configuration that was never created has no limits.
-        unstored = [resolve([key], teams)[0] if key.team in known else key for key in self._unstored]
+        existing = {team.path for team in teams if team.deleted_ms is None}
+        unstored = resolve([key for key in self._unstored if key.team in existing], teams)
         stored = resolve(book.keys(), teams)
         keys = [*stored, *unstored]
         now = time.time_ns() // 1_000_000
