@@ -13,6 +13,7 @@ import pytest
 
 from penstock.errors import BookUnusableError
 from penstock.gateway.billing.book import Book, Filter, Grouping
+from penstock.stores.book.backup import restore
 from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.support import invoke
@@ -63,6 +64,23 @@ def test_an_upgrade_keeps_entries_sums_and_keys(old: Path) -> None:
         expected = SUMS[()][()]
         assert sums(book)[()][()] == (expected[0] + entry("new").priced, expected[1] + 1)
         assert {group: sums(book)[("key",)][group] for group in SUMS[("key",)]} == SUMS[("key",)]
+
+
+def test_a_backup_before_an_upgrade_is_for_both_versions(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE", str(old.parent))
+    monkeypatch.chdir(old.parent)
+    before = dump(old)
+    result = invoke("ledger", "backup", "copy.db")
+    assert (result.stdout, result.stderr) == ("copy.db: 4 calls\n", "")
+    assert dump(Path("copy.db")) == dump(old) == before
+    restore(Path("copy.db"), old.parent)
+    with closing(SqliteBook.open(old, readonly=True)) as book:
+        assert sums(book) == SUMS
+
+
+def dump(ledger: Path) -> list[str]:
+    with closing(sqlite3.connect(ledger)) as database:
+        return list(database.iterdump())
 
 
 def test_an_older_process_that_still_runs_can_book(old: Path) -> None:

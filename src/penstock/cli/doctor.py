@@ -215,7 +215,7 @@ def _try(check: str, where: str, work: Callable[[], object], action: str) -> Dia
     try:
         work()
     except OldBookError as error:
-        action = "`penstock serve` migrates it at its start; before that, make a backup with the version that made it"
+        action = "`penstock serve` migrates it at its start; before that, make a backup (docs/deploy.md)"
         return Diagnosis("warning", check, str(error), action)
     except (BookError, ConfigError, OSError) as error:
         return Diagnosis("error", check, str(error), action)

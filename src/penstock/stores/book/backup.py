@@ -1,7 +1,8 @@
 """Backup and restore of a ledger in SQLite. (PostgreSQL has its own programs for that: docs/deploy.md.)
 
-A backup is one consistent copy, made by SQLite while a gateway may write. Restoring replaces the ledger's file, and
-keeps the old one beside it. Two things are left to the next start of the gateway:
+A backup is one consistent copy, made by SQLite while a gateway may write. It has the schema of the ledger, also if that
+is older than the one of this version: after a rollback, the older version reads the backup. Restoring replaces the
+ledger's file, and keeps the old one beside it. Two things are left to the next start of the gateway:
 
 - Journals stay. They hold calls that the old file did not have yet; the restored one gets them. Booking is idempotent,
   so a call that the backup has already is not booked again.
@@ -15,7 +16,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from penstock.errors import BookError
+from penstock.errors import BookError, OldBookError
 from penstock.stores.accounts.sqlite import remove_old
 from penstock.stores.book.open import FILE
 from penstock.stores.book.sqlite import SqliteBook, make_file
@@ -27,7 +28,8 @@ _WAL_FILES = ("-wal", "-shm")
 
 def back_up(ledger: Path, target: Path) -> int:
     """Copy a ledger to a new file, which is complete and checked when it appears. Returns the number of its calls."""
-    SqliteBook.open(ledger, readonly=True).close()  # its errors say what to do
+    with contextlib.suppress(OldBookError):  # copied as it is
+        SqliteBook.open(ledger, readonly=True).close()  # its other errors say what to do
     if target.exists():
         raise BookError(f"{target} exists already: choose another name")
     return _copy(ledger, target)
