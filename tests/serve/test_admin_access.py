@@ -369,6 +369,23 @@ def test_a_session_that_was_ended_is_of_no_use(admin_listener: AdminListener) ->
     assert admin_listener.send("DELETE", "/admin/session", own).status == 401
 
 
+def test_a_session_of_a_link_is_not_valid_again_after_a_restart(tmp_path: Path) -> None:
+    with (
+        Upstream() as upstream,
+        Gateway(tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL)) as gateway,
+    ):
+        before = AdminListener(gateway)
+        ended, open_one = before.session(), before.session()
+        assert before.send("DELETE", "/admin/session", before.own(ended)).status == 200
+        assert [before.send("GET", "/admin/me", {"Cookie": each}).status for each in (ended, open_one)] == [401, 200]
+        gateway.stop()
+        gateway.output.clear()
+        gateway.start()
+        after = AdminListener(gateway)
+        assert [after.send("GET", "/admin/me", {"Cookie": each}).status for each in (ended, open_one)] == [401, 401]
+        assert after.send("GET", "/admin/me", {"Cookie": after.session()}).status == 200
+
+
 def test_a_user_that_a_proxy_names_is_believed_from_listed_addresses_only(tmp_path: Path) -> None:
     text = """
 [server]

@@ -12,7 +12,10 @@ any other address this header is ignored.
 
 - The key of links is new with every start, and is in a file that only the gateway's user can read (`endpoint.py`). A
   user who can read that file can create links, with `penstock open`. A link is valid for 15 minutes.
-- The key of sessions is derived from the token, so a new token ends all sessions. A session is valid for 12 hours.
+- The key of these sessions is derived from the token and the key of links. So they end when the gateway restarts or
+  gets a new token, and after 12 hours. A session that was signed out cannot be valid again: the record of its end lasts
+  as long as the gateway runs.
+- The key of the cookies of users who sign in is derived from the token only.
 """
 
 import hmac
@@ -71,7 +74,7 @@ class Access:
     def use(self, token: str, config: Config | None = None) -> None:
         """Set the admin token, and what the configuration says about users."""
         self._digest = digest_of(token)
-        self._session_key = _derived(token, b"penstock session")
+        self._session_key = _derived(token, b"penstock session" + self._link_key)
         self._login_key = _derived(token, b"penstock login session")
         self.login_key = _derived(token, b"penstock sign-in")
         https = config is not None and config.admin.url.startswith("https://")
