@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
     "audit": ("penstock.cli.audit", "List who changed what, and who looked at content."),
     "users": ("penstock.cli.users", "Find or erase an end user."),
+    "import": ("penstock.cli.import_", "Import the configuration of another gateway."),
     "check": ("penstock.cli.check", "Check the configuration without starting the gateway."),
     "doctor": ("penstock.cli.doctor", "Check what the gateway needs here, and say what to do."),
     "inspect": ("penstock.cli.inspect", "Explain a recorded stream: answer, usage, ending, defects."),

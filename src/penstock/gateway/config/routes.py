@@ -28,6 +28,8 @@ class RouteLoader:
     def _route(self, name: str, given: dict[str, Any]) -> Route | None:
         path: Path = ("routes", name)
         self._check_name(name, path)
+        if next(iter(given.get("targets", ())), None) != name:  # else its models are not hidden
+            self._warn_of_hidden_models(name, path)
         check_set(given.get("set", {}), (*path, "set"), self._problems)
         if "targets" not in given:
             if (*path, "targets") not in self._problems.document.lines:
@@ -53,6 +55,8 @@ class RouteLoader:
             self._problems.error(path, "has more than one *; a pattern has one")
         elif any(character in name for character in "?[]"):
             self._problems.warn(path, "? and [ ] are literal characters; only * matches any text")
+
+    def _warn_of_hidden_models(self, name: str, path: Path) -> None:
         provider, slash, model = name.partition("/")
         if slash and provider in self._providers.usable and STAR in model:
             message = f"hides the models of the provider {provider!r} that match, which are called by the same names"

@@ -1,0 +1,100 @@
+"""`penstock import litellm`: converts the configuration of LiteLLM's proxy, and reports every field."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.litellm.config import Imported, convert
+from penstock.cli.litellm.findings import FieldFinding, Findings
+from penstock.cli.options import json_option
+from penstock.cli.text import counted, one_line, to_json
+
+_STATUSES = ("not possible", "approximated", "taken")
+_EXTRA = "the import needs the Python package pyyaml, which is not installed; try: pip install 'penstock[litellm]'"
+
+
+@click.group(short_help="Import the configuration of another gateway.")
+def command() -> None:
+    """Import the configuration of another gateway."""
+
+
+@command.command("litellm", short_help="Import LiteLLM's config.yaml.")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write the configuration.  [default: -]"
+)
+@click.option(
+    "--report", metavar="FILE", type=click.Path(path_type=Path), help="Where to write the report.  [default: stderr]"
+)
+@click.option("--dry-run", is_flag=True, help="Only print the report.")
+@json_option
+def litellm_command(source: Path, *, output: Path | None, report: Path | None, dry_run: bool, as_json: bool) -> None:
+    """Convert LiteLLM's config.yaml into a configuration of Penstock (docs/litellm.md).
+
+    The report has every field: taken, approximated (and how), or not possible (and what to do). Secrets are not copied:
+    they become environment variables, which the report names.
+    """
+    imported = _read(source)
+    if not dry_run:
+        _write(output, imported.text)
+    text = to_json(_described(imported.findings)) if as_json else _table(imported.findings)
+    if report is not None:
+        _write(report, text.decode() if isinstance(text, bytes) else text + "\n")
+    else:
+        click.echo(text, err=not (dry_run or (as_json and output is not None)))
+
+
+def _read(source: Path) -> Imported:
+    try:
+        import yaml  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise click.ClickException(_EXTRA) from None
+    try:
+        text = source.read_text(encoding="utf-8")
+        given: Any = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(one_line(f"{source} cannot be read: {error}")) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)  # without the error's text, which quotes the file
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise click.ClickException(one_line(f"{source}{line}: this is not YAML")) from None
+    if not isinstance(given, dict) or not isinstance(given.get("model_list"), list):
+        raise click.ClickException(one_line(f"{source}: this is no configuration of LiteLLM: it has no model_list"))
+    return convert(given, text)
+
+
+def _write(file: Path | None, text: str) -> None:
+    if file is None or str(file) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(one_line(f"{file} cannot be written: {error.strerror}")) from None
+
+
+def _described(findings: Findings) -> dict[str, object]:
+    return {"fields": findings.all, "variables": findings.variables}
+
+
+def _table(findings: Findings) -> str:
+    """The report: what needs attention first."""
+    lines = StringIO()
+    for status in _STATUSES:
+        found = [finding for finding in findings.all if finding.status == status]
+        if found:
+            lines.write(f"{status} ({len(found)})\n")
+            lines.writelines(_line(finding) for finding in found)
+            lines.write("\n")
+    if findings.variables:
+        lines.write("environment variables to set\n")
+        lines.writelines(one_line(f"  {name}  {what}") + "\n" for name, what in sorted(findings.variables.items()))
+        lines.write("\n")
+    lines.write(counted(len(findings.all), "field"))
+    return lines.getvalue()
+
+
+def _line(finding: FieldFinding) -> str:
+    return one_line(f"  {finding.field}" + (f": {finding.note}" if finding.note else "")) + "\n"

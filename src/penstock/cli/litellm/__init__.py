@@ -1,0 +1,1 @@
+"""Converts the configuration and the keys of LiteLLM's proxy, with a finding for every field."""

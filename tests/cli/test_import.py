@@ -1,0 +1,189 @@
+"""`penstock import litellm`: the configuration, and a finding for every field."""
+
+import json
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.gateway.config import load
+from tests.cli.support import ROOT, invoke
+
+CANARY = "CANARY-77aa"
+TEXT = f"""\
+model_list:
+  - model_name: gpt-4o
+    litellm_params: {{model: openai/gpt-4o, api_key: os.environ/OPENAI_API_KEY, rpm: 500}}
+  - model_name: gpt-4o
+    litellm_params:
+      model: azure/my-gpt-4o
+      api_base: os.environ/AZURE_BASE
+      api_key: os.environ/AZURE_KEY
+      api_version: "2024-10-21"
+      rpm: 100
+  - model_name: claude
+    litellm_params:
+      model: anthropic/claude-sonnet-4-5
+      api_key: sk-ant-{CANARY}
+      stream_timeout: 30
+      max_tokens: 4096
+      extra_headers: {{x-team: {CANARY}}}
+  - model_name: other-claude
+    litellm_params: {{model: claude-haiku-4-5, api_key: sk-ant-second-{CANARY}}}
+  - model_name: groq/*
+    litellm_params: {{model: groq/*}}
+  - model_name: llama
+    litellm_params: {{model: hosted_vllm/meta/Llama-3.3-70B, api_base: "http://10.0.0.7:8000/v1", api_key: none}}
+    model_info: {{id: abc, input_cost_per_token: 0.0000002, output_cost_per_token: 6.0e-7}}
+  - model_name: our-server
+    litellm_params: {{model: openai/some, api_base: "https://{CANARY}:pw@llm.example/v1", api_key: "{CANARY}-$x"}}
+  - model_name: vertex
+    litellm_params: {{model: vertex_ai/gemini-2.5-pro, vertex_project: p}}
+router_settings:
+  routing_strategy: simple-shuffle
+  cooldown_time: 30
+  redis_password: {CANARY}
+  fallbacks: [{{gpt-4o: [claude, llama]}}, {{claude: [llama]}}, {{llama: [missing]}}]
+  model_group_alias: {{fast: llama, hidden: {{model: claude, hidden: true}}}}
+litellm_settings: {{request_timeout: 500, drop_params: true, cache: true, default_fallbacks: [llama]}}
+general_settings: {{master_key: sk-{CANARY}-master, database_url: "postgresql://u:{CANARY}@db/x", new_field: {CANARY}}}
+environment_variables: {{LANGFUSE_SECRET: {CANARY}}}
+"""
+ENVIRONMENT = {
+    "OPENAI_API_KEY": "sk-0123456789",
+    "AZURE_BASE": "https://acme.openai.azure.com",
+    "AZURE_KEY": "azure-0123456789",
+    "ANTHROPIC_API_KEY": "sk-ant-0123456789",
+    "ANTHROPIC_API_KEY_2": "sk-ant-9876543210",
+    "CLAUDE_X_TEAM": "red",
+    "GROQ_API_KEY": "gsk-0123456789",
+    "API_BASE": "https://llm.example/v1",
+    "OPENAI_API_KEY_2": "sk-other-0123456789",
+    "LITELLM_MASTER_KEY": "sk-master-0123456789",
+}
+
+
+def converted(folder: Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The configuration and the report of an import."""
+    source, output, report = folder / "config.yaml", folder / "penstock.toml", folder / "report.json"
+    source.write_text(text, encoding="utf-8")
+    result = invoke("import", "litellm", str(source), "--output", str(output), "--report", str(report), "--json")
+    assert (result.exit_code, result.output, result.exception) == (0, "", None)
+    assert CANARY not in output.read_text() + report.read_text()
+    return tomllib.loads(output.read_text()), json.loads(report.read_text())
+
+
+def test_a_configuration_is_taken_over_and_loads(tmp_path: Path) -> None:
+    document, report = converted(tmp_path, TEXT)
+    assert set(report["variables"]) == set(ENVIRONMENT)
+    config = load(tmp_path / "penstock.toml", ENVIRONMENT)
+    assert [str(warning) for warning in config.warnings] == []
+    assert {name: [target.name for target in route.targets] for name, route in config.routes.items()} == {
+        "gpt-4o": ["openai/gpt-4o", "azure/my-gpt-4o", "anthropic/claude-sonnet-4-5", "vllm/meta/Llama-3.3-70B"],
+        "claude": ["anthropic/claude-sonnet-4-5", "vllm/meta/Llama-3.3-70B"],
+        "other-claude": ["anthropic-2/claude-haiku-4-5", "vllm/meta/Llama-3.3-70B"],
+        "groq/*": ["groq/*", "vllm/meta/Llama-3.3-70B"],
+        "llama": ["vllm/meta/Llama-3.3-70B"],
+        "our-server": ["our-server/some", "vllm/meta/Llama-3.3-70B"],
+        "fast": ["vllm/meta/Llama-3.3-70B"],
+        "hidden": ["anthropic/claude-sonnet-4-5", "vllm/meta/Llama-3.3-70B"],
+    }
+    assert [target.weight for target in config.routes["gpt-4o"].targets] == [500, 100, 1e-6, 1e-12]
+    assert config.routes["claude"].set == {"max_tokens": 4096}
+    openai, azure = config.providers["openai"], config.providers["azure"]
+    assert [(key.rpm, key.api_key.source) for key in (*openai.keys, *azure.keys)] == [
+        (500, "OPENAI_API_KEY"),
+        (100, "AZURE_KEY"),
+    ]
+    assert azure.path == "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
+    assert config.providers["anthropic-2"].dialect == config.providers["anthropic"].dialect != openai.dialect
+    assert config.providers["anthropic"].timeouts.first_event_s == 30
+    assert document["prices"] == {"vllm/meta/Llama-3.3-70B": {"input": 0.2, "output": 0.6}}
+    assert document["timeouts"] == {"total_s": 500, "answer_s": 500}
+    assert document["retries"] == {"cooldown_s": 30, "max_attempts": 4}
+    assert config.server.only_routes
+
+
+def fields_of(value: object, path: str = "") -> set[str]:
+    """The names of all fields of a configuration, down to the fields of deployments."""
+    if isinstance(value, dict):
+        found: set[str] = set()
+        for name, each in value.items():
+            inner = f"{path}.{name}" if path else name
+            deeper = isinstance(each, dict) and path.count(".") < 1 and name != "environment_variables"
+            found |= fields_of(each, inner) if deeper or name == "model_list" else {inner}
+        return found
+    assert isinstance(value, list)
+    return set().union(*(fields_of(each, f"{path}[{number}]") for number, each in enumerate(value)))
+
+
+def test_every_field_has_one_finding(tmp_path: Path) -> None:
+    _, report = converted(tmp_path, TEXT)
+    found = [finding["field"] for finding in report["fields"]]
+    assert len(found) == len(set(found))
+    begun = {name for name in found for field in fields_of(yaml.safe_load(TEXT)) if _is_part(name, field)}
+    assert begun == set(found)
+    assert [field for field in fields_of(yaml.safe_load(TEXT)) if not any(_is_part(n, field) for n in found)] == []
+    by_field = {finding["field"]: finding["status"] for finding in report["fields"]}
+    assert by_field["model_list[0].litellm_params.api_key"] == "taken"
+    assert by_field["model_list[2].litellm_params.api_key"] == "approximated"
+    assert by_field["model_list[7].litellm_params.model"] == "not possible"
+    assert by_field["general_settings.new_field"] == "not possible"
+    assert by_field["router_settings.fallbacks[llama]"] == "not possible"
+    assert all(finding["note"] for finding in report["fields"] if finding["status"] != "taken")
+
+
+def _is_part(name: str, field: str) -> bool:
+    return name == field or name.startswith((f"{field}[", f"{field}."))
+
+
+def test_a_dry_run_prints_the_report_only(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(TEXT)
+    result = invoke("import", "litellm", str(tmp_path / "config.yaml"), "--dry-run")
+    assert result.exit_code == 0
+    assert "\n[server]" not in result.output
+    assert "  general_settings.master_key: not copied: set the variable LITELLM_MASTER_KEY" in result.output
+    assert CANARY not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model_list: [", "config.yaml, line 1: this is not YAML"),
+        (f"key: {CANARY}", "this is no configuration of LiteLLM: it has no model_list"),
+    ],
+)
+def test_another_file_is_refused_without_quoting_it(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    result = invoke("import", "litellm", str(tmp_path / "config.yaml"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert CANARY not in result.output
+
+
+def test_without_the_extra_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.yaml").write_text(TEXT)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert "pip install 'penstock[litellm]'" in invoke("import", "litellm", str(tmp_path / "config.yaml")).output
+
+
+PAGE = (ROOT / "docs" / "litellm.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if re.search(r"_API_KEY$|_HOST$|_BASE_URL$|_ENDPOINT$", name):
+            monkeypatch.delenv(name)
+    for name in ("OPENAI_API_KEY", "AZURE_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY", "LITELLM_MASTER_KEY"):
+        monkeypatch.setenv(name, "sk-0123456789")
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "config.yaml").write_text(example)
+    for shown in re.findall(r"^```console\n\$ penstock (.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[:2]:
+        command, _, output = shown.partition("\n")
+        assert output.removesuffix("…\n") in invoke(*command.split()).output
