@@ -72,15 +72,23 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
 
 
 class User(NamedTuple):
-    """A role, and which of the keys it may see: by their team and whether they are its own."""
+    """A role, and which of the keys and calls it may see: by their team and whether they are its own."""
 
     role: str
     team: str
     sees: frozenset[str]
 
+    def sees_call(self, what: str) -> bool:
+        if self.role in GLOBAL or what in self.sees or what == "jwt":
+            return True
+        return what in ("foreign jwt", "moved") and self.team == "acme"
+
 
 # The keys: mine and theirs in the own team, one in a foreign team, one without a team.
 KEYS = ("mine", "theirs", "foreign", "none")
+# The calls: one of each key; those of clients with a JWT, whose keys are in no store; and one that the key `mine` made
+# for a foreign team, before it moved to its present one.
+CALLS = (*KEYS, "jwt", "foreign jwt", "moved")
 USERS = {
     "viewer": User("viewer", "", frozenset(KEYS)),
     "operator": User("operator", "", frozenset(KEYS)),
@@ -142,10 +150,16 @@ class Site:
         book = SqliteBook.open(self.path)
         try:
             book.change_keys(lambda _: list(made.values()))
-            book.append([_entry(key.id) for key in made.values()])
+            keys = {what: key.id for what, key in made.items()}
+            calls = {what: (key.id, key.team) for what, key in made.items()} | {
+                "jwt": (f"jwt:{OWN}", OWN),
+                "foreign jwt": (f"jwt:{FOREIGN}", FOREIGN),
+                "moved": (keys["mine"], FOREIGN),
+            }
+            book.append([_entry(call_of(keys, what), *calls[what]) for what in CALLS])
         finally:
             book.close()
-        return {what: key.id for what, key in made.items()}
+        return keys
 
     def ask(self, name: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.tokens[name]}"}
@@ -157,10 +171,22 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _entry(key: str) -> Entry:
+def call_of(keys: dict[str, str], what: str) -> str:
+    """The id of a call."""
+    return f"call_{keys['mine']}_{CALLS.index(what)}"
+
+
+def _entry(id: str, key: str, team: str) -> Entry:
     attempt = AttemptEntry(provider="main", model="m", outcome="completed", status=200)
     return Entry(
-        id=f"call_{key}", at_ms=_now(), key=key, surface="chat", model="m", outcome="completed", attempts=(attempt,)
+        id=id,
+        at_ms=_now(),
+        key=key,
+        surface="chat",
+        model="m",
+        outcome="completed",
+        team=team,
+        attempts=(attempt,),
     )
 
 
@@ -187,10 +213,10 @@ def test_the_matrix(people_site: Site, name: str) -> None:
             continue  # a stream; the role that may not open it is in the test below
         weakest, in_team = MATRIX[method, path]
         is_global = weakest == "anyone" or (user.role in GLOBAL and GLOBAL.index(user.role) >= GLOBAL.index(weakest))
-        subjects = KEYS if "keys/{id}" in path or "entries/{id}" in path else ("nothing",)
+        of_call = "entries/{id}" in path
+        subjects = CALLS if of_call else KEYS if "keys/{id}" in path else ("nothing",)
         for what in subjects:
-            subject = keys.get(what, "nothing")
-            id = f"call_{subject}" if "entries" in path else subject
+            id = call_of(keys, what) if of_call else keys.get(what, "nothing")
             body = {"name": f"new-{name}", "team": OWN} if (method, path) == ("POST", "/admin/keys") else None
             status, reported = people_site.ask(name, method, path.replace("{id}", id), body)
             error = reported.get("error") if isinstance(reported, dict) else None
@@ -198,13 +224,13 @@ def test_the_matrix(people_site: Site, name: str) -> None:
             case = (name, method, path, what, status, reported)
             if not is_global and not (in_team and user.team):
                 assert (status, code) == (403, "permission_denied"), case
-            elif what in KEYS and not is_global and what not in user.sees:
+            elif what in CALLS and not is_global and not (user.sees_call(what) if of_call else what in user.sees):
                 assert status == 404, case
-                assert keys[what] not in str(reported), case
+                assert id not in str(reported), case
             else:
                 assert status != 401, case
                 assert code != "permission_denied", case
-                if what in KEYS:
+                if what in CALLS:
                     assert status in (200, 201), case
 
 
@@ -215,21 +241,32 @@ def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: s
     ids = {key["id"] for key in listed}
     assert {what for what, id in keys.items() if id in ids} == user.sees
     assert all(key["team"] and key["team"].startswith(user.team) for key in listed)
+    seen = {what for what in CALLS if user.sees_call(what)}
     entries = people_site.ask(name, "GET", "/admin/entries?limit=500")[1]["entries"]
-    assert {what for what, id in keys.items() if id in {entry["key"] for entry in entries}} == user.sees
-    exported = people_site.ask(name, "GET", "/admin/export")[1]
-    assert {what for what, id in keys.items() if id in str(exported)} == user.sees
+    assert {what for what in CALLS if call_of(keys, what) in {entry["id"] for entry in entries}} == seen
+    exported = str(people_site.ask(name, "GET", "/admin/export")[1])
+    assert {what for what in CALLS if call_of(keys, what) in exported} == seen
     groups = people_site.ask(name, "GET", "/admin/usage?by=key")[1]["usage"]
-    assert {what for what, id in keys.items() if id in {row["group"]["key"] for row in groups}} == user.sees
+    calls = {row["group"]["key"]: row["calls"] for row in groups}
+    assert {what for what, id in keys.items() if id in calls} == user.sees
+    assert calls[keys["mine"]] == (2 if name == "above" else 1)
+    assert {id for id in calls if id.startswith("jwt:")} == {
+        f"jwt:{OWN}",
+        *(() if name != "above" else (f"jwt:{FOREIGN}",)),
+    }
     teams = [team["path"] for team in people_site.ask(name, "GET", "/admin/teams")[1]["teams"]]
     own = [OWN, f"{OWN}/project"]
     assert teams == (["acme", FOREIGN, *own] if name == "above" else own)
     for path, status in ((OWN, 200), (FOREIGN, 200 if name == "above" else 404)):
         assert people_site.ask(name, "GET", f"/admin/teams/{path}")[0] == status
     # A filter does not lead out of the team: neither by id, nor by name, nor by a key that does not exist.
-    for wanted in (keys["none"], "none-0", "(none)", "", *([] if name == "above" else [keys["foreign"]])):
-        assert people_site.ask(name, "GET", f"/admin/entries?key={wanted}")[1]["entries"] == []
-        assert people_site.ask(name, "GET", f"/admin/usage?key={wanted}")[1]["usage"][0]["calls"] == 0
+    foreign = [f"key={keys['foreign']}", f"key=jwt:{FOREIGN}", f"team={FOREIGN}", f"team={FOREIGN}&team=none"]
+    outside = [f"key={keys['none']}", "key=none-0", "key=(none)", "key=", "team=other", "team=(none)"]
+    for wanted in (*outside, *([] if name == "above" else foreign)):
+        assert people_site.ask(name, "GET", f"/admin/entries?{wanted}")[1]["entries"] == []
+        assert people_site.ask(name, "GET", f"/admin/usage?{wanted}")[1]["usage"][0]["calls"] == 0
+    for wanted in (f"key=jwt:{OWN}", f"team={OWN}", "find=jwt:acme"):
+        assert call_of(keys, "jwt") in str(people_site.ask(name, "GET", f"/admin/entries?{wanted}&limit=500")[1])
 
 
 def test_a_member_manages_its_own_keys_and_no_others(people_site: Site) -> None:

@@ -8,8 +8,8 @@ teams and projects below it. A permission that no role has is denied.
 | `viewer` | read usage, calls, keys, health and state; no content |
 | `operator` | also read content, stop calls, and use the playground |
 | `admin` | everything |
-| `member` of a team | read the usage and the calls of its own keys of the team; create, rotate and revoke such keys |
-| `team_admin` of a team | the same for all keys of the team |
+| `member` of a team | create, rotate and revoke its own keys; read their calls, and those of the team's JWT clients |
+| `team_admin` of a team | the same for all keys and calls of the team |
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,6 +56,11 @@ class Scope(Struct, frozen=True, kw_only=True):
         """The strongest role in a team, from it or from a team above it."""
         found = [role for path, role in self.teams.items() if team and (team == path or team.startswith(f"{path}/"))]
         return max(found, key=_STRENGTH.__getitem__, default=None)
+
+    @property
+    def only_team_admin(self) -> bool:
+        """Whether all calls of the teams may be seen, whatever their keys."""
+        return all(role == "team_admin" for role in self.teams.values())
 
     def covers(self, key: Key) -> bool:
         """Whether a key is one of them."""

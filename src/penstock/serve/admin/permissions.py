@@ -1,7 +1,8 @@
 """Permissions: the table of what each admin route needs. A route without a row is for administrators only.
 
-A role in a team can use the routes that have `in_team`. Their handlers then see only the keys of `Principal.scope`, and
-the calls of these keys; what is outside does not exist for them (404).
+A role in a team can use the routes that have `in_team`. Their handlers then see only the keys of `Principal.scope`. Of
+calls they see those that were made for its teams: all for a `team_admin`; for a `member`, those of its own keys and of
+clients with a JWT. What is outside does not exist for them (404).
 """
 
 import re

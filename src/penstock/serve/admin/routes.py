@@ -9,10 +9,12 @@ from msgspec import Meta, Struct, structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
+from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import moment, report
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
+from penstock.gateway.people.jwt_keys import team_keys
 from penstock.gateway.people.roles import Scope
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
@@ -58,8 +60,8 @@ class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 T = TypeVar("T")
-# The id of no key.
-_NO_KEY = "(none)"
+# The id of no key, and the path of no team.
+_NONE = "(none)"
 Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
 
@@ -144,7 +146,7 @@ def list_entries(book: Book, request: AdminRequest) -> AdminReply:
 def show_entry(book: Book, request: AdminRequest) -> AdminReply:
     """Show one entry."""
     entry = book.entry(request.name)
-    if entry is None or (request.scope and entry.key not in {key.id for key in _visible(book, request)}):
+    if entry is None or not _may_see(book, request, entry):
         before_ms = book.archived().before_ms
         archived = f"; calls before {moment(before_ms)} are archived" if before_ms else ""
         raise KeyTermsError(f"there is no entry with this id{archived}", code="entry_not_found")
@@ -190,18 +192,34 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 
 def with_key_ids(book: Book, request: AdminRequest, entry_filter: Filter) -> Filter:
     """The filter with names of keys replaced by their ids, and the keys whose name or id contains its text; limited to
-    the keys that the user may see. Teams include those below them."""
+    the calls that the user may see. Teams include those below them."""
     entry_filter = with_teams(entry_filter, book.teams()) if entry_filter.teams else entry_filter
-    if not entry_filter.keys and not entry_filter.text and request.scope is None:
+    scope = request.scope
+    if not entry_filter.keys and not entry_filter.text and scope is None:
         return entry_filter
-    keys, part = _visible(book, request), entry_filter.text.lower()
-    wanted = dict.fromkeys((*entry_filter.keys, *(key.id for key in keys if key.name in entry_filter.keys)))
+    teams = _paths(book, request)
+    keys, part = [*_visible(book, request), *team_keys(teams).values()], entry_filter.text.lower()
+    wanted = [*entry_filter.keys, *(key.id for key in keys if key.name in entry_filter.keys)]
     found = [key.id for key in keys if part in key.name.lower() or part in key.id] if part else []
-    if request.scope is not None:
-        ids = [key.id for key in keys]
-        # An empty filter would select the calls of all keys.
-        wanted = dict.fromkeys([id for id in ids if not entry_filter.keys or id in wanted] or [_NO_KEY])
-    return structs.replace(entry_filter, keys=tuple(wanted), text_keys=tuple(found))
+    if scope is not None:
+        # An empty filter would select the calls of all teams, or all keys.
+        teams = [path for path in teams if not entry_filter.teams or path in entry_filter.teams] or [_NONE]
+        entry_filter = structs.replace(entry_filter, teams=tuple(teams))
+        if not scope.only_team_admin:
+            wanted = [key.id for key in keys if not entry_filter.keys or key.id in wanted] or [_NONE]
+    return structs.replace(entry_filter, keys=tuple(dict.fromkeys(wanted)), text_keys=tuple(found))
+
+
+def _may_see(book: Book, request: AdminRequest, entry: Entry) -> bool:
+    """Whether the user may see a call: the same as `with_key_ids` selects."""
+    wanted = with_key_ids(book, request, Filter())
+    return (not wanted.teams or entry.team in wanted.teams) and (not wanted.keys or entry.key in wanted.keys)
+
+
+def _paths(book: Book, request: AdminRequest) -> list[str]:
+    """The teams that the user may see, including deleted ones, which have calls."""
+    scope = request.scope
+    return [team.path for team in book.teams() if scope is None or scope.role_in(team.path) is not None]
 
 
 def _visible(book: Book, request: AdminRequest) -> list[Key]:
