@@ -16,8 +16,10 @@ ENV = {
     "AZURE_OPENAI_API_KEY": KEY,
     "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com",
     "GEMINI_API_KEY": KEY,
+    "AWS_BEARER_TOKEN_BEDROCK": KEY,
 }
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+CONVERSE = "bedrock_converse"
 # By model: the dialect for clients of chat, of Messages and of Responses.
 BUILT_IN = {
     "openai/gpt-5": (CHAT, CHAT, RESPONSES),
@@ -34,6 +36,8 @@ BUILT_IN = {
     "openrouter/openai/o3-pro": (CHAT, CHAT, RESPONSES),
     "azure/gpt-5-codex": (RESPONSES,) * 3,
     "gemini/gemini-3-flash": (CHAT,) * 3,
+    "bedrock/us.anthropic.claude-sonnet-4-6-v1:0": (CONVERSE, MESSAGES, CONVERSE),
+    "bedrock/us.amazon.nova-pro-v1:0": (CONVERSE,) * 3,
 }
 URLS = {
     "openai": ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1/responses"),

@@ -193,6 +193,22 @@ def test_vertex_wants_the_version_in_the_body_and_the_model_in_the_path(stream: 
     }
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_bedrock_wants_betas_in_the_body_and_no_stream(stream: bool) -> None:
+    settings: Json = {"body_version": "bedrock-2023-05-31", "stream_field": False, "body_betas": ["effort-*"]}
+    asked: Json = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    betas = {"anthropic-beta": "claude-code-20250219, effort-2025-11-24"}
+    body, headers, lost = forwarded(asked | {"model": "m", "stream": stream}, betas, **settings)
+    version = {"anthropic_version": "bedrock-2023-05-31"}
+    assert json.loads(body) == asked | version | {"anthropic_beta": ["effort-2025-11-24"]}
+    assert "anthropic-beta" not in headers
+    assert lost == ["option-refused-by-provider claude-code-20250219"]
+    body, headers, lost = forwarded(asked | {"model": "m"}, {"anthropic-beta": "new"}, **settings)
+    assert (json.loads(body), lost) == (asked | version, ["option-refused-by-provider new"])
+    translated, _ = messages_of(asked | {"stream": stream}, **settings)
+    assert translated.keys() == {"anthropic_version", "max_tokens", "messages"}
+
+
 def test_sessions_of_claude_code_are_tags() -> None:
     request = read(BODY, {"x-claude-code-session-id": "s-1", "x-claude-code-agent-id": "a-1", "x-stainless-os": "L"})
     assert request.metadata == {"session": "s-1", "agent": "a-1"}

@@ -63,6 +63,9 @@ class OfferedDialect(Struct, frozen=True, kw_only=True):
     required_for: Annotated[
         tuple[str, ...], Meta(description="Models that only this API offers; patterns such as o3-pro*.")
     ] = ()
+    only_for: Annotated[tuple[str, ...], Meta(description="Models that this API offers; patterns. Default: all.")] = (
+        "*",
+    )
     not_for: Annotated[tuple[str, ...], Meta(description="Models that this API does not offer; patterns.")] = ()
 
 
@@ -202,7 +205,8 @@ class Provider(Struct, frozen=True, kw_only=True):
             if _matches(model, offer.required_for):
                 return name
         own = self.dialects.get(client)
-        return client if own is not None and not _matches(model, own.not_for) else self.dialect
+        offered = own is not None and _matches(model, own.only_for) and not _matches(model, own.not_for)
+        return client if offered else self.dialect
 
     def full_path(self, dialect: str = "") -> str:
         """The path after `base_url` in one of its dialects: as configured, or that of the dialect."""

@@ -12,6 +12,7 @@ A request for a provider of the same dialect keeps its bytes, except where the p
 """
 
 import re
+from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec import Raw
@@ -128,6 +129,14 @@ def betas_without(betas: str, refused: tuple[str, ...]) -> str:
     """The betas without those of the refused fields: a provider accepts or refuses a field and its beta together."""
     stems = tuple(stem for name in refused for stem in _BETAS.get(name, (name.replace("_", "-"),)))
     return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))
+
+
+def accepted_betas(betas: str, patterns: tuple[str, ...], losses: list[Loss]) -> list[str]:
+    """The betas that a provider accepts. The others are a loss each, as it would refuse the whole request."""
+    given = [beta.strip() for beta in betas.split(",")]
+    accepted = [beta for beta in given if any(fnmatchcase(beta, pattern) for pattern in patterns)]
+    losses.extend(Loss("option-refused-by-provider", beta) for beta in given if beta not in accepted)
+    return accepted
 
 
 def without_tool_fields(written: Raw, refused: tuple[str, ...], losses: list[Loss]) -> Raw | None:

@@ -80,8 +80,12 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     attribution: bool = False
     """Whether the provider is Anthropic itself, to whom Claude Code addresses a block of its system prompt."""
     body_version: str = ""
-    """The version that the provider wants in the body (Vertex AI). Then the model is only in the path, and every
-    answer is streamed, because unstreamed ones have another path."""
+    """The version that the provider wants in the body (Vertex AI, Bedrock). Then the model is only in the path, and
+    every answer is streamed, because unstreamed ones have another path."""
+    stream_field: bool = True
+    """With `body_version`: whether the body says `stream` too."""
+    body_betas: tuple[str, ...] = ()
+    """The betas that the provider accepts, as patterns, if it wants them in the body and not in the header."""
 
 
 def write_request(

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.core.dialects.anthropic_messages.forwarding import (
+    accepted_betas,
     betas_without,
     edit_messages,
     edit_system,
@@ -50,6 +51,8 @@ class AnthropicMessagesUpstream:
         if settings.body_version:
             del fields["model"]
             fields |= {"anthropic_version": settings.body_version, "stream": True}
+            if not settings.stream_field:
+                del fields["stream"]
         return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses), names.changed())
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
@@ -67,7 +70,8 @@ class AnthropicMessagesUpstream:
             changes["stream"] = Raw(b"true" if destination.stream else b"false")
         if settings.body_version:
             version = Raw(msgspec.json.encode(settings.body_version))
-            changes |= {"model": None, "anthropic_version": version, "stream": Raw(b"true")}
+            changes |= {"model": None, "anthropic_version": version}
+            changes["stream"] = Raw(b"true") if settings.stream_field else None
         if "system" in values:
             changes |= edit_system(values["system"], settings, losses)
         if (messages := edit_messages(values["messages"], settings, losses)) is not None:
@@ -78,6 +82,10 @@ class AnthropicMessagesUpstream:
         if settings.refused_fields and "anthropic-beta" in headers:
             betas = betas_without(headers.pop("anthropic-beta"), settings.refused_fields)
             headers |= {"anthropic-beta": betas} if betas else {}
+        if settings.body_betas and "anthropic-beta" in headers:
+            accepted = accepted_betas(headers.pop("anthropic-beta"), settings.body_betas, losses)
+            if accepted:
+                changes["anthropic_beta"] = Raw(msgspec.json.encode(accepted))
         return OutgoingRequest(request.members.edited(changes), headers, tuple(losses))
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
