@@ -29,7 +29,6 @@ def two_gateways(
     # With timeouts that a busy machine does not run into.
     tables: dict[str, Table] = {
         "ledger": {"redis": f"{redis.url}?socket_timeout=8&socket_connect_timeout=8"},
-        "admin": {"enabled": False},
         "server": {"workers": workers},
     }
     with ExitStack() as stack:
