@@ -58,6 +58,7 @@ from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
 from penstock.serve.telemetry.traces import Traces, require_exporter
+from penstock.serve.webhook import Webhook
 from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
@@ -112,6 +113,7 @@ class App:
         self._calls: dict[CallSession, None] = {}
         folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
+        self._webhook = Webhook(self._remote, log.warning, self.metrics.webhook_called)
         self.content: KeptContent | None = None
         self._keeper: AnswerKeeper | None = None
         self._call_content: CallContent | None = None
@@ -143,6 +145,7 @@ class App:
         self.metrics.peers = self.peers
         if self._books is not None:
             self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
+            self._books.on_warning = self._webhook.send
             for store in self._books.limits_store:
                 self.metrics.limits_store(store)
             for entry in self._books.orphans:
@@ -202,6 +205,7 @@ class App:
         )
         self.certificates.refresh()
         self._update_jwt(config)
+        self._webhook.use(config.budgets)
         if self._books is not None:
             self._books.use(config)
             content = self.content if config.users.pseudonyms else None
@@ -378,6 +382,7 @@ class App:
         if self._books is not None:
             await self._books.close()
             self._books = None
+        self._webhook.close()
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds

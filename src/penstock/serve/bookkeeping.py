@@ -12,7 +12,9 @@ from penstock.gateway.billing.ledger import Ledger
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.keys import Key, KeyRing, configured
-from penstock.gateway.limits.accounts import Accounts, LocalAccounts
+from penstock.gateway.limits.accounts import Accounts, LocalAccounts, now_ms
+from penstock.gateway.limits.admission import dollars
+from penstock.gateway.limits.warnings import BudgetWarning, BudgetWatch
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
 from penstock.stores.accounts.shared_accounts import SharedAccounts
@@ -28,6 +30,8 @@ _START_S = 5.0
 _CLOSE_S = 5.0
 # How often the spending of keys is read from the book, if other machines write to it too.
 _REFRESH_S = 5.0
+# How long after a call is booked the budgets of its accounts are compared with what is spent.
+_CHECK_S = 0.5
 _STORE_DOWN = (
     "the store of keys' limits ({}) does not respond: until it does, each process uses its own share (local_share)"
 )
@@ -84,6 +88,14 @@ class Bookkeeping:
         )
         self.ledger.book_writer = self._book_writer
         self.ledger.on_booked = self._on_booked
+        self._budgets = BudgetWatch()
+        # Accounts with a budget in which calls were booked since they were last checked.
+        self._unchecked: set[str] = set()
+        self._check_timer: asyncio.TimerHandle | None = None
+        self.on_warning: Callable[[BudgetWarning], None] | None = None
+        """Called with each budget warning that this process was the first to make."""
+        self._book_writer.on_warned = self._on_warned
+        self.ledger.watch_budgets(self._on_exhausted)
         self.use(config)
         self.orphans: list[Entry] = []
         """Calls that a gateway had not settled when it died."""
@@ -171,6 +183,8 @@ class Bookkeeping:
 
     async def close(self) -> None:
         """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         self.ledger.flush()
         await asyncio.get_running_loop().run_in_executor(None, self._book_writer.close, _CLOSE_S)
         await asyncio.sleep(0)  # lets the callbacks of the last commit run
@@ -190,8 +204,10 @@ class Bookkeeping:
         self._update_authenticator()
         everything = (*keys.keys, *keys.unstored)
         self._further = {key.id: [account.id for account in key.further] for key in everything if key.further}
+        self._budgets.use(everything)
         for account, spent in keys.spent:
             self._accounts.seed(account, spent)
+            self._check_budget(account.id, spent.total)
 
     def _on_booked(self, booked: Sequence[tuple[Entry, Sequence[str]]]) -> None:
         """Read accounts again that were added after these calls were admitted, and so do not count them."""
@@ -199,6 +215,48 @@ class Bookkeeping:
             missed = {id for entry, accounts in booked for id in self._further.get(entry.key, ()) if id not in accounts}
             for id in missed:
                 self._book_writer.reread(id)
+        if self._budgets:
+            self._unchecked.update(id for _, accounts in booked for id in accounts if id in self._budgets)
+            if self._unchecked and self._check_timer is None:
+                self._check_timer = asyncio.get_running_loop().call_later(_CHECK_S, self._check_budgets)
+
+    def _check_budgets(self) -> None:
+        """Compare what is spent with the budgets of accounts in which calls were booked.
+
+        Shared accounts may not have counted these calls yet. So an account with reservations is checked again.
+        """
+        self._check_timer = None
+        for id in tuple(self._unchecked):
+            account = self._budgets.account(id)
+            if account is None or not self._accounts.reserved(account):
+                self._unchecked.discard(id)
+            if account is not None and (spent := self._accounts.spent(account)) is not None:
+                self._check_budget(id, spent)
+        if self._unchecked:
+            self._check_timer = asyncio.get_running_loop().call_later(_CHECK_S, self._check_budgets)
+
+    def _check_budget(self, id: str, spent: int, *, refused: bool = False) -> None:
+        if warnings := self._budgets.check(id, spent, now_ms(), refused=refused):
+            self._book_writer.warn(warnings)
+
+    def _on_exhausted(self, id: str) -> None:
+        """A call was refused. While the store of limits is down, this process refuses more than it should."""
+        account = self._budgets.account(id)
+        if account is not None and not self._accounts.degraded:
+            self._check_budget(id, self._accounts.spent(account) or 0, refused=True)
+
+    def _on_warned(self, warnings: Sequence[BudgetWarning]) -> None:
+        for warning in warnings:
+            what = (
+                f"calls of {warning.kind} {warning.title} are refused"
+                if warning.refused
+                else (f"the {warning.kind} {warning.title} has spent {warning.percent} %")
+            )
+            self._warn(
+                f"{what}: {dollars(warning.spent)} of its budget of {dollars(warning.budget)} for {warning.label}"
+            )
+            if self.on_warning is not None:
+                self.on_warning(warning)
 
 
 def _retention(settings: LedgerSettings, environment: Mapping[str, str]) -> Retention | None:

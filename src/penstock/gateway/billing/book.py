@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.gateway.teams.team import Team, within
 
 if TYPE_CHECKING:  # the reports of keys, which the audit log uses, are about books
@@ -227,6 +228,12 @@ class Book(Protocol):
         """Store the teams that `change` returns for the lists of all teams and keys, in one transaction. It may be
         called twice. `keys_version` changes.
         """
+
+    def claim_warnings(self, warnings: Sequence[BudgetWarning]) -> list[BudgetWarning]:
+        """Store budget warnings; returns those that no process has stored before."""
+
+    def warnings(self, limit: int) -> list[BudgetWarning]:
+        """The budget warnings, the newest first."""
 
     def close(self) -> None:
         """Close the store."""

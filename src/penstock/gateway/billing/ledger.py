@@ -117,6 +117,10 @@ class Ledger:
         self.on_booked: Callable[[Sequence[tuple[Entry, Sequence[str]]]], None] | None = None
         """Called with entries that are booked, each with the accounts in which it was reserved."""
 
+    def watch_budgets(self, on_exhausted: Callable[[str], None]) -> None:
+        """Set the callback for an account that refuses a call because too little of its budget is left."""
+        self._reservations.on_exhausted = on_exhausted
+
     @property
     def ready(self) -> bool:
         """Whether calls can be accounted for."""

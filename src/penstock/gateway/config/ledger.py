@@ -6,8 +6,9 @@ No message quotes a URL: it may contain a password, which can be anywhere in it 
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from penstock.gateway.config.addresses import parse_url
 from penstock.gateway.config.problems import Problems
-from penstock.gateway.config.settings import LedgerSettings
+from penstock.gateway.config.settings import BudgetSettings, LedgerSettings
 from penstock.providers.secret import Secret
 
 _POSTGRES = ("postgresql", "postgres")
@@ -28,6 +29,21 @@ def load_ledger(given: dict[str, Any], problems: Problems) -> LedgerSettings:
     if keep_sums is not None and (keep is None or keep_sums < keep):
         problems.error(("ledger", "keep_sums_days"), "cannot be shorter than keep_days: sums outlast their calls")
     return ledger
+
+
+def load_budgets(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> BudgetSettings:
+    """The settings of budget warnings."""
+    budgets = BudgetSettings(**given)
+    if isinstance(budgets.webhook, Secret):
+        try:
+            parse_url(budgets.webhook.reveal().partition("?")[0])
+        except ValueError as error:
+            problems.error(("budgets", "webhook"), str(error))
+        if budgets.webhook_secret is None:
+            problems.error(("budgets",), "a webhook needs webhook_secret, with which its requests are signed")
+        if not ledger.enabled:
+            problems.error(("budgets", "webhook"), "needs the ledger, which has the budgets; enable it")
+    return budgets
 
 
 def _postgres_problem(url: str) -> str:

@@ -18,7 +18,7 @@ from msgspec import structs
 from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.extras import missing_extras
-from penstock.gateway.config.ledger import load_ledger
+from penstock.gateway.config.ledger import load_budgets, load_ledger
 from penstock.gateway.config.people import load_auth
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
@@ -81,6 +81,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
 
     own = {name: value for name, value in (("workers", workers), ("record", record)) if value is not None}
     ledger = load_ledger(given.get("ledger", {}), problems)
+    budgets = load_budgets(given.get("budgets", {}), ledger, problems)
     stored = has_stored_keys if ledger.enabled else None
     auth = load_auth(given.get("auth", {}), problems)
     if auth.jwt is not None and not ledger.enabled:
@@ -122,6 +123,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         retries=retries,
         captures=captures,
         ledger=ledger,
+        budgets=budgets,
         content=content,
         users=UserSettings(**given.get("users", {})),
         responses=responses,

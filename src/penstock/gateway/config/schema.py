@@ -10,6 +10,7 @@ from penstock.core.dialects.registry import providers_speak
 from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.settings import (
     AdminSettings,
+    BudgetSettings,
     Captures,
     ContentRule,
     ContentSettings,
@@ -77,6 +78,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
     captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
+    budgets: Annotated[BudgetSettings, Meta(description="Warnings of budgets.")] = BudgetSettings()
     users: Annotated[UserSettings, Meta(description="The end users that clients name in their requests.")] = (
         UserSettings()
     )

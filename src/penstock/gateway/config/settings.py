@@ -177,6 +177,17 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class BudgetSettings(Struct, frozen=True, kw_only=True):
+    """Warnings when 50, 80 and 100 % of a budget are spent."""
+
+    webhook: Annotated[
+        Secret | None, Meta(description="The URL to which budget warnings are sent. Default: none are sent.")
+    ] = None
+    webhook_secret: Annotated[
+        Secret | None, Meta(description="The secret with which these requests are signed (HMAC-SHA256).")
+    ] = None
+
+
 class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Responses that are kept for clients, so that they can read them again and continue from them."""
 
@@ -458,6 +469,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    budgets: BudgetSettings = BudgetSettings()
     users: UserSettings = UserSettings()
     content: ContentSettings = ContentSettings()
     responses: KeptResponsesSettings = KeptResponsesSettings()
@@ -525,7 +537,7 @@ class Config(Struct, frozen=True, kw_only=True):
         """All secrets of the configuration: the providers', the clients' and the admin token."""
         own = (secret for provider in self.providers.values() for secret in provider.secrets())
         oidc = self.admin.oidc.client_secret if self.admin.oidc is not None else None
-        given = [*self.server.keys, self.admin.token, oidc]
+        given = [*self.server.keys, self.admin.token, oidc, self.budgets.webhook, self.budgets.webhook_secret]
         ours = (secret.reveal() for secret in given if secret is not None)
         return tuple(dict.fromkeys((*own, *ours)))
 

@@ -136,6 +136,11 @@ def remaining_share(account: Account, key: Key, now: int) -> float | None:
     return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
 
 
+def spent_cost(account: Account, key: Key, now: int) -> int | None:
+    """The amount spent by booked calls in a key's current period, in nanodollars; None if it is unknown."""
+    return account.spent.get(period_at(key.period, now).label)
+
+
 def reserved_cost(account: Account, key: Key, now: int) -> int:
     """The amount reserved for calls in a key's current period, in nanodollars."""
     return account.owed.get(period_at(key.period, now).label, 0)

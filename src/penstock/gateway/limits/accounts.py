@@ -19,6 +19,7 @@ from penstock.gateway.limits.account import (
     reserved_cost,
     seed,
     settle,
+    spent_cost,
 )
 from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 from penstock.gateway.limits.period import period_at
@@ -61,6 +62,10 @@ class Accounts(Protocol):
 
     def remaining_share(self, key: Key) -> float | None:
         """The share of a key's budget that is left, as this process last saw it; None if it is unknown."""
+
+    def spent(self, key: Key) -> int | None:
+        """The amount spent by booked calls in a key's current period, in nanodollars, as this process last saw it; None
+        if it is unknown."""
 
     def reserved(self, key: Key) -> int:
         """The amount reserved in a key's current period, in nanodollars, as this process last saw it."""
@@ -140,6 +145,11 @@ class LocalAccounts:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
         return remaining_share(account, key, self._clock()) if account is not None else None
+
+    def spent(self, key: Key) -> int | None:
+        """See `Accounts`."""
+        account = self._accounts.get(key.id)
+        return spent_cost(account, key, self._clock()) if account is not None else None
 
     def reserved(self, key: Key) -> int:
         """See `Accounts`."""

@@ -67,6 +67,9 @@ class Denial(Struct, frozen=True, kw_only=True):
     tokens: Gauge | None = None
     holder: str = "this key"
     """Whose limit it is."""
+    exhausted: str = ""
+    """The id of the account whose budget has too little left; empty if the budget alone is smaller than the call, or if
+    the rest is only reserved."""
 
 
 Answer: TypeAlias = Grant | Denial
@@ -113,7 +116,10 @@ def extend(account: Account, key: Key, id: str, cost: int, tokens: int, now: int
             more = left
         elif more > left:
             message = f"{_budget_of(key, hold.period)} was used up while the call ran"
-            return Denial(limit="budget", code="insufficient_quota", message=message, holder=key.holder)
+            exhausted = key.id if hold.period == period_at(key.period, now).label else ""
+            return Denial(
+                limit="budget", code="insufficient_quota", message=message, holder=key.holder, exhausted=exhausted
+            )
     late = max(0, tokens - hold.tokens)
     put(
         account,
@@ -171,13 +177,14 @@ def _over_budget(account: Account, key: Key, reservation: Reservation, period: B
         message = f"{what} is reserved for calls that are still running, and {needs}: try again when they have ended"
         return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=_RETRY_S)
     left = dollars(max(0, key.budget - spent - owed))
+    exhausted = key.id if reservation.cost <= key.budget else ""
     if period.until is None:
         message = f"{what} has {left} left, and {needs}: ask for fewer tokens, or for a larger budget"
-        return Denial(limit="budget", code="insufficient_quota", message=message)
+        return Denial(limit="budget", code="insufficient_quota", message=message, exhausted=exhausted)
     renewal = _date(period.until)
     message = f"{what} has {left} left, and {needs}: ask for fewer tokens, or wait until {renewal}, or ask for more"
     wait = (period.until - reservation.now) / 1000 if reservation.cost <= key.budget else None
-    return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=wait)
+    return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=wait, exhausted=exhausted)
 
 
 def _budget_of(key: Key, label: str) -> str:

@@ -49,6 +49,8 @@ class Reservations:
         self._accounts = accounts
         self._chained = ChainedAccounts(accounts)
         self._ratios = ratios
+        self.on_exhausted: Callable[[str], None] | None = None
+        """Called with the id of an account that refuses a call because too little of its budget is left."""
 
     def reserve(
         self,
@@ -90,6 +92,7 @@ class Reservations:
             if gauge is not None:
                 call.headers |= _headers(name, gauge)
         if isinstance(answer, Denial):
+            self._report(answer)
             then(_refusal(answer))
         elif call.over:
             assert call.key is not None
@@ -97,6 +100,10 @@ class Reservations:
         else:
             call.reserved = answer.cost
             then(None)
+
+    def _report(self, denial: Denial) -> None:
+        if denial.exhausted and self.on_exhausted is not None:
+            self.on_exhausted(denial.exhausted)
 
     def guard(self, call: Call) -> None:
         """Limit the attempt that starts, if its key has a budget."""
@@ -153,6 +160,7 @@ class Reservations:
             return  # the attempt has ended
         if isinstance(answer, Denial):
             call.used_up, call.used_up_by = True, answer.holder
+            self._report(answer)
             self._check(call)
         elif answer.cost > (call.reserved or 0):
             call.reserved = answer.cost

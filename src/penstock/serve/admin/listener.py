@@ -44,6 +44,7 @@ from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
 from penstock.serve.admin.sign_in import SignIn
 from penstock.serve.admin.team_routes import TEAM_ROUTES
+from penstock.serve.admin.warning_routes import WARNING_ROUTES
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id, respond_json
@@ -221,7 +222,7 @@ class Admin:
         for method, pattern, handle in (*self._live_routes.routes, *self._content_routes.routes):
             if match := pattern.fullmatch(path):
                 yield method, match, handle
-        for method, pattern, work in (*ROUTES, *TEAM_ROUTES, *PEOPLE_ROUTES):
+        for method, pattern, work in (*ROUTES, *TEAM_ROUTES, *WARNING_ROUTES, *PEOPLE_ROUTES):
             if match := pattern.fullmatch(path):
                 scope = scope_of(user, rule_of(method, pattern))
                 yield method, match, partial(self._query_book, work, user, scope)
@@ -248,6 +249,7 @@ class Admin:
             self._content_routes.routes,
             ROUTES,
             TEAM_ROUTES,
+            WARNING_ROUTES,
             PEOPLE_ROUTES,
             self.own_routes,
             self._csv_export.routes,

@@ -55,6 +55,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/teams/{id}"): Rule("read", in_team=True),
     ("PATCH", "/admin/teams/{id}"): Rule("manage"),
     ("DELETE", "/admin/teams/{id}"): Rule("manage"),
+    ("GET", "/admin/warnings"): Rule("read", in_team=True),
     ("GET", "/admin/calls/{id}/text"): Rule("content", audit="content.follow"),
     ("GET", "/admin/calls/{id}/content"): Rule("content", audit="content.read"),
     ("POST", "/admin/calls/{id}/stop"): Rule("operate", audit="call.stop"),

@@ -94,6 +94,11 @@ LEDGER_QUEUE = _gauge("ledger_queue", "Settled calls that are not yet written to
 LEDGER_SPOOLED = _gauge("ledger_spooled", "Settled calls that wait because the ledger cannot be written.")
 LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to the ledger.", _WORK_BOUNDS)
 BUDGET = _gauge("budget_remaining_ratio", "Remaining part of a key's budget, from 1 to 0.", "key", kind="least")
+WEBHOOKS = _counter(
+    "budget_webhooks",
+    "Budget warnings for the webhook, by result: delivered, failed after all retries, dropped.",
+    "result",
+)
 LIMITS_STORE_UP = _gauge(
     "limits_store_up",
     "1 while the store for shared limits responds, 0 while a process uses its own share of the limits.",
@@ -140,6 +145,7 @@ FAMILIES: tuple[MetricSpec, ...] = (
     LEDGER_SPOOLED,
     LEDGER_COMMIT,
     BUDGET,
+    WEBHOOKS,
     LIMITS_STORE_UP,
     LIMITS_STORE_CHANGES,
     LOOP_LAG,

@@ -137,6 +137,8 @@ class Metrics:
             self.counters.create(metric_specs.NOT_KEPT, (reason,))
         for reason in ("memory", "database"):
             self.counters.create(metric_specs.CONTENT_DROPPED, (reason,))
+        for result in ("delivered", "failed", "dropped"):
+            self.counters.create(metric_specs.WEBHOOKS, (result,))
 
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call, with the next batch."""
@@ -312,6 +314,10 @@ class Metrics:
     def content_dropped(self, reason: str, calls: int) -> None:
         """Count calls whose content should be kept and is dropped."""
         self.counters.add(metric_specs.CONTENT_DROPPED, (reason,), calls)
+
+    def webhook_called(self, result: str) -> None:
+        """Count a budget warning for the webhook."""
+        self.counters.add(metric_specs.WEBHOOKS, (result,))
 
     def dropped(self, spans: int) -> None:
         """Count spans that were not exported."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import last_minute, remaining_share, reserved_cost
+from penstock.gateway.limits.account import last_minute, remaining_share, reserved_cost, spent_cost
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.stores.accounts.client import FetchSpent, SharedAccountClient
@@ -115,6 +115,11 @@ class SharedAccounts:
         """See `Accounts`."""
         account = self._client.last_seen(key.id)
         return remaining_share(account, key, self._clock()) if account is not None else None
+
+    def spent(self, key: Key) -> int | None:
+        """See `Accounts`."""
+        account = self._client.last_seen(key.id)
+        return spent_cost(account, key, self._clock()) if account is not None else None
 
     def reserved(self, key: Key) -> int:
         """See `Accounts`."""

@@ -13,6 +13,7 @@
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
+    budget_warnings   which budgets were warned of: only `budget_warnings.py` writes them
 
 Rules:
 
@@ -28,6 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError, OldBookError
+from penstock.stores.book.budget_warnings import warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.summary import SUMMED, note_losses
@@ -367,6 +369,11 @@ def _eleventh(dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _twelfth(dialect: SqlDialect) -> Sequence[str]:
+    """Add budget warnings."""
+    return warning_tables(dialect)
+
+
 # The n-th migration leads to version n.
 MIGRATIONS: tuple[Migration, ...] = (
     _first,
@@ -380,6 +387,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _ninth,
     _tenth,
     _eleventh,
+    _twelfth,
 )
 
 

@@ -10,8 +10,11 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.gateway.people.audit import GATEWAY, key_change, team_change
 from penstock.gateway.teams.team import Team
+from penstock.stores.book.budget_warnings import claim
+from penstock.stores.book.budget_warnings import newest as newest_warnings
 from penstock.stores.book.database import Database, Row, Transaction, Value
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
@@ -225,6 +228,14 @@ class SqlBook:
                     append(transaction, self.actor, entry)
 
         self.database.write(put)
+
+    def claim_warnings(self, warnings: Sequence[BudgetWarning]) -> list[BudgetWarning]:
+        """Store budget warnings; returns those that no process has stored before."""
+        return self.database.write(lambda transaction: claim(transaction, warnings))
+
+    def warnings(self, limit: int) -> list[BudgetWarning]:
+        """The budget warnings, the newest first."""
+        return newest_warnings(self.database, number(limit))
 
     def close(self) -> None:
         """Close the database."""

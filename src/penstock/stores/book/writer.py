@@ -20,6 +20,7 @@ from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.period import period_at
+from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.gateway.teams.chain import resolve
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
@@ -103,6 +104,10 @@ class BookWriter:
         self._unusable: BookUnusableError | None = None
         self.on_commit: Callable[[float], None] | None = None
         """Called in the event loop with the seconds that a batch took."""
+        self.on_warned: Callable[[Sequence[BudgetWarning]], None] | None = None
+        """Called in the event loop with the budget warnings that this process was the first to make."""
+        self._warnings: queue.SimpleQueue[BudgetWarning] = queue.SimpleQueue()
+        self._unclaimed: list[BudgetWarning] = []
         self._unstored: tuple[Key, ...] = ()
         self._unstored_changed = False
         self.trouble = ""
@@ -139,6 +144,12 @@ class BookWriter:
         """Read again what was spent in an account, because a call was booked that was not reserved in it."""
         self._reread_accounts.put(account)
 
+    def warn(self, warnings: Sequence[BudgetWarning]) -> None:
+        """Queue budget warnings to be stored, unless another process has stored them."""
+        for warning in warnings:
+            self._warnings.put(warning)
+        self._queue.put(())
+
     def close(self, wait_s: float) -> None:
         """Write the queued entries, if possible, and stop."""
         self._ending.set()
@@ -162,6 +173,7 @@ class BookWriter:
                 if waiting:
                     self._append(waiting)
                 self._reload_keys()
+                self._claim_warnings()
             except BookUnusableError as error:
                 self._unusable = error
                 self._fail(str(error), reported=not self._started.is_set())  # `start` raises it
@@ -279,6 +291,15 @@ class BookWriter:
         self._keys_version = version
         self._read_at_s = time.monotonic()
         self._call_in_loop(self._on_keys, Keys(stored, spent, unstored))
+
+    def _claim_warnings(self) -> None:
+        while not self._warnings.empty():
+            self._unclaimed.append(self._warnings.get())
+        if self._unclaimed:
+            new = self._open().claim_warnings(self._unclaimed)
+            self._unclaimed = []
+            if new and self.on_warned is not None:
+                self._call_in_loop(self.on_warned, new)
 
     def _sum_up(self) -> bool:
         """Add calls to the summary if there are enough; returns whether there were."""

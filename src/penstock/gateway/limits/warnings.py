@@ -1,0 +1,116 @@
+"""Budget warnings: 50, 80 and 100 % of a budget are spent. Pure: the time is always a parameter.
+
+Each warning is made once per account, period and percentage. `BudgetWatch` finds what this process has not warned of
+yet; the book decides which process was the first (`Book.claim_warnings`), so that only one sends it.
+
+A reservation is refused before all of a budget is spent. So a refusal for want of money is a warning of 100 % too.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from penstock.gateway.keys.keys import Key, Period
+from penstock.gateway.limits.period import period_at
+from penstock.gateway.teams.team import LEVELS
+
+PERCENTAGES = (50, 80, 100)
+
+
+class BudgetWarning(Struct, frozen=True, kw_only=True):
+    """A part of a budget is spent. Money is in nanodollars, time in milliseconds since 1970."""
+
+    account: str
+    """The id of the account, as in `gateway/teams/chain.py`."""
+    label: str
+    """The period, such as `2026-11`."""
+    percent: int
+    period: Period
+    kind: str
+    """`key`, or the level of the team."""
+    name: str
+    """The id of the key, or the path of the team."""
+    title: str
+    """The name of the key, or the path of the team."""
+    budget: int
+    spent: int
+    refused: bool
+    """Whether a call was refused because too little was left."""
+    at_ms: int
+
+
+class _WatchedBudget(NamedTuple):
+    account: Key
+    budget: int
+    title: str
+
+
+class BudgetWatch:
+    """Compares what is spent with the budgets of keys and teams."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, _WatchedBudget] = {}
+        # By account: the period of which was last warned, and the percentages.
+        self._warned: dict[str, tuple[str, set[int]]] = {}
+
+    def use(self, keys: Iterable[Key]) -> None:
+        """Replace the keys, with the accounts of their teams."""
+        self._budgets = {
+            account.id: _WatchedBudget(account, account.budget, _team(account) or key.name)
+            for key in keys
+            for account in (key, *key.further)
+            if account.budget
+        }
+        self._warned = {id: warned for id, warned in self._warned.items() if id in self._budgets}
+
+    def __contains__(self, account: str) -> bool:
+        return account in self._budgets
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    def account(self, id: str) -> Key | None:
+        """The account with a budget that has this id."""
+        found = self._budgets.get(id)
+        return found.account if found is not None else None
+
+    def check(self, id: str, spent: int, now_ms: int, *, refused: bool = False) -> list[BudgetWarning]:
+        """The warnings that are new in this process, now that so much of a budget is spent."""
+        found = self._budgets.get(id)
+        if found is None:
+            return []
+        account, budget, title = found
+        reached = [
+            percent for percent in PERCENTAGES if spent * 100 >= budget * percent or (refused and percent == 100)
+        ]
+        if not reached:
+            return []
+        label = period_at(account.period, now_ms).label
+        before, warned = self._warned.get(id, ("", set[int]()))
+        if before != label:
+            warned = set()
+        new = [percent for percent in reached if percent not in warned]
+        self._warned[id] = (label, warned.union(new))
+        team = _team(account)
+        return [
+            BudgetWarning(
+                account=id,
+                label=label,
+                percent=percent,
+                period=account.period,
+                kind=LEVELS[team.count("/")] if team else "key",
+                name=team or (account.spender.key if account.spender is not None else id),
+                title=title,
+                budget=budget,
+                spent=spent,
+                refused=refused and percent == 100,
+                at_ms=now_ms,
+            )
+            for percent in new
+        ]
+
+
+def _team(account: Key) -> str:
+    """The path of the team whose account it is; empty for that of a key."""
+    return account.spender.team if account.spender is not None else ""
