@@ -75,7 +75,7 @@ dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "{key}"
 settings = {{ refused_fields = ["context_management"], mid_system = false }}
-[providers.vertex]
+[providers.raw-predict]
 base_url = "{url}/publishers/anthropic/models"
 path = "/{{model}}:streamRawPredict"
 dialect = "anthropic_messages"

@@ -186,7 +186,7 @@ def test_a_field_that_the_provider_refuses_leaves_with_its_beta(gateway: Message
 @pytest.mark.parametrize("stream", [True, False])
 def test_vertex_has_the_model_in_its_path_and_always_streams(gateway: MessagesGateway, stream: bool) -> None:
     model = gateway.upstream.play(streams(ANSWER), "claude-sonnet%4020250514")  # as it is in the path
-    response = gateway.message("vertex/claude-sonnet@20250514", stream=stream)
+    response = gateway.message("raw-predict/claude-sonnet@20250514", stream=stream)
     assert (response.status, text(response)) == (200, TEXT)
     path, _, body = sent(gateway, model)
     assert path == "/v1/publishers/anthropic/models/claude-sonnet%4020250514:streamRawPredict"

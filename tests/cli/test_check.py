@@ -191,10 +191,14 @@ redis = "redis://127.0.0.1"
 otlp = "http://127.0.0.1:4318"
 [providers.local]
 slots = 2
+[providers.vertex]
+base_url = "https://a.example"
 """
 MISSING = """\
 penstock.toml:2: ledger.postgres: needs the Python package asyncpg, which is not installed; try: pip install asyncpg
 penstock.toml:3: ledger.redis: needs the Python package redis, which is not installed; try: pip install redis
+penstock.toml:8: providers.vertex.auth: needs the Python package google-auth, which is not installed; try: \
+pip install google-auth; the extra google has all that is needed
 penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-sdk, which is not installed; try: \
 pip install opentelemetry-sdk
 penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-exporter-otlp-proto-http, which is not \
@@ -206,7 +210,7 @@ installed; try: pip install opentelemetry-exporter-otlp-proto-http
 def bare(folder: Path) -> dict[str, str]:
     """The environment of a Python that has none of the optional packages."""
     shim = folder / "shim"
-    without(shim, "asyncpg", "redis", "opentelemetry", "xllamacpp")
+    without(shim, "asyncpg", "google", "redis", "opentelemetry", "xllamacpp")
     return os.environ | {"PYTHONPATH": f"{shim}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 

@@ -31,6 +31,9 @@ class Unreachable:
     def endpoint(self, url: str, headers: dict[str, str]) -> "Unreachable":  # noqa: ARG002
         return self
 
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
     def idle_connection(self) -> PendingConnection | None:
         return None
 

@@ -96,6 +96,9 @@ class _Endpoint:
         self._providers = providers
         self._name = name
 
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
     def idle_connection(self) -> Connection:
         self._providers.used.append(self._name)
         return Connection(self._providers.replies.get(self._name, OK))

@@ -16,7 +16,8 @@ from penstock.gateway.config import Config, load
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
-from penstock.upstream.aws import AwsCredentials, SignedEndpoint, SignedRemote
+from penstock.upstream.authorized import AuthorizedEndpoint, AuthorizedRemote
+from penstock.upstream.aws import AwsCredentials
 from penstock.upstream.remote import Remote
 
 MODEL = "us.amazon.nova-pro-v1:0"
@@ -49,12 +50,12 @@ def config(folder: Path, text: str) -> Config:
     return load(file, {"AWS_REGION": "eu-west-3"})
 
 
-def endpoint(folder: Path, credentials: AwsCredentials) -> SignedEndpoint:
+def endpoint(folder: Path, credentials: AwsCredentials) -> AuthorizedEndpoint:
     provider = config(folder, '[providers.bedrock]\nauth = "aws"\n').providers["bedrock"]
 
-    async def make() -> SignedEndpoint:
+    async def make() -> AuthorizedEndpoint:
         remote = Remote(Pool(UpstreamLimits(), ssl.create_default_context()), {})
-        return SignedRemote(remote, credentials).endpoint(provider.url(MODEL), provider.credentials())
+        return AuthorizedRemote(remote, credentials).endpoint(provider.url(MODEL), provider.credentials())
 
     return asyncio.run(make())
 

@@ -21,6 +21,8 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 
 # The usual header for the key, as `Bearer KEY`; any other header has the key alone.
 KEY_HEADER = "authorization"
+# The `auth` of a provider that has a key, or needs none.
+KEY = "key"
 
 
 # Shorter values are not treated as secrets: they may occur anywhere as ordinary words.
@@ -131,12 +133,19 @@ class Provider(Struct, frozen=True, kw_only=True):
         KEY_HEADER
     )
     auth: Annotated[
-        Literal["key", "aws"],
-        Meta(description="How requests are authorized: with api_key, or signed with AWS credentials (Bedrock)."),
+        Literal["key", "aws", "google"],
+        Meta(
+            description="How requests are authorized: with api_key, signed with AWS credentials (Bedrock), or with "
+            "access tokens of Google (Vertex AI)."
+        ),
     ] = "key"
     profile: Annotated[
         str, Meta(description="With auth = aws: the profile of the AWS configuration. Default: the usual chain.")
     ] = ""
+    host_aliases: Annotated[
+        Mapping[str, str],
+        Meta(description="Hosts in base_url that are replaced, for regions whose host has another form."),
+    ] = MappingProxyType({})
     headers: Annotated[Mapping[str, Secret], Meta(description="Additional request headers.")] = MappingProxyType({})
     path: Annotated[
         str,

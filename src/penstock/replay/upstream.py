@@ -219,6 +219,10 @@ class ReplayEndpoint:
         """The bytes of a request: just its body."""
         return body
 
+    def secrets(self) -> tuple[str, ...]:
+        """A replay has none."""
+        return ()
+
     def idle_connection(self) -> "ReplayConnection":
         """A connection; it needs no socket."""
         return ReplayConnection(self._choose)

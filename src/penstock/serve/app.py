@@ -63,6 +63,7 @@ from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import TextStreams
+from penstock.upstream.authorized import AuthorizedRemote, RequestCredentials
 from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
 from penstock.upstream.remote import Remote
 
@@ -102,7 +103,7 @@ class App:
         self._local_models: dict[str, LocalModel] = {}
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
-        self._signed: dict[str, Upstream] = {}  # by the profile of the AWS configuration
+        self._authorized: dict[tuple[str, str], Upstream] = {}  # by `auth` and `profile`
         self._connections: set[ServerConnection] = set()
         self._listener_tls = open_tls(config.server.tls, "server", config.source)
         self.certificates = Certificates(log)
@@ -228,19 +229,26 @@ class App:
             replay = replays.get(provider.name)
             if replay is not None or provider.auth == "key":
                 return replay or self._remote
-            return self._signed_remote(provider)
+            return self._authorized_remote(provider)
 
         self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
 
-    def _signed_remote(self, provider: Provider) -> Upstream:
-        """Makes endpoints of a provider that is called with AWS credentials. Profiles share their credentials."""
-        from penstock.upstream.aws import AwsCredentials, SignedRemote  # noqa: PLC0415 - an extra
+    def _authorized_remote(self, provider: Provider) -> Upstream:
+        """Makes endpoints of a provider without a key. Providers share credentials of the same source."""
+        source = (provider.auth, provider.profile)
+        if source not in self._authorized:
+            self._authorized[source] = AuthorizedRemote(self._remote, self._credentials(*source))
+        return self._authorized[source]
 
-        signed = self._signed.get(provider.profile)
-        if signed is None:
-            signed = self._signed[provider.profile] = SignedRemote(self._remote, AwsCredentials(provider.profile))
-        return signed
+    def _credentials(self, auth: str, profile: str) -> RequestCredentials:
+        if auth == "aws":
+            from penstock.upstream.aws import AwsCredentials  # noqa: PLC0415 - an extra
+
+            return AwsCredentials(profile)
+        from penstock.upstream.google import GoogleCredentials  # noqa: PLC0415 - an extra
+
+        return GoogleCredentials(self._log.warning)
 
     def _update_jwt(self, config: Config) -> None:
         """Start, replace or stop the verification of JWTs."""

@@ -1,8 +1,7 @@
 """AWS: requests that are signed with AWS credentials (Signature Version 4), for Amazon Bedrock.
 
-botocore finds the credentials (environment, profile, role, container, instance) and makes the signature. Finding or
-refreshing credentials may read files and ask other services, so a thread does it, before a connection is opened. A
-signature is made for each attempt, because it contains the time.
+botocore finds the credentials (environment, profile, role, container, instance) and makes the signature. A signature
+is made for each attempt, because it contains the time.
 
 This module needs the package botocore (the extra `aws`), and is imported only if a provider has `auth = "aws"`.
 """
@@ -17,8 +16,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
-from penstock.http.client import UpstreamConnection, UpstreamError
-from penstock.upstream.remote import Remote, RemoteEndpoint
+from penstock.http.client import UpstreamError
 
 _SERVICE = "bedrock"
 _REGION = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
@@ -67,49 +65,21 @@ class AwsCredentials:
         if self.current is None:
             raise UpstreamError("upstream_auth", _NO_CREDENTIALS)
 
+    def headers(self, url: str, body: bytes) -> bytes:
+        """The lines of the headers of this request, signed now."""
+        signed = AWSRequest("POST", url, data=body, headers={"content-type": _CONTENT_TYPE})
+        named = _REGION.search(urlsplit(url).hostname or "")
+        SigV4Auth(self.current, _SERVICE, named[1] if named is not None else self.region).add_auth(signed)
+        lines = [
+            f"{name.lower()}: {value}\r\n" for name, value in signed.headers.items() if name.lower() != "content-type"
+        ]
+        return "".join(lines).encode("latin-1")
+
+    def secrets(self) -> tuple[str, ...]:
+        """The secret of the access key, and the session token."""
+        return tuple(filter(None, (self.current.secret_key, self.current.token))) if self.current is not None else ()
+
     def _load(self) -> Credentials | None:
         self.region = self._session.get_config_variable("region") or _DEFAULT_REGION
         source = self._source = self._source or self._session.get_credentials()
         return source.get_frozen_credentials() if source is not None else None
-
-
-class SignedRemote:
-    """Makes endpoints of a provider whose requests are signed with AWS credentials."""
-
-    def __init__(self, remote: Remote, credentials: AwsCredentials) -> None:
-        self._remote = remote
-        self._credentials = credentials
-
-    def endpoint(self, url: str, headers: dict[str, str]) -> "SignedEndpoint":
-        """The endpoint at a URL; every request to it has these headers, and a signature."""
-        return SignedEndpoint(self._remote.endpoint(url, headers), url, self._credentials)
-
-
-class SignedEndpoint:
-    """One URL to which signed requests are sent."""
-
-    def __init__(self, endpoint: RemoteEndpoint, url: str, credentials: AwsCredentials) -> None:
-        self._endpoint = endpoint
-        self._url = url
-        self._credentials = credentials
-        named = _REGION.search(urlsplit(url).hostname or "")
-        self._region = named[1] if named is not None else ""
-
-    def request(self, body: bytes, headers: bytes = b"") -> bytes:
-        """The bytes of a whole request with this body, signed now."""
-        signed = AWSRequest("POST", self._url, data=body, headers={"content-type": _CONTENT_TYPE})
-        region = self._region or self._credentials.region
-        SigV4Auth(self._credentials.current, _SERVICE, region).add_auth(signed)
-        lines = [
-            f"{name.lower()}: {value}\r\n" for name, value in signed.headers.items() if name.lower() != "content-type"
-        ]
-        return self._endpoint.request(body, headers + "".join(lines).encode("latin-1"))
-
-    def idle_connection(self) -> UpstreamConnection | None:
-        """A connection that was kept; none while the credentials need a refresh, which `open` does."""
-        return self._endpoint.idle_connection() if self._credentials.fresh else None
-
-    async def open(self, timeout_s: float) -> UpstreamConnection:
-        """Refresh the credentials if need be, and open a new connection; raises `UpstreamError`."""
-        await self._credentials.refresh()
-        return await self._endpoint.open(timeout_s)

@@ -30,6 +30,10 @@ class RemoteEndpoint(Struct, frozen=True):
         """The bytes of a whole request with this body. `headers` are lines of further headers."""
         return b"%b%bcontent-length: %d\r\n\r\n%b" % (self.head, headers, len(body), body)
 
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets that the configuration does not have: none."""
+        return ()
+
     async def open(self, timeout_s: float) -> UpstreamConnection:
         """Open a new connection; raises `UpstreamError`."""
         return await self.pool.open(self.origin, timeout_s)

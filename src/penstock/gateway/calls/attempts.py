@@ -228,6 +228,11 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         gateway.ledger.start_attempt(call, attempt, plan)
         self._ask()
 
+    def _hide_secrets(self, endpoint: TargetEndpoint) -> None:
+        """Redact the credentials with which this attempt is authorized, if the configuration does not have them."""
+        if secrets := endpoint.secrets():
+            self._call.attempts[-1].secrets = (*self._plan.secrets, *secrets)
+
     def _traced(self, request: bytes) -> bytes:
         """The request, with a `traceparent` header if the configuration propagates traces to providers."""
         span, trace = self._call.attempts[-1].span, self._call.trace

@@ -136,6 +136,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     def _send(self, relay: Relay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
         call, plan = self._call, self._plan
         body = self._outgoing.body
+        self._hide_secrets(endpoint)
         recording = self._gateway.recording(call, plan, body, relay) if plan.record else None
         relay.attach(connection, recording)
         headers = self._outgoing.headers

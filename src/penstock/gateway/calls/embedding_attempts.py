@@ -48,6 +48,7 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
             self._send(relay, endpoint, connection)
 
     def _send(self, relay: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
+        self._hide_secrets(endpoint)
         relay.attach(connection)
         body = self._request.members.edited(self._plan.destination.members)
         connection.send(self._traced(endpoint.request(body)), relay)

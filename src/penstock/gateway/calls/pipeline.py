@@ -220,6 +220,7 @@ class Gateway:
         """A receiver that records the attempt; None if it is not recorded."""
         if self._recorder is None or not plan.record:
             return None
+        secrets = call.attempts[-1].secrets
         request = RecordedRequest(
             directory=plan.record,
             at=time.time(),
@@ -230,7 +231,7 @@ class Gateway:
             dialect=plan.dialect,
             url=plan.target.provider.url(plan.model, plan.dialect),
             body=body,
-            secrets=self._secrets,
+            secrets=self._secrets if secrets == plan.secrets else (*self._secrets, *secrets),
         )
         return self._recorder.record(request, relay)
 

@@ -49,6 +49,9 @@ class TargetEndpoint(Protocol):
     def request(self, body: bytes, headers: bytes = b"") -> bytes:
         """The complete HTTP request with this body."""
 
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets of its requests that the configuration does not have, such as access tokens."""
+
     def idle_connection(self) -> PendingConnection | None:
         """A connection to it that was kept, if there is one."""
 

@@ -13,6 +13,7 @@ from penstock.providers.provider import Provider
 # The module to import for each package.
 _MODULES = {
     "botocore": "botocore",
+    "google-auth": "google.auth",
     "asyncpg": "asyncpg",
     "redis": "redis",
     "authlib": "authlib",
@@ -24,7 +25,8 @@ _MODULES = {
 
 
 _OF_OIDC = ("authlib", "joserfc", "requests")
-_OIDC = "; the extra oidc has all that is needed"
+# By `auth` of a provider, which is also the name of the extra.
+_OF_AUTH = {"key": (), "aws": ("botocore",), "google": ("google-auth", "requests")}
 
 
 def missing_extras(
@@ -40,8 +42,9 @@ def missing_extras(
         needed.append((("ledger", "postgres"), "asyncpg"))
     if ledger.enabled and ledger.redis is not None:
         needed.append((("ledger", "redis"), "redis"))
-    signed = (provider.name for provider in providers if provider.auth == "aws")
-    needed += [(("providers", name, "auth"), "botocore") for name in signed]
+    for provider in providers:
+        if not provider.replay:
+            needed += [(("providers", provider.name, "auth"), package) for package in _OF_AUTH[provider.auth]]
     auth, admin = people
     if admin.oidc is not None:
         needed += [(("admin", "oidc"), package) for package in _OF_OIDC]
@@ -55,11 +58,17 @@ def missing_extras(
         problems.problem(
             path,
             f"needs the Python package {package}, which is not installed; try: pip install {package}"
-            f"{_OIDC if package in _OF_OIDC else ''}",
+            f"{_whole_extra(path, package)}",
         )
         for path, package in needed
         if not _is_installed(_MODULES[package])
     )
+
+
+def _whole_extra(path: Path, package: str) -> str:
+    """The extra that has all packages, where several are needed."""
+    extra = "google" if path[0] == "providers" else "oidc"
+    return f"; the extra {extra} has all that is needed" if package in (*_OF_OIDC, *_OF_AUTH["google"]) else ""
 
 
 def _is_installed(module: str) -> bool:

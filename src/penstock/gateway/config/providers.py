@@ -14,12 +14,12 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
-from penstock.providers.provider import KEY_HEADER, OfferedDialect, ProviderKey
+from penstock.providers.provider import KEY, KEY_HEADER, OfferedDialect, ProviderKey
 from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
 _REMOTE_KEYS = frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure")) | frozenset(
-    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers", "auth", "profile")
+    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers", "auth", "profile", "host_aliases")
 )
 # Keys for a local model only.
 _LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
@@ -129,17 +129,19 @@ class ProviderLoader:
         base_url: str | None = ""
         api_key: Secret | None = None
         keys: tuple[object, ...] = ()
+        auth = self._auth(name, given)
         if given.get("replay"):
             self._missing.pop(name, None)  # a replay needs neither address nor key
         else:
             base_url, keys = self._base_url(name, given), given.get("keys", ())
-            api_key = None if keys else self._api_key(name, given, base_url)
+            api_key = None if keys or auth != KEY else self._api_key(name, given, base_url)
         addresses: dict[Path, str] = {("providers", name, "base_url"): base_url or ""} | {
             ("providers", name, "dialects", dialect, "base_url"): table.get("base_url", "")
             for dialect, table in given.get("dialects", {}).items()
         }
         for place, url in addresses.items():
-            if not url or not (api_key or keys) or given.get("insecure") or len(self._problems.errors) > errors_before:
+            sent = api_key or keys or auth != KEY
+            if not url or not sent or given.get("insecure") or len(self._problems.errors) > errors_before:
                 continue
             if _is_exposed(url):
                 message = "would carry the key in the open over http://; use https://, or set insecure = true"
@@ -156,6 +158,7 @@ class ProviderLoader:
             **{
                 **given,
                 "base_url": base_url,
+                "auth": auth,
                 "api_key": api_key,
                 "keys": tuple(ProviderKey(**key) for key in usable_keys),
                 "dialects": _offered(given.get("dialects", {})),
@@ -202,6 +205,8 @@ class ProviderLoader:
         variable = "" if self._is_in_file(path) else given.get("url_env", "")
         if address := self._env.get(variable):
             url = complete(address, url or "")
+        for host, usual in given.get("host_aliases", {}).items():
+            url = url and url.replace(f"//{host}/", f"//{usual}/", 1)
         if url is None:
             if name not in self._missing:
                 hint = suggest(name, catalog()) or ", because it is not built in"
@@ -217,11 +222,6 @@ class ProviderLoader:
     def _api_key(self, name: str, given: dict[str, Any], base_url: str | None) -> Secret | None:
         path: Path = ("providers", name)
         variable = given.get("env", "")
-        if given.get("auth") == "aws":
-            if given.get("api_key") or given.get("keys"):
-                self._problems.error((*path, "auth"), "uses AWS credentials; leave out api_key and keys")
-            self._missing.pop(name, None)
-            return None
         if "api_key" in given or (*path, "api_key") in self._problems.document.lines or not variable:
             return given.get("api_key")
         if value := self._env.get(variable, "").strip():
@@ -233,6 +233,16 @@ class ProviderLoader:
         if base_url and not moved and not is_loopback(parse_url(base_url).hostname or ""):
             self._missing.setdefault(name, (path, variable))
         return None
+
+    def _auth(self, name: str, given: dict[str, Any]) -> str:
+        """How requests are authorized. A key in the file replaces what the built-in table says."""
+        path: Path = ("providers", name)
+        auth: str = given.get("auth", KEY)
+        if auth == KEY or not (given.get("api_key") or given.get("keys") or self._is_in_file((*path, "api_key"))):
+            return auth
+        if self._is_in_file((*path, "auth")):
+            self._problems.error((*path, "auth"), f"is {auth!r}, which takes no key; leave out api_key and keys")
+        return KEY
 
     def _check_headers(self, name: str, given: dict[str, Any]) -> None:
         for header in given.get("headers", {}):
@@ -269,5 +279,7 @@ def _is_exposed(base_url: str) -> bool:
 def _absent(name: str) -> str:
     table = catalog()[name]
     variable = table.get("url_env") or table.get("env")
+    if variable is None:
+        return f"the provider {name!r} is not there: write [providers.{name}]"
     remedy = "" if table.get("url_env") else " with an api_key"
     return f"the provider {name!r} is not there: set {variable}, or write [providers.{name}]{remedy}"

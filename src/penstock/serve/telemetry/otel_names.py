@@ -57,6 +57,7 @@ PROVIDERS = {
     "mistral": "mistral_ai",
     "moonshot": "moonshot_ai",
     "vertex": "gcp.vertex_ai",
+    "vertex-anthropic": "gcp.vertex_ai",
     "xai": "x_ai",
 }
 _EMBEDDINGS = "embeddings"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx  # type: ignore[import-not-found]  # the tests do without
-from google import genai  # type: ignore[import-untyped]
+from google import genai
 from google.genai import errors, types  # type: ignore[import-untyped]
 
 Json = dict[str, Any]
