@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -10,8 +11,10 @@ from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, whole
 from tests.faults.upstream import JSON, Upstream, status
+from tests.ledger.provider_keys import MODEL, SCRIPT, limited
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
+from tests.web.test_access import AUDIT, PICTURES
 from tests.web.traffic import FAILED, WHOLE, call_with
 
 _ROWS = "document.querySelectorAll('tbody tr')"
@@ -133,6 +136,47 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         assert "GROQ_API_KEY" in page.locator("main").inner_text()
         assert not any(canary in page.content() for canary in CANARIES)
         page.close()  # before its gateway ends
+
+
+def test_the_keys_of_a_provider_are_shown_with_their_state_and_without_their_secrets(
+    visit: Visitor, tmp_path: Path
+) -> None:
+    other = ("[[providers.keyed.keys]]", 'name = "other"', 'account = "b"', 'api_key = "canary-2"', "tpm = 90000")
+    more = ("[[providers.keyed.keys]]", 'name = "spare"', 'api_key = "canary-3"')
+    route = ("[routes.busy]", 'targets = ["keyed/busy"]')
+    with Upstream() as upstream:
+        upstream.play(SCRIPT, MODEL)
+        upstream.play([status(429, {"retry-after": "3000"})], "busy")
+        keyed = limited(upstream.url, *other, *more, *route, rpm=1)
+        with Gateway(tmp_path, upstream, settings(upstream.url, 0) + keyed) as gateway:
+            there = Site(gateway)
+            page = visit("providers", elsewhere=there)
+            rows = page.get_by_role("table", name="API keys of providers").get_by_role("row")
+            for name, shown in {"only": "1 of 1", "other": "90,000 of 90,000", "spare": "no limit"}.items():
+                row = rows.filter(has_text=f"keyed/{name}")
+                row.get_by_text("ready").wait_for()
+                assert shown in row.inner_text()
+            deadline = time.monotonic() + 60
+            while "at its limit" not in rows.filter(has_text="keyed/only").inner_text():  # for a minute after a call
+                assert time.monotonic() < deadline
+                gateway.ask(f"keyed/{MODEL}", stream=True)
+                page.reload()
+                rows.first.wait_for()
+            assert "0 of 1" in rows.filter(has_text="keyed/only").inner_text()
+            page.close()
+            gateway.ask("busy", stream=True)
+            for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
+                page = visit("providers", elsewhere=there, width=width, scheme=scheme)
+                row = page.get_by_role("row").filter(has_text="keyed/spare")
+                row.get_by_text("cooling down").wait_for()
+                assert "busy for" in row.inner_text()
+                assert page.evaluate(AUDIT) == []
+                assert "canary" not in page.content()
+                if PICTURES:
+                    page.locator("main > div > section").nth(1).screenshot(
+                        path=Path(PICTURES) / f"provider-keys-{scheme}-{width}.png"
+                    )
+                page.close()  # before its gateway ends
 
 
 def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Site, visit: Visitor) -> None:

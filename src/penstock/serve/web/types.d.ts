@@ -243,6 +243,18 @@ export interface ProviderSetup {
   problem: string | null;
 }
 
+/** A key in `/admin/provider-keys`. `requests` and `tokens` are those of the last minute; null without limits. */
+export interface ProviderKey {
+  provider: string;
+  key: string;
+  account: string | null;
+  rpm: number | null;
+  tpm: number | null;
+  requests: number | null;
+  tokens: number | null;
+  cooling_s: Counts;
+}
+
 export interface RouteSetup {
   name: string;
   pattern: boolean;

@@ -1,6 +1,6 @@
 // @ts-check
-// Providers: what is configured and where, whether it works, what is missing, and the routes that lead to it. A test
-// sends a real, small call.
+// Providers: what is configured and where, whether it works, what is missing, what is left of the limits of its keys,
+// and the routes that lead to it. A test sends a real, small call.
 
 import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
@@ -8,7 +8,7 @@ import { announce, emptyState, h, outcomeBadge, table, th } from '../kit/dom.js'
 import { count, cost, duration, percent, plural, UNKNOWN } from '../kit/format.js';
 import { fetchEntry, testCall } from '../kit/queries.js';
 
-/** @import { Entry, HealthReport, HealthRow, ProviderSetup, RouteSetup, Setup } from '../types.js' */
+/** @import { Counts, Entry, HealthReport, HealthRow, ProviderKey, ProviderSetup, RouteSetup, Setup } from '../types.js' */
 
 export const title = 'Providers';
 
@@ -28,10 +28,11 @@ export function mount(root) {
 
   async function load() {
     try {
-      /** @type {[Setup, HealthReport]} */
-      const [setup, health] = await Promise.all([
+      /** @type {[Setup, HealthReport, { keys: ProviderKey[] }]} */
+      const [setup, health, { keys }] = await Promise.all([
         getJson('/admin/setup', signal),
         getJson('/admin/health?since=24h&bucket=12h', signal),
+        getJson('/admin/provider-keys', signal),
       ]);
       container.removeAttribute('aria-busy');
       sub.textContent = `${plural(setup.providers.length, 'provider')}, ${plural(setup.routes.length, 'route')}, from ${setup.source}`;
@@ -42,6 +43,7 @@ export function mount(root) {
           { class: 'cards' },
           setup.providers.map((provider) => providerCard(provider, health.rows, signal)),
         ),
+        keys.length > 0 ? keysSection(keys) : '',
         routesSection(setup.routes, signal),
         missingSection(setup),
       );
@@ -65,7 +67,6 @@ export function mount(root) {
  * @param {AbortSignal} signal
  */
 function providerCard(provider, rows, signal) {
-  const cooling = Object.entries(provider.cooling_s);
   const select = h(
     'select',
     { id: `test-${provider.name}` },
@@ -90,12 +91,12 @@ function providerCard(provider, rows, signal) {
     ),
     healthLine(provider, rows),
     provider.problem && h('p', { class: 'note bad' }, toSentence(provider.problem)),
-    cooling.length > 0 &&
+    isCooling(provider) &&
       h(
         'p',
         { class: 'note' },
         'Cooling down after failures: ',
-        cooling.map(([model, seconds]) => `${model} for ${duration(1000 * seconds)}`).join(', '),
+        coolingText(provider.cooling_s),
         '. Calls go to the next target meanwhile.',
       ),
     provider.models.length
@@ -111,11 +112,23 @@ function providerCard(provider, rows, signal) {
  */
 function state(provider, { attempts, errors }) {
   if (provider.problem) return h('span', { class: 'outcome failed' }, 'cannot answer');
-  if (Object.keys(provider.cooling_s).length) return h('span', { class: 'outcome truncated' }, 'cooling down');
+  if (isCooling(provider)) return h('span', { class: 'outcome truncated' }, 'cooling down');
   if (attempts >= FEW && errors / attempts >= MANY_ERRORS) {
     return h('span', { class: 'outcome failed' }, `${percent(errors, attempts)} errors`);
   }
   return h('span', { class: 'outcome good' }, 'ready');
+}
+
+/** @param {{ cooling_s: Counts }} provider or one of its keys */
+function isCooling({ cooling_s }) {
+  return Object.keys(cooling_s).length > 0;
+}
+
+/** @param {Counts} cooling_s */
+function coolingText(cooling_s) {
+  return Object.entries(cooling_s)
+    .map(([model, seconds]) => `${model} for ${duration(1000 * seconds)}`)
+    .join(', ');
 }
 
 /**
@@ -169,6 +182,61 @@ function healthLine(provider, all) {
  */
 function fact(name, value) {
   return h('div', {}, h('dt', {}, name), h('dd', {}, value));
+}
+
+/** @param {ProviderKey[]} keys */
+function keysSection(keys) {
+  const columns = [
+    th('Provider and key'),
+    th('State'),
+    th('Requests left per minute', 'number'),
+    th('Tokens left per minute', 'number'),
+    th('Account'),
+    th('Cools down'),
+  ];
+  const rows = keys.map((key) =>
+    h(
+      'tr',
+      {},
+      h('td', { class: 'name', title: `${key.provider}/${key.key}` }, `${key.provider}/${key.key}`),
+      h('td', { class: 'tight first' }, keyState(key)),
+      h('td', { class: 'tight number', 'data-what': 'requests left:' }, leftText(key.requests, key.rpm)),
+      h('td', { class: 'tight number', 'data-what': 'tokens left:' }, leftText(key.tokens, key.tpm)),
+      h('td', { class: 'short soft', title: key.account, 'data-what': 'account:' }, key.account),
+      h('td', { class: 'whole soft', 'data-what': 'cools down:' }, coolingText(key.cooling_s)),
+    ),
+  );
+  return h(
+    'section',
+    {},
+    h('h2', {}, 'API keys'),
+    h('p', { class: 'soft' }, 'A key that is at its limit or cools down yields to the next key of its provider.'),
+    table('API keys of providers', columns, rows),
+  );
+}
+
+/** @param {ProviderKey} key */
+function keyState(key) {
+  const full = isReached(key.requests, key.rpm) || isReached(key.tokens, key.tpm);
+  if (full) return h('span', { class: 'outcome truncated' }, 'at its limit');
+  if (isCooling(key)) return h('span', { class: 'outcome truncated' }, 'cooling down');
+  return h('span', { class: 'outcome good' }, 'ready');
+}
+
+/**
+ * @param {number | null} used
+ * @param {number | null} limit
+ */
+function isReached(used, limit) {
+  return limit !== null && (used ?? 0) >= limit;
+}
+
+/**
+ * @param {number | null} used
+ * @param {number | null} limit
+ */
+function leftText(used, limit) {
+  return limit === null ? 'no limit' : `${count(Math.max(0, limit - (used ?? 0)))} of ${count(limit)}`;
 }
 
 /**
