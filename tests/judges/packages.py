@@ -31,6 +31,7 @@ GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
 OIDC = ROOT / "tests/web/oidc/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
+LITELLM = ROOT / "tests/stores/litellm_requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
@@ -61,6 +62,11 @@ def oidc_home() -> Path:
 def cyclonedx_python() -> Path:
     """The interpreter that has CycloneDX's own library."""
     return _environment("cyclonedx-judge", CYCLONEDX)
+
+
+def litellm_python() -> Path:
+    """The interpreter that has the schema of LiteLLM's database."""
+    return _environment("litellm-schema", LITELLM, "--no-deps")
 
 
 def langchain_python() -> Path:
@@ -116,17 +122,20 @@ def _program(name: str, pins: Path, path: str) -> Path:
     return Path(program)
 
 
-def _environment(name: str, requirements: Path) -> Path:
+def _environment(name: str, requirements: Path, *options: str) -> Path:
     """The interpreter of an environment that has these packages."""
 
     def install(folder: Path) -> None:
         if shutil.which("uv"):  # which is much quicker, as in scripts/lib.sh
             with suppress(subprocess.SubprocessError):
                 _run(["uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], folder)
-                _run(["uv", *_UV, "--python", str(_python(folder)), "--requirement", str(requirements)], folder)
+                _run(
+                    ["uv", *_UV, *options, "--python", str(_python(folder)), "--requirement", str(requirements)], folder
+                )
                 return
         _run([sys.executable, "-I", "-m", "venv", "--clear", str(folder)], folder)
-        _run([str(_python(folder)), *_PIP, *_PIP_SOON, *_NOT_COMPILED, "--requirement", str(requirements)], folder)
+        pip = [str(_python(folder)), *_PIP, *_PIP_SOON, *_NOT_COMPILED, *options]
+        _run([*pip, "--requirement", str(requirements)], folder)
 
     return _python(_made(name, requirements, install))
 

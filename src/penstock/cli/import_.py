@@ -6,10 +6,16 @@ from typing import Any
 
 import click
 
+from penstock.cli.keys import book_of, load_file, now_ms
 from penstock.cli.litellm.config import Imported, convert
+from penstock.cli.litellm.database import read_tables
 from penstock.cli.litellm.findings import FieldFinding, Findings
-from penstock.cli.options import json_option
+from penstock.cli.litellm.keys import KeyConversion
+from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
+from penstock.gateway.billing.book import TakenOver
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.teams.team import Team
 
 _STATUSES = ("not possible", "approximated", "taken")
 _EXTRA = "the import needs the Python package pyyaml, which is not installed; try: pip install 'penstock[litellm]'"
@@ -28,15 +34,24 @@ def command() -> None:
 @click.option(
     "--report", metavar="FILE", type=click.Path(path_type=Path), help="Where to write the report.  [default: stderr]"
 )
+@click.option(
+    "--keys", "database", metavar="URL", help="LiteLLM's database, postgres://…: import its teams and keys too."
+)
+@config_option
 @click.option("--dry-run", is_flag=True, help="Only print the report.")
 @json_option
-def litellm_command(source: Path, *, output: Path | None, report: Path | None, dry_run: bool, as_json: bool) -> None:
+def litellm_command(
+    source: Path, *, output: Path | None, report: Path | None, dry_run: bool, as_json: bool, **keys: Any
+) -> None:
     """Convert LiteLLM's config.yaml into a configuration of Penstock (docs/litellm.md).
 
     The report has every field: taken, approximated (and how), or not possible (and what to do). Secrets are not copied:
-    they become environment variables, which the report names.
+    they become environment variables, which the report names. With --keys, the teams and keys of LiteLLM's database are
+    added to the ledger of the configuration (--config), all or none; clients' keys go on working.
     """
     imported = _read(source)
+    if keys["database"] is not None:
+        _take_over(keys["database"], keys["file"], imported.findings, dry_run=dry_run)
     if not dry_run:
         _write(output, imported.text)
     text = to_json(_described(imported.findings)) if as_json else _table(imported.findings)
@@ -63,6 +78,22 @@ def _read(source: Path) -> Imported:
     if not isinstance(given, dict) or not isinstance(given.get("model_list"), list):
         raise click.ClickException(one_line(f"{source}: this is no configuration of LiteLLM: it has no model_list"))
     return convert(given, text)
+
+
+def _take_over(database: str, file: Path | None, findings: Findings, *, dry_run: bool) -> None:
+    """Add the teams and keys of LiteLLM's database to the book."""
+    with book_of(load_file(file)) as book:
+        tables, now = read_tables(database), now_ms()
+        found = list(findings.all)
+
+        def change(teams: list[Team], keys: list[Key]) -> TakenOver:
+            findings.all[:] = found  # it may be called twice
+            return KeyConversion(tables, findings, now).convert(teams, keys)
+
+        if dry_run:
+            change(book.teams(), book.keys())
+        else:
+            book.take_over(change)
 
 
 def _write(file: Path | None, text: str) -> None:

@@ -7,7 +7,7 @@ even if it did take effect: `append` is idempotent.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -134,6 +134,15 @@ class ModelHealth(Struct, frozen=True, kw_only=True):
     buckets: Sequence[HealthBucket]
 
 
+class TakenOver(NamedTuple):
+    """What an import of another gateway adds."""
+
+    teams: Sequence[Team]
+    keys: Sequence[Key]
+    entries: Sequence[Entry]
+    """What they have spent there."""
+
+
 class Book(Protocol):
     """The ledger's store."""
 
@@ -234,6 +243,9 @@ class Book(Protocol):
 
     def warnings(self, limit: int) -> list[BudgetWarning]:
         """The budget warnings, the newest first."""
+
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
+        """Store what `change` returns for the current teams and keys, in one transaction. It may be called twice."""
 
     def close(self) -> None:
         """Close the store."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, UsageRow
+from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
 from penstock.gateway.limits.warnings import BudgetWarning
@@ -194,17 +194,43 @@ class SqlBook:
         """Store the teams that `change` returns for the current teams and keys, in one transaction."""
 
         def put(transaction: Transaction) -> None:
-            before = {team.path: team for team in map(read_team, transaction.fetch(_TEAMS))}
-            changed = list(change(list(before.values()), [read_key(row) for row in transaction.fetch(_KEYS)]))
-            if changed:
-                transaction.execute_each(_PUT_TEAM, [team_row(team) for team in changed])
-                transaction.fetch(_KEYS_CHANGED)
-            for team in changed:
-                entry = team_change(self.actor, time.time_ns() // 1_000_000, before.get(team.path), team)
-                if entry is not None:
-                    append(transaction, self.actor, entry)
+            teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
+            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            self._put_teams(transaction, teams, list(change(teams, keys)))
 
         self.database.write(put)
+
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
+        """Store teams, keys and entries of another gateway, all or none. An entry whose id exists is not changed."""
+
+        def put(transaction: Transaction) -> None:
+            teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
+            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            new = change(teams, keys)
+            self._put_teams(transaction, teams, new.teams)
+            self._put_keys(transaction, keys, new.keys)
+            _book(transaction, {text(entry.id): entry for entry in new.entries})
+
+        self.database.write(put)
+
+    def _put_teams(self, transaction: Transaction, before: list[Team], changed: Sequence[Team]) -> None:
+        by_path = {team.path: team for team in before}
+        if changed:
+            transaction.execute_each(_PUT_TEAM, [team_row(team) for team in changed])
+            transaction.fetch(_KEYS_CHANGED)
+        for team in changed:
+            entry = team_change(self.actor, time.time_ns() // 1_000_000, by_path.get(team.path), team)
+            if entry is not None:
+                append(transaction, self.actor, entry)
+
+    def _put_keys(self, transaction: Transaction, before: list[Key], changed: Sequence[Key]) -> None:
+        by_id = {key.id: key for key in before}
+        if changed:
+            _put_keys(transaction, [key_row(key) for key in changed])
+        for key in changed:
+            entry = key_change(self.actor, time.time_ns() // 1_000_000, by_id.get(key.id), key)
+            if entry is not None:
+                append(transaction, self.actor, entry)
 
     def keys(self) -> list[Key]:
         """All keys, the oldest first, including revoked and expired ones."""
@@ -218,14 +244,8 @@ class SqlBook:
         """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
 
         def put(transaction: Transaction) -> None:
-            before = {key.id: key for key in map(read_key, transaction.fetch(_KEYS))}
-            changed = list(change(list(before.values())))
-            if changed:
-                _put_keys(transaction, [key_row(key) for key in changed])
-            for key in changed:
-                entry = key_change(self.actor, time.time_ns() // 1_000_000, before.get(key.id), key)
-                if entry is not None:
-                    append(transaction, self.actor, entry)
+            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            self._put_keys(transaction, keys, list(change(keys)))
 
         self.database.write(put)
 

@@ -1,0 +1,155 @@
+"""`penstock import litellm --keys`: keys of a database with LiteLLM's own schema open a gateway, with their budgets."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import invoke
+from tests.faults.client import Response, body, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import unstreamed
+from tests.faults.upstream import Upstream
+from tests.judges.packages import litellm_python
+from tests.stores.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
+
+
+SEARCH, PLAIN, TEAM, SPENT = "sk-search-0123456789", "no-prefix-0123456789", "sk-of-a-team-4711", "sk-nearly-spent-4712"
+BLOCKED, EXPIRED, OTHER_MODEL = "sk-blocked-4713", "sk-expired-4714", "sk-other-model-4715"
+
+
+def hashed(secret: str) -> str:
+    """A key as LiteLLM stores it: the SHA-256 of keys that begin with `sk-`, and others as they are."""
+    return hashlib.sha256(secret.encode()).hexdigest() if secret.startswith("sk-") else secret
+
+
+ROWS = f"""
+INSERT INTO "LiteLLM_BudgetTable" (budget_id, max_budget, budget_duration, created_by, updated_by, updated_at)
+VALUES ('b1', 500, '30d', 'admin', 'admin', now());
+INSERT INTO "LiteLLM_OrganizationTable"
+    (organization_id, organization_alias, budget_id, models, spend, created_by, updated_by, updated_at)
+VALUES ('o1', 'Acme Inc', 'b1', '{{}}', 120, 'admin', 'admin', now());
+INSERT INTO "LiteLLM_TeamTable"
+    (team_id, team_alias, organization_id, max_budget, budget_duration, spend, rpm_limit, updated_at)
+VALUES ('t1', 'search', 'o1', 100, '1mo', 99.99, 600, now());
+INSERT INTO "LiteLLM_VerificationToken"
+    (token, key_name, key_alias, spend, max_budget, budget_duration, models, blocked, expires, team_id, rpm_limit)
+VALUES
+    ('{hashed(SEARCH)}', 'sk-...6789', 'search', 3.5, 25, '1mo', '{{main/river-1}}', NULL, NULL, NULL, 60),
+    ('{hashed(PLAIN)}', NULL, NULL, 0, NULL, NULL, '{{all-proxy-models}}', NULL, NULL, NULL, NULL),
+    ('{hashed(TEAM)}', 'sk-...4711', 'ci', 0, NULL, NULL, '{{}}', NULL, now() + interval '1 day', 't1', NULL),
+    ('{hashed(SPENT)}', 'sk-...4712', 'spent', 4.99, 5, NULL, '{{}}', NULL, NULL, NULL, NULL),
+    ('{hashed(BLOCKED)}', 'sk-...4713', 'blocked', 0, NULL, NULL, '{{}}', TRUE, NULL, NULL, NULL),
+    ('{hashed(EXPIRED)}', 'sk-...4714', 'expired', 0, NULL, NULL, '{{}}', NULL, now() - interval '1 day', NULL, NULL),
+    ('{hashed(OTHER_MODEL)}', 'sk-...4715', 'lake', 0, NULL, NULL, '{{main/lake-*}}', NULL, NULL, NULL, NULL);
+UPDATE "LiteLLM_VerificationToken" SET metadata = '{{"a": 1}}' WHERE key_alias = 'ci';
+"""
+
+
+@pytest.fixture(scope="module")
+def migrations() -> list[str]:
+    """LiteLLM's own SQL, from its package."""
+    package = litellm_python().parent.parent.glob("lib/python*/site-packages/litellm_proxy_extras/migrations/*/*.sql")
+    files = sorted(package)
+    assert files
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+@pytest.fixture(scope="module")
+def litellm(migrations: list[str], postgres: PostgresServer) -> str:
+    """The URL of a database as LiteLLM leaves it."""
+    url = postgres.new_database()
+    postgres.execute(url, *migrations, ROWS)
+    return f"{url}?connection_limit=10&schema=public"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with the ledger in `state`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path / "state"))
+    (tmp_path / "config.yaml").write_text("model_list: []\n")
+    return tmp_path
+
+
+def penstock(*arguments: str) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def take_over(folder: Path, url: str, *options: str) -> dict[str, Any]:
+    """The report of an import."""
+    files = ["config.yaml", "--output", "imported.toml", "--report", "report.json"]
+    penstock("import", "litellm", *files, "--keys", url, "--config", "own.toml", "--json", *options)
+    report = (folder / "report.json").read_text()
+    assert not any(secret in report for secret in (SEARCH, PLAIN, TEAM, hashed(SEARCH)))
+    return {finding["field"]: finding for finding in json.loads(report)["fields"]}
+
+
+def shown() -> dict[str, Any]:
+    """The keys, by name."""
+    listed = json.loads(penstock("keys", "list", "--config", "own.toml", "--json", "--all"))["keys"]
+    return {key["name"]: key for key in listed}
+
+
+def test_keys_of_litellm_open_the_gateway_with_their_budgets(litellm: str, folder: Path) -> None:
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 0).replace("output = 2.0", "output = 1000.0")
+        (folder / "own.toml").write_text(configuration)
+        take_over(folder, litellm, "--dry-run")
+        assert shown() == {}
+
+        report = take_over(folder, litellm)
+        assert report["key search.max_budget"]["status"] == "taken"
+        assert report["key search.spend"]["status"] == "approximated"
+        assert report["organization Acme-Inc.max_budget"]["status"] == "approximated"
+        assert report["key ci.metadata"]["status"] == "not possible"
+        keys = shown()
+        assert len(keys) == 7
+        search = keys["search"]
+        assert (search["budget"], search["period"], search["spent"]) == ("25.00", "month", "3.50")
+        assert (search["requests_per_minute"], search["models"]) == (60, ["main/river-1"])
+        teams = json.loads(penstock("teams", "list", "--config", "own.toml", "--json"))["teams"]
+        assert {team["path"]: [each["spent"] for each in team["budgets"]] for team in teams} == {
+            "Acme-Inc": ["120.00"],
+            "Acme-Inc/search": ["99.99"],
+        }
+
+        assert take_over(folder, litellm)["key search"]["note"].endswith("left as it is")
+        assert shown() == keys
+
+        upstream.play(unstreamed(), "river-1")
+        with Gateway(folder, upstream, configuration) as gateway:
+            answers = {secret: ask(gateway, secret) for secret in (SEARCH, PLAIN, TEAM, SPENT, BLOCKED, EXPIRED)}
+            answers[OTHER_MODEL] = ask(gateway, OTHER_MODEL)
+            answers["sk-unknown-0123456789"] = ask(gateway, "sk-unknown-0123456789")
+    assert {secret: answer.status for secret, answer in answers.items()} == {
+        SEARCH: 200,
+        PLAIN: 200,
+        TEAM: 429,
+        SPENT: 429,
+        BLOCKED: 401,
+        EXPIRED: 401,
+        OTHER_MODEL: 403,
+        "sk-unknown-0123456789": 401,
+    }
+    assert b"the team Acme-Inc/search" in answers[TEAM].body
+
+
+def ask(gateway: Gateway, key: str) -> Response:
+    gateway.expected += 1
+    with gateway.client() as client:
+        client.send(post(body("main/river-1", stream=False), {"Authorization": f"Bearer {key}"}))
+        return client.response()
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_database_is_refused(postgres: PostgresServer) -> None:
+    result = invoke("import", "litellm", "config.yaml", "--keys", postgres.new_database())
+    assert result.exit_code == 1
+    assert "has no table LiteLLM_VerificationToken: is this the database of LiteLLM?" in result.output
