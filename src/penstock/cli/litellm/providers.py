@@ -35,11 +35,13 @@ class Known(Struct, frozen=True):
     """The path of a dated version of its API, up to the operation."""
     drops: str = ""
     """The beginning of model names that names no model."""
+    any_server: bool = False
+    """Whether the prefix, with an address, is used for any server that has the same API."""
 
 
 # By LiteLLM's prefix of a model.
 PREFIXES: dict[str, Known] = {
-    "openai": Known("openai"),
+    "openai": Known("openai", any_server=True),
     "azure": Known("azure", key="AZURE_API_KEY", base="AZURE_API_BASE", version_path="/openai/deployments/{model}"),
     "anthropic": Known("anthropic", suffix="/v1"),
     "groq": Known("groq"),
@@ -103,7 +105,7 @@ class ProviderTables:
             section.taken("model")
         else:
             section.approximated("model", f"the server of {prefix!r} is used as one that is compatible with OpenAI")
-        compatible = known is None or (known.name == "openai" and address is not None)
+        compatible = known is None or (known.any_server and address is not None)
         table: dict[str, Any] = {}
         if address is not None:
             self._address(section, address, known, table)
