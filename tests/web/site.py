@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
@@ -12,6 +14,10 @@ from playwright.sync_api import Page
 from penstock.serve.admin.endpoint import TOKEN_FILE, link_to, read_endpoint_file
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
+
+AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
+# The folder for pictures of every view; none are made if it is not set.
+PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 
 _LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
 _WAIT_S = 30.0

@@ -1,6 +1,5 @@
 """The page is accessible: by keyboard and screen reader, in light and dark, on a phone; quick, stable, private."""
 
-import os
 import re
 import time
 from pathlib import Path
@@ -9,10 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.conftest import Visitor
-from tests.web.site import Site, until
+from tests.web.site import AUDIT, PICTURES, Site, until
 from tests.web.traffic import CUT, REPAIRED, endless
 
-AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
 VIEWS = (
     "live",
     "calls",
@@ -26,8 +24,6 @@ VIEWS = (
     "playground",
     "audit",
 )
-# The folder for pictures of every view; none are made if it is not set.
-PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 # How much longer than an empty page the page may take, and for how long a quiet moment is waited for.
 _PAINT_MS = 180
 _TRY_S = 60.0

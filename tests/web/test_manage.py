@@ -13,8 +13,7 @@ from tests.faults.scripts import ERROR_BODY, whole
 from tests.faults.upstream import JSON, Upstream, status
 from tests.ledger.provider_keys import MODEL, SCRIPT, limited
 from tests.web.conftest import Visitor
-from tests.web.site import Site, until
-from tests.web.test_access import AUDIT, PICTURES
+from tests.web.site import AUDIT, PICTURES, Site, until
 from tests.web.traffic import FAILED, WHOLE, call_with
 
 _ROWS = "document.querySelectorAll('tbody tr')"
