@@ -179,6 +179,48 @@ def test_groups_give_roles(sign_in_site: SignInSite, window: BrowserContext, bro
 
 
 @pytest.mark.parametrize(
+    ("user", "views", "buttons"),
+    [
+        ("readers.hal", ["Live", "Calls", "Health", "Spend", "Keys", "Teams", "Providers"], []),
+        ("search.ida", ["Calls", "Spend", "Keys", "Teams"], ["Create key", "Rotate", "Revoke"]),
+    ],
+)
+def test_the_page_shows_what_the_role_allows(
+    sign_in_site: SignInSite, window: BrowserContext, user: str, views: list[str], buttons: list[str]
+) -> None:
+    site = sign_in_site.site
+    if "acme/search" not in [team["path"] for team in site.ask("GET", "/admin/teams")["teams"]]:
+        site.ask("POST", "/admin/teams", {"path": "acme"})
+        site.ask("POST", "/admin/teams", {"path": "acme/search"})
+    page = sign_in(sign_in_site, window, user)
+    page.locator("h1").first.wait_for()
+    assert page.inner_text("h1") == ("Live" if "Live" in views else "Calls")
+    assert page.locator(".bar nav a").all_inner_texts() == views
+    if buttons:
+        key = sign_in_site.from_page("POST", "/admin/keys", cookie_of(window), '{"name": "idas"}').json["id"]
+    else:
+        key = site.ask("POST", "/admin/keys", {"name": "hals"})["id"]
+    refused: list[str] = []
+    page.on("response", lambda response: refused.append(response.url) if response.status == 403 else None)
+    shown: list[str] = []
+    for place in (*views, f"Keys/{key}", "Teams/acme%2Fsearch"):
+        page.goto(f"{sign_in_site.url}/#/{place[0].lower()}{place[1:]}")
+        view, _, id = place.partition("/")
+        until(page, f"document.title === '{view} · Penstock'")
+        if id:
+            page.locator(f"main .head a[href='#/{view.lower()}']").wait_for()
+        until(page, "!document.querySelector('main [aria-busy=true]')")
+        assert page.locator("main [role=alert]").count() == 0, place
+        shown += page.locator("main button").all_inner_texts()
+    acts = ("Create key", "Create team", "Edit", "Rotate", "Block", "Revoke", "Delete", "Stop", "Test")
+    assert [act for act in acts if act in shown] == buttons
+    assert refused == []
+    for place in ("audit", "playground"):
+        page.goto(f"{sign_in_site.url}/#/{place}")
+        until(page, "document.querySelector('main h1')?.textContent === 'Not allowed'")
+
+
+@pytest.mark.parametrize(
     ("user", "message"), [("others.eve", "none of your groups"), ("platform.unverified", "missing or not verified")]
 )
 def test_a_user_without_a_role_or_a_name_gets_no_session(

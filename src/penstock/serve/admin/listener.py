@@ -38,7 +38,7 @@ from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
 from penstock.serve.admin.page import AdminPage
 from penstock.serve.admin.people_routes import PEOPLE_ROUTES
-from penstock.serve.admin.permissions import is_allowed, rule_of, scope_of
+from penstock.serve.admin.permissions import allowed_routes, is_allowed, rule_of, scope_of
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
@@ -362,6 +362,7 @@ def user_json(user: Principal) -> dict[str, object]:
         "via": user.via,
         "role": user.role,
         "permissions": sorted(PERMISSIONS[user.role]) if user.role is not None else ["identify"],
+        "routes": allowed_routes(user),
         "teams": [{"team": team, "role": role} for team, role in sorted(user.teams.items())],
         "can_sign_out": user.via == "session",
     }

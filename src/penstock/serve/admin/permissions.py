@@ -86,6 +86,11 @@ def is_allowed(principal: Principal, rule: Rule) -> bool:
     return rule.needs == "identify" or principal.may(rule.needs) or (rule.in_team and bool(principal.teams))
 
 
+def allowed_routes(principal: Principal) -> list[str]:
+    """The routes that a user may use, such as `GET /admin/keys/{id}`."""
+    return [f"{method} {path}" for (method, path), rule in RULES.items() if is_allowed(principal, rule)]
+
+
 def scope_of(principal: Principal, rule: Rule) -> Scope | None:
     """What a route may show and change for a user; None for everything."""
     return None if principal.may(rule.needs) else principal.scope

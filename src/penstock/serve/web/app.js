@@ -4,8 +4,9 @@
 // changes, and `close()`, called before another view is shown.
 
 import { readAddress } from './kit/address.js';
-import { change, errorBox, getJson } from './kit/api.js';
+import { change, errorBox } from './kit/api.js';
 import { byId, emptyState, h } from './kit/dom.js';
+import { fetchUser, may } from './kit/user.js';
 
 /** @import { MountedView, View } from './types.js' */
 
@@ -23,11 +24,34 @@ const VIEWS = {
   playground: () => import('./views/playground.js'),
 };
 
+/** The request without which a view has nothing to show or to do. @type {Record<string, string>} */
+const NEEDS = {
+  live: 'GET /admin/live',
+  calls: 'GET /admin/entries',
+  inspect: 'POST /admin/inspect',
+  health: 'GET /admin/health',
+  spend: 'GET /admin/usage',
+  keys: 'GET /admin/keys',
+  teams: 'GET /admin/teams',
+  providers: 'GET /admin/setup',
+  audit: 'GET /admin/audit',
+  playground: 'POST /admin/playground',
+};
+
+/** @type {View} */
+const NOT_ALLOWED = {
+  title: 'Not allowed',
+  mount(root) {
+    const hint = h('p', {}, 'An administrator can change the roles of your groups.');
+    root.append(h('h1', {}, 'Not allowed'), emptyState('Your role does not include this view.', hint));
+  },
+};
+
 /** @type {View} */
 const NOT_FOUND = {
   title: 'Page not found',
   mount(root, { view }) {
-    const links = Object.keys(VIEWS).map((name, index) => [
+    const links = allowedViews().map((name, index) => [
       index > 0 && ', ',
       h('a', { href: `#/${name}` }, capitalized(name)),
     ]);
@@ -46,6 +70,7 @@ let visits = 0;
 async function show() {
   if (location.hash === '#main') return;
   const address = readAddress();
+  if (/^#?\/?$/.test(location.hash)) address.view = allowedViews()[0] ?? address.view;
   if (shown?.view === address.view && shown.update) {
     shown.update(address);
     return;
@@ -58,7 +83,7 @@ async function show() {
     else link.removeAttribute('aria-current');
   }
   try {
-    const { title, mount } = Object.hasOwn(VIEWS, address.view) ? await VIEWS[address.view]() : NOT_FOUND;
+    const { title, mount } = await viewNamed(address.view);
     if (visit !== visits) return; // the user has gone on to another view
     document.title = `${title} · Penstock`;
     main.replaceChildren();
@@ -70,6 +95,16 @@ async function show() {
     const reload = () => location.reload();
     main.replaceChildren(h('h1', {}, 'Penstock'), errorBox(error, reload));
   }
+}
+
+/** @param {string} name */
+async function viewNamed(name) {
+  if (!Object.hasOwn(VIEWS, name)) return NOT_FOUND;
+  return may(NEEDS[name]) ? VIEWS[name]() : NOT_ALLOWED;
+}
+
+function allowedViews() {
+  return Object.keys(VIEWS).filter((name) => may(NEEDS[name]));
 }
 
 function focusHeading() {
@@ -107,12 +142,18 @@ function capitalized(word) {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-/** Shows who is signed in, and a button to sign out. */
+/** Shows who is signed in, the views that its roles allow, and a button to sign out. */
 async function setUpUser() {
-  const user = await getJson('/admin/me').catch(() => null);
+  const user = await fetchUser();
   if (!user) return;
+  const allowed = allowedViews();
+  for (const link of document.querySelectorAll('.bar nav a')) {
+    const view = link.getAttribute('href')?.replace('#/', '') ?? '';
+    if (!allowed.includes(view)) link.remove();
+  }
+  if (allowed.length) document.querySelector('.bar .brand')?.setAttribute('href', `#/${allowed[0]}`);
   const name = byId('user');
-  const teams = user.teams.map((/** @type {{ team: string, role: string }} */ each) => `${each.role} of ${each.team}`);
+  const teams = user.teams.map((each) => `${each.role} of ${each.team}`);
   name.textContent = user.name === 'link' ? 'Signed in by link' : user.name;
   name.title = [user.role, ...teams].filter(Boolean).join(', ');
   name.hidden = false;
@@ -129,10 +170,10 @@ async function setUpUser() {
 }
 
 setUpTheme();
-setUpUser();
-addEventListener('hashchange', show);
 document.querySelector('.skip')?.addEventListener('click', (event) => {
   event.preventDefault();
   main.focus();
 });
+await setUpUser();
+addEventListener('hashchange', show);
 show();

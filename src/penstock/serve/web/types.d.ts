@@ -24,6 +24,16 @@ export interface View {
   mount(root: HTMLElement, address: Address): MountedView | void;
 }
 
+/** The user of the page (`/admin/me`). `routes` are the requests that its roles allow, such as `GET /admin/keys/{id}`. */
+export interface User {
+  name: string;
+  role: string | null;
+  permissions: string[];
+  routes: string[];
+  teams: { team: string; role: string }[];
+  can_sign_out: boolean;
+}
+
 export type Filters = URLSearchParams | Record<string, string | null | undefined>;
 export type Counts = Record<string, number>;
 

@@ -49,7 +49,8 @@ async function send(path, options) {
   const { status, headers } = response;
   const expired = 'Your session has expired, or the gateway was restarted.';
   const text = status === 401 ? expired : message || `The gateway answered with status ${status}.`;
-  const hint = retryHint(headers.get('retry-after')) || (HINTS[status] ?? 'The gateway’s log may say more.');
+  const known = code === 'permission_denied' ? 'An administrator can change your role.' : HINTS[status];
+  const hint = retryHint(headers.get('retry-after')) || (known ?? 'The gateway’s log may say more.');
   throw new ApiError(toSentence(text), hint, { status, code, param, requestId: headers.get('x-request-id') ?? '' });
 }
 

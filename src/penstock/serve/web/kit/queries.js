@@ -2,6 +2,7 @@
 // Queries of the admin API that several views need, and the time ranges that they offer.
 
 import { ApiError, getJson, post } from './api.js';
+import { may } from './user.js';
 
 /** @import { Entry, Key, UsageRow } from '../types.js' */
 
@@ -40,6 +41,15 @@ export async function fetchKeys(signal, all = false) {
     if (!after) break;
   }
   return { keys, truncated: Boolean(after) };
+}
+
+/**
+ * The costs that are reserved for running calls, by key; empty if the user may not see them.
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<{ holds: Record<string, string> }>}
+ */
+export async function fetchHolds(signal) {
+  return may('GET /admin/holds') ? getJson('/admin/holds', signal) : { holds: {} };
 }
 
 /**

@@ -5,6 +5,7 @@ import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
+import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
 import { conversation } from './conversation.js';
@@ -34,11 +35,13 @@ export async function showCall(root, address, names, signal) {
   root.append(h('div', { class: 'head' }, h('a', { href: link('calls') }, '← Calls'), heading, id), container);
   try {
     const path = `/admin/entries/${encodeURIComponent(address.id)}`;
-    const [entry, known, state] = await Promise.all([getJson(path, signal), names, getJson('/admin/state', signal)]);
+    const state = may('GET /admin/state') ? getJson('/admin/state', signal) : null;
+    const [entry, known, gateway] = await Promise.all([getJson(path, signal), names, state]);
     heading.textContent = entry.model;
     container.removeAttribute('aria-busy');
-    const host = state.listening?.[0] ?? '127.0.0.1:8080';
-    container.replaceChildren(...sections(entry, known, host), conversation(entry.id, signal));
+    const host = gateway?.listening?.[0] ?? '127.0.0.1:8080';
+    container.replaceChildren(...sections(entry, known, host));
+    if (may('GET /admin/calls/{id}/content')) container.append(conversation(entry.id, signal));
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof ApiError && error.status === 404) error.hint = NOT_LISTED_YET;

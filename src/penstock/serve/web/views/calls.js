@@ -6,6 +6,7 @@ import { getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, emptyState, field, h, outcomeBadge, select, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, shortTime } from '../kit/format.js';
 import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
@@ -296,11 +297,12 @@ function noCalls() {
   return emptyState(
     'No calls yet.',
     h('p', {}, 'A call is listed here when it has ended, with its outcome, tokens, cost, times and repairs.'),
-    h(
-      'a',
-      { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
-      'Send a test prompt',
-    ),
+    may('POST /admin/playground') &&
+      h(
+        'a',
+        { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
+        'Send a test prompt',
+      ),
   );
 }
 

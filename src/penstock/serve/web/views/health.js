@@ -7,6 +7,7 @@ import { barChart, heatStrip, OUTCOMES, quantileChart, timeAxis } from '../kit/c
 import { announce, choices, emptyState, h, outcomeBadge, table, th, words } from '../kit/dom.js';
 import { axisTime, count, duration, fullTime, isoTime, percent, plural, UNKNOWN } from '../kit/format.js';
 import { RANGE_MS, RANGES } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
 
 /** @import { Address, Counts, HealthBucket, HealthReport, HealthRow, TimeColumn } from '../types.js' */
@@ -91,7 +92,7 @@ function noCalls() {
   return emptyState(
     'No calls in this time range.',
     h('p', {}, 'Choose a longer range, or send a test prompt.'),
-    h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
+    may('POST /admin/playground') && h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
   );
 }
 

@@ -8,6 +8,8 @@ import { announce, facts, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, money } from '../kit/format.js';
+import { fetchHolds } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 import { editKey } from './key_forms.js';
 import { limitsText } from './keys.js';
 
@@ -48,7 +50,7 @@ export async function showKey(root, address, signal) {
   async function load() {
     try {
       /** @type {[Key, { holds: Record<string, string> }]} */
-      const [key, { holds }] = await Promise.all([getJson(path, signal), getJson('/admin/holds', signal)]);
+      const [key, { holds }] = await Promise.all([getJson(path, signal), fetchHolds(signal)]);
       heading.textContent = key.name || key.id;
       container.removeAttribute('aria-busy');
       actions.replaceChildren(...buttons(key));
@@ -72,11 +74,12 @@ export async function showKey(root, address, signal) {
     /** @type {(text: string, onclick: () => void, className?: string) => HTMLElement} */
     const button = (text, onclick, className = '') =>
       h('button', { type: 'button', class: className || null, onclick }, text);
+    const mayChange = may('PATCH /admin/keys/{id}');
     return [
-      button('Edit', () => editKey(key, () => changed('The key was changed'))),
-      key.state !== 'expired' && button('Rotate', () => rotate(key)),
-      button(blocked ? 'Unblock' : 'Block', () => block(!blocked)),
-      button('Revoke', () => revoke(key), 'stop'),
+      mayChange && button('Edit', () => editKey(key, () => changed('The key was changed'))),
+      may('POST /admin/keys/{id}/rotate') && key.state !== 'expired' && button('Rotate', () => rotate(key)),
+      mayChange && button(blocked ? 'Unblock' : 'Block', () => block(!blocked)),
+      may('POST /admin/keys/{id}/revoke') && button('Revoke', () => revoke(key), 'stop'),
     ].filter((each) => each instanceof HTMLElement);
   }
 

@@ -6,6 +6,7 @@ import { change, getJson, post } from '../kit/api.js';
 import { secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
+import { isInTeamsOnly } from '../kit/user.js';
 
 /** @import { FormField, FormValues, Key } from '../types.js' */
 
@@ -85,7 +86,7 @@ async function fields(team) {
   /** @type {{ teams: { path: string }[] }} */
   const { teams } = await getJson('/admin/teams').catch(() => ({ teams: [] }));
   const paths = new Set([...teams.map(({ path }) => path), ...(team ? [String(team)] : [])]);
-  const options = [['', 'no team'], ...[...paths].map((path) => [path, path])];
+  const options = [...(isInTeamsOnly() ? [] : [['', 'no team']]), ...[...paths].map((path) => [path, path])];
   /** @type {FormField} */
   const field = { name: 'team', label: 'Team', kind: 'select', options };
   return paths.size ? [FIELDS[0], field, ...FIELDS.slice(1)] : FIELDS;

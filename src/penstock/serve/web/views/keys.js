@@ -2,11 +2,12 @@
 // Keys: the clients' keys with their budgets and limits. They are created, changed, rotated, blocked and revoked here.
 
 import { link, linkWith } from '../kit/address.js';
-import { getJson, showError } from '../kit/api.js';
+import { showError } from '../kit/api.js';
 import { budgetMeter, budgetText, budgetWarning } from '../kit/budget.js';
 import { announce, choices, emptyState, h, stateBadge, table, th } from '../kit/dom.js';
 import { count, fullTime, money, plural, shortTime } from '../kit/format.js';
-import { fetchKeys } from '../kit/queries.js';
+import { fetchHolds, fetchKeys } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 import { showKey } from './key.js';
 import { createKey } from './key_forms.js';
 
@@ -54,7 +55,6 @@ export function mount(root, first) {
 async function showKeys(root, address, signal) {
   const all = address.query.get('all') === '1';
   const total = h('span', { class: 'sub' }, '\u00a0');
-  const create = h('button', { type: 'button', class: 'main', onclick: () => createKey() }, 'Create key');
   const container = h('div', { 'aria-busy': 'true' });
   const states = [
     ['', 'In use'],
@@ -68,15 +68,12 @@ async function showKeys(root, address, signal) {
       total,
       h('span', { class: 'grow' }),
       choices('Which keys', states, all ? '1' : '', (value) => linkWith(address, { all: value })),
-      create,
+      createButton(),
     ),
     container,
   );
   try {
-    const [{ keys, truncated }, { holds }] = await Promise.all([
-      fetchKeys(signal, all),
-      getJson('/admin/holds', signal),
-    ]);
+    const [{ keys, truncated }, { holds }] = await Promise.all([fetchKeys(signal, all), fetchHolds(signal)]);
     container.removeAttribute('aria-busy');
     total.textContent = keys.length ? `${plural(keys.length, 'key')}${truncated ? ', and more' : ''}` : '\u00a0';
     announce(`${plural(keys.length, 'key')} listed`);
@@ -94,8 +91,13 @@ function noKeys() {
       {},
       'Without keys, every client on this machine can use the gateway. With the first key, every client needs one.',
     ),
-    h('button', { type: 'button', class: 'main', onclick: () => createKey() }, 'Create key'),
+    createButton(),
   );
+}
+
+function createButton() {
+  if (!may('POST /admin/keys')) return null;
+  return h('button', { type: 'button', class: 'main', onclick: () => createKey() }, 'Create key');
 }
 
 /**

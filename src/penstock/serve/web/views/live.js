@@ -7,6 +7,7 @@ import { link, linkWith } from '../kit/address.js';
 import { ApiError, errorBox, post } from '../kit/api.js';
 import { announce, emptyState, field, figures, h, setText } from '../kit/dom.js';
 import { compactCount, count, plural, UNKNOWN } from '../kit/format.js';
+import { may } from '../kit/user.js';
 import { createCallList } from './live/list.js';
 import { createPanel } from './live/panel.js';
 import { watchCalls } from './live/stream.js';
@@ -62,7 +63,7 @@ export function mount(root, first) {
   const idle = emptyState(
     'No calls are running.',
     h('p', {}, ABOUT),
-    h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
+    may('POST /admin/playground') && h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
   );
   noMatch.hidden = idle.hidden = true;
   const pages = h('div', { class: 'row after' }, newest, older);

@@ -7,6 +7,7 @@ import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api
 import { announce, emptyState, h, outcomeBadge, table, th } from '../kit/dom.js';
 import { count, cost, duration, percent, plural, UNKNOWN } from '../kit/format.js';
 import { fetchEntry, testCall } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 
 /** @import { Counts, Entry, HealthReport, HealthRow, ProviderKey, ProviderSetup, RouteSetup, Setup } from '../types.js' */
 
@@ -301,6 +302,7 @@ function missingSection({ not_configured: missing }) {
  * @param {AbortSignal} signal
  */
 function testButton(label, model, result, signal) {
+  if (!may('POST /admin/playground')) return null;
   const button = h('button', { type: 'button', 'aria-label': label, onclick: run }, 'Test');
   return button;
 

@@ -7,7 +7,7 @@ import { budgetMeter, budgetText, usedShare } from '../kit/budget.js';
 import { barChart, meter } from '../kit/chart.js';
 import { announce, choices, emptyState, figures, h, table, th } from '../kit/dom.js';
 import { axisDay, compactCount, cost, count, isoTime, money, plural } from '../kit/format.js';
-import { fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
+import { fetchHolds, fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
 
 /** @import { Address, Key, UsageRow } from '../types.js' */
 
@@ -67,7 +67,7 @@ export function mount(root, first) {
         getJson(`/admin/usage?by=${by}&since=${since}`, signal),
         getJson(`/admin/usage?by=day&since=${since}`, signal),
         fetchKeys(signal),
-        getJson('/admin/holds', signal),
+        fetchHolds(signal),
         names,
       ]);
       container.removeAttribute('aria-busy');

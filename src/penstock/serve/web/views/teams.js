@@ -8,7 +8,8 @@ import { confirmDialog } from '../kit/dialog.js';
 import { announce, emptyState, facts, h, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { count, fullTime, money, plural } from '../kit/format.js';
-import { fetchKeys } from '../kit/queries.js';
+import { fetchHolds, fetchKeys } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 import { createKey } from './key_forms.js';
 import { keyTable, limitsText } from './keys.js';
 
@@ -83,7 +84,7 @@ async function showTeams(root, signal) {
       h('h1', { tabindex: '-1' }, 'Teams'),
       total,
       h('span', { class: 'grow' }),
-      h('button', { type: 'button', class: 'main', onclick: create }, 'Create team'),
+      createButton(create),
     ),
     container,
   );
@@ -108,8 +109,14 @@ function noTeams(create) {
       {},
       'An organisation has teams, and a team has projects. Each has budgets and limits, which hold for all keys below it.',
     ),
-    h('button', { type: 'button', class: 'main', onclick: create }, 'Create team'),
+    createButton(create),
   );
+}
+
+/** @param {() => void} create */
+function createButton(create) {
+  if (!may('POST /admin/teams')) return null;
+  return h('button', { type: 'button', class: 'main', onclick: create }, 'Create team');
 }
 
 /** @param {Team[]} teams by path */
@@ -179,7 +186,7 @@ async function showTeam(root, path, signal) {
         getJson(address(path), signal),
         getJson('/admin/teams', signal),
         fetchKeys(signal),
-        getJson('/admin/holds', signal),
+        fetchHolds(signal),
       ]);
       level.textContent = team.level;
       container.removeAttribute('aria-busy');
@@ -201,18 +208,20 @@ async function showTeam(root, path, signal) {
           {},
           h('h2', {}, 'Keys of this team'),
           own.length ? keyTable(own, holds) : h('p', { class: 'soft' }, 'It has no keys of its own.'),
-          h(
-            'div',
-            { class: 'row after' },
-            h('button', { type: 'button', class: 'main', onclick: () => createKey({ team: path }) }, 'Create key'),
-          ),
+          may('POST /admin/keys') &&
+            h(
+              'div',
+              { class: 'row after' },
+              h('button', { type: 'button', class: 'main', onclick: () => createKey({ team: path }) }, 'Create key'),
+            ),
         ),
         h(
           'section',
           {},
           h('h2', {}, 'Below it'),
           below.length ? tree(below) : h('p', { class: 'soft' }, 'There is nothing below it.'),
-          team.level !== 'project' &&
+          may('POST /admin/teams') &&
+            team.level !== 'project' &&
             h(
               'div',
               { class: 'row after' },
@@ -239,6 +248,7 @@ async function showTeam(root, path, signal) {
   /** @param {Team} team */
   function buttons(team) {
     const blocked = team.state === 'blocked';
+    if (!may('PATCH /admin/teams/{id}')) return [];
     return [
       h('button', { type: 'button', onclick: () => editTeam(team, () => changed('The team was changed')) }, 'Edit'),
       h('button', { type: 'button', onclick: () => block(!blocked) }, blocked ? 'Unblock' : 'Block'),

@@ -7,12 +7,15 @@ import { alertBox, ApiError, errorBox, inlineCode, openStream, readEvents, retry
 import { announce, h, outcomeBadge, setText, words } from '../../kit/dom.js';
 import { count, duration, money, plural, UNKNOWN } from '../../kit/format.js';
 import { createTranscript } from '../../kit/transcript.js';
+import { may } from '../../kit/user.js';
 
 /** @import { LiveCall } from '../../types.js' */
 
 const NOT_ALLOWED =
   'Message content is hidden. To show it, set `content = true` under `[admin]` in the configuration. ' +
   'The gateway keeps the content in memory, only while the call runs.';
+
+const NOT_OF_ROLE = 'Your role does not include message content.';
 
 /**
  * @param {string} id
@@ -38,6 +41,7 @@ export function createPanel(id, { onstop, onclose, onend }) {
     text,
     footer,
   );
+  stop.hidden = !may('POST /admin/calls/{id}/stop');
   const transcript = createTranscript(text);
   let ended = false;
   let reading = false;
@@ -65,7 +69,7 @@ export function createPanel(id, { onstop, onclose, onend }) {
     reading = false;
     if (ended || closing.signal.aborted) return;
     const { code = '', status = 0 } = failure instanceof ApiError ? failure : {};
-    if (code === 'content_not_allowed') forbid();
+    if (code === 'content_not_allowed') forbid(NOT_ALLOWED);
     else if (status === 404) finish('');
     else retryLater(failure);
   }
@@ -99,10 +103,11 @@ export function createPanel(id, { onstop, onclose, onend }) {
     text.setAttribute('aria-busy', 'false');
   }
 
-  function forbid() {
+  /** @param {string} reason */
+  function forbid(reason) {
     forbidden = true;
     text.setAttribute('aria-busy', 'false');
-    text.replaceChildren(h('p', { class: 'soft' }, ...inlineCode(NOT_ALLOWED)));
+    text.replaceChildren(h('p', { class: 'soft' }, ...inlineCode(reason)));
   }
 
   /** @param {string} outcome empty if it is not known */
@@ -120,6 +125,8 @@ export function createPanel(id, { onstop, onclose, onend }) {
     announce(outcome ? `The call has ended: ${words(outcome)}.` : sentence);
   }
 
+  if (!may('GET /admin/calls/{id}/text')) forbid(NOT_OF_ROLE);
+
   return {
     element,
     /**
@@ -129,7 +136,7 @@ export function createPanel(id, { onstop, onclose, onend }) {
     update(call, complete) {
       if (ended) return;
       if (!call && complete && !reading) finish('');
-      else if (!reading && !forbidden && call && !call.content) forbid();
+      else if (!reading && !forbidden && call && !call.content) forbid(NOT_ALLOWED);
       else if (!reading && !forbidden && performance.now() >= retryAt) read();
       if (!call) return;
       setText(name, call.model);

@@ -4,6 +4,7 @@
 import { sparkline } from '../../kit/chart.js';
 import { h, outcomeBadge, setText } from '../../kit/dom.js';
 import { count, duration, money, UNKNOWN } from '../../kit/format.js';
+import { may } from '../../kit/user.js';
 
 /** @import { LiveCall } from '../../types.js' */
 
@@ -69,7 +70,7 @@ export function createRow(first, { href, onstop }) {
       state.replaceChildren(outcomeBadge(word));
       element.classList.toggle('over', ended);
       if (ended && document.activeElement === stop) name.focus({ preventScroll: true });
-      stop.hidden = ended;
+      stop.hidden = ended || !may('POST /admin/calls/{id}/stop');
     }
     setText(provider, call.provider && !model.startsWith(`${call.provider}/`) ? `  ${call.provider}` : '');
     setText(tokens, count(call.tokens));
