@@ -91,7 +91,7 @@ def test_no_calls_are_reported_as_none() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--by", "colour"], "cannot sum up by 'colour': choose from key, model"),
+        (["--by", "colour"], "cannot sum up by 'colour': choose from key, team, model"),
         (["--by", "tag"], "cannot sum up by 'tag'"),
         (["--by", "key,key"], "cannot sum up by 'key'"),
         (["--since", "soon"], "'soon' is no time: write 7d, 12h"),
