@@ -12,10 +12,8 @@ any other address this header is ignored.
 
 - The key of links is new with every start, and is in a file that only the gateway's user can read (`endpoint.py`). A
   user who can read that file can create links, with `penstock open`. A link is valid for 15 minutes.
-- The key of these sessions is derived from the token and the key of links. So they end when the gateway restarts or
-  gets a new token, and after 12 hours. A session that was signed out cannot be valid again: the record of its end lasts
-  as long as the gateway runs.
-- The key of the cookies of users who sign in is derived from the token only.
+- The key of these sessions is derived from the token, so a new token ends all of them. A session is valid for 12 hours,
+  also after a restart. That it has ended is recorded in the state directory, so it is not valid again after one.
 """
 
 import hmac
@@ -39,8 +37,6 @@ PAGE_HEADER = "x-penstock-page"
 LINK_S = 15 * 60
 SESSION_S = 12 * 60 * 60
 _MAX_CHARS = 200
-# The prefix of the files that record the end of a session.
-_ENDED = "ended-"
 _MAX_GROUPS = 1_000
 ADMIN_TOKEN = Principal(name="admin token", via="admin token", role="admin")
 LINK = Principal(name="link", via="session", role="admin")
@@ -54,9 +50,10 @@ class StoredCredential(NamedTuple):
 
 
 class Access:
-    """Verifies credentials. `used` is the directory in which all workers record the links that were used."""
+    """Verifies credentials. All workers record in `used` the links that were used, and in `ended` the sessions that
+    have ended; the second directory must outlive the gateway."""
 
-    def __init__(self, link_key: str, used: Path, *, secure: bool = False) -> None:
+    def __init__(self, link_key: str, used: Path, ended: Path, *, secure: bool = False) -> None:
         """`secure`: browsers send the cookie over TLS only."""
         self._tls = secure
         self.secure = ""
@@ -65,6 +62,7 @@ class Access:
         """Signs what a browser keeps while its user signs in."""
         self._link_key = link_key.encode()
         self._used = used
+        self._ended = ended
         self._digest = b""
         self._session_key = b""
         self._login_key = b""
@@ -74,7 +72,7 @@ class Access:
     def use(self, token: str, config: Config | None = None) -> None:
         """Set the admin token, and what the configuration says about users."""
         self._digest = digest_of(token)
-        self._session_key = _derived(token, b"penstock session" + self._link_key)
+        self._session_key = _derived(token, b"penstock session")
         self._login_key = _derived(token, b"penstock login session")
         self.login_key = _derived(token, b"penstock sign-in")
         https = config is not None and config.admin.url.startswith("https://")
@@ -131,7 +129,7 @@ class Access:
         for value in cookies(headers, COOKIE):
             nonce = verify(value, self._session_key, now)
             if nonce is not None:
-                self._record_use(f"{_ENDED}{nonce}", now)
+                self._record(self._ended, nonce, now - 2 * SESSION_S)
 
     @property
     def no_cookie(self) -> str:
@@ -142,28 +140,28 @@ class Access:
         return f"{COOKIE}={value}; Path=/; Max-Age={length_s}; HttpOnly; SameSite=Lax{self.secure}"
 
     def _has_ended(self, nonce: str) -> bool:
-        return (self._used / f"{_ENDED}{nonce}").exists()
+        return (self._ended / nonce).exists()
 
     def redeem(self, link: str) -> str:
         """Exchange a link for a session. Returns the cookie; empty if the link is invalid, expired or used."""
         now = time.time()
         name = verify(link, self._link_key, now)
-        if name is None or not self._record_use(name, now):
+        if name is None or not self._record(self._used, name, now - 2 * LINK_S):
             return ""
         return self._cookie(sign(now + SESSION_S, self._session_key), SESSION_S)
 
-    def _record_use(self, name: str, now: float) -> bool:
+    def _record(self, folder: Path, name: str, expired_s: float) -> bool:
         """Record that a link is used, or that a session has ended. Returns False if that was recorded before.
 
-        Removes the records of links and sessions that have expired.
+        Removes the records that are older than `expired_s`.
         """
         with suppress(OSError):
-            for record in self._used.iterdir():
-                valid_s = SESSION_S if record.name.startswith(_ENDED) else LINK_S
-                if record.stat().st_mtime < now - 2 * valid_s:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for record in folder.iterdir():
+                if record.stat().st_mtime < expired_s:
                     record.unlink()
         try:
-            os.close(os.open(self._used / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError:
             return False  # it was used, or its use cannot be recorded
         return True

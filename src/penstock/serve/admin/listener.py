@@ -48,12 +48,14 @@ from penstock.serve.admin.warning_routes import WARNING_ROUTES
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id, respond_json
-from penstock.stores.book.open import open_book
+from penstock.stores.book.open import open_book, state_folder
 from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
 _LOOPBACK = ("127.0.0.1", "::1")
+# The directory, in the state directory, of the sessions that have ended.
+_ENDED_SESSIONS = "ended-sessions"
 # API tokens that were looked up, for which a larger body is accepted.
 _MAX_SEEN = 1_000
 
@@ -65,7 +67,11 @@ class Admin:
         self, endpoint: AdminEndpoint, app: App, config: Config, environment: Mapping[str, str], used_links: Path
     ) -> None:
         self._endpoint = endpoint
-        self._access = Access(endpoint.link_key.reveal(), used_links, secure=endpoint.tls is not None)
+        try:
+            ended = state_folder(config.ledger, environment) / _ENDED_SESSIONS
+        except BookError:  # a gateway without a ledger may have no state directory
+            ended = used_links
+        self._access = Access(endpoint.link_key.reveal(), used_links, ended, secure=endpoint.tls is not None)
         self._page = AdminPage(self._access, self._on_link, self._show_locked)
         self._body_limits: dict[str, int] = {}
         self._audited = config.ledger.enabled
