@@ -31,13 +31,14 @@ from tests.serve.support import AdminClient, call
 KEY = "sk-of-somebody-who-may-spend"
 DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
 TARGETS = [(panel, target) for panel in DASHBOARD["panels"] for target in panel["targets"]]
-# Nothing waits for the book here, no response or content is to be kept, and no store is lost.
+# Nothing waits for the book here, no response or content is to be kept, no store is lost, and no webhook is configured.
 MAY_BE_ZERO = {
     "sum(penstock_ledger_queue)",
     "sum(penstock_ledger_spooled)",
     "sum by (reason) (rate(penstock_responses_not_kept_total[$__rate_interval]))",
     "sum by (reason) (rate(penstock_content_dropped_total[$__rate_interval]))",
     "sum by (store, to) (rate(penstock_limits_store_changes_total[$__rate_interval]))",
+    "sum by (result) (rate(penstock_budget_webhooks_total[$__rate_interval]))",
 }
 TWO_KEYS = """
 [providers.keyed]
