@@ -38,7 +38,7 @@ DELETE FROM accounts WHERE key IN (
 """
 _USERS_EXPIRE_S = 3_600
 _MAX_USERS = 100_000
-# After so many new accounts of end users, this process removes old ones.
+# This process removes old accounts of end users each time that it has added this many new ones.
 _NEW_USERS = 1_000
 
 
