@@ -6,34 +6,23 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 from urllib.parse import parse_qs
 
-from msgspec import structs
-
-from penstock.core.dialects.dialect import Dialect, ListedModel
-from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
+from penstock.core.dialects.dialect import Dialect
+from penstock.core.dialects.registry import DIALECTS
 from penstock.core.failure import Failure
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls.breakers import SIZE, BreakerTable
-from penstock.gateway.calls.pipeline import Gateway, Upstream
+from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.routing import TargetHealth
-from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.config import Config
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.content.users import ErasedUser
-from penstock.gateway.keys.keys import Key, KeyRing, configured
-from penstock.gateway.limits.provider_keys import quota_of
+from penstock.gateway.keys.keys import KeyRing, configured
 from penstock.http.exchange import Exchange, HttpRequest
-from penstock.http.limits import FrontLimits, UpstreamLimits
-from penstock.http.pool import Pool
+from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
-from penstock.replay.faults import parse_fault
-from penstock.replay.library import load
-from penstock.replay.playback import PlaybackOptions, parse_speed
-from penstock.replay.styles.catalog import load_style
-from penstock.replay.upstream import Replay
 from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping, own_accounts
 from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_tls, open_tls
@@ -44,12 +33,12 @@ from penstock.serve.kept.keeper import AnswerKeeper
 from penstock.serve.kept.kept_content import KeptContent
 from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
-from penstock.serve.paths import decoded
+from penstock.serve.model_routes import ModelRoutes, dialect_of_list
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.request_head import RequestHead, parse_head
-from penstock.serve.responses import JSON, error_page, id_headers, refused, request_ids, respond_failure, respond_json
-from penstock.serve.setup_report import not_configured, providers_json, routes_json
+from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
+from penstock.serve.setup_report import provider_keys_json, setup_json
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -58,14 +47,13 @@ from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
 from penstock.serve.telemetry.traces import Traces, require_exporter
+from penstock.serve.upstreams import PreparedConfig, Upstreams
 from penstock.serve.webhook import Webhook
 from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import TextStreams
-from penstock.upstream.authorized import AuthorizedRemote, RequestCredentials
-from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
-from penstock.upstream.remote import Remote
+from penstock.upstream.local.model import RuntimeFolder
 
 _WEBSOCKET_KEY = "sec-websocket-key"
 _DRAINING = Failure(
@@ -97,13 +85,8 @@ class App:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._environment = environment
         self._log = log
-        self._home = home
-        self._local_models: dict[str, LocalModel] = {}
-        self._pool = Pool(UpstreamLimits(), tls)
-        self._remote = Remote(self._pool, environment)
-        self._authorized: dict[tuple[str, str], Upstream] = {}  # by `auth` and `profile`
+        self._upstreams = Upstreams(environment, home, log.warning, tls)
         self._connections: set[ServerConnection] = set()
         self._listener_tls = open_tls(config.server.tls, "server", config.source)
         self.certificates = Certificates(log)
@@ -114,7 +97,7 @@ class App:
         self._calls: dict[CallSession, None] = {}
         folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
-        self._webhook = Webhook(self._remote, log.warning, self.metrics.webhook_called)
+        self._webhook = Webhook(self._upstreams.remote, log.warning, self.metrics.webhook_called)
         self.content: KeptContent | None = None
         self._keeper: AnswerKeeper | None = None
         self._call_content: CallContent | None = None
@@ -178,17 +161,15 @@ class App:
         """
         self._use(await self._loop.run_in_executor(None, self._prepare, config))
 
-    def _prepare(self, config: Config) -> "_PreparedConfig":
+    def _prepare(self, config: Config) -> PreparedConfig:
         """Do everything of a reload that may fail or take long. It is thread-safe, and changes nothing in this process.
         It creates the directories for captures."""
         validate(config)
-        replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
-        return _PreparedConfig(_with_models(config, replays), replays)
+        return self._upstreams.prepare(config)
 
-    def _use(self, prepared: "_PreparedConfig") -> None:
+    def _use(self, prepared: PreparedConfig) -> None:
         """Switch to a configuration in one step. Nothing in it can fail, so a reload is never half applied."""
-        config, replays = prepared
-        self.config, self._replays = config, replays
+        self.config = config = prepared.config
         limits = config.limits
         self._front = FrontLimits(
             max_head=limits.max_head,
@@ -221,34 +202,13 @@ class App:
         self.metrics.use(config)
         self._update_traces(config)
         self._allow_content(allowed=config.admin.content)
-        self._local_models = self._build_local_models(config)
+        self._upstreams.use(prepared)
         health = TargetHealth(config.retries, time.monotonic, time.time, self._breakers)
         self._update_recorder(config)
-
-        def upstream(provider: Provider) -> Upstream:
-            replay = replays.get(provider.name)
-            if replay is not None or provider.auth == "key":
-                return replay or self._remote
-            return self._authorized_remote(provider)
-
-        self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
+        upstreams = self._upstreams
+        self._models = ModelRoutes(config, upstreams, self._started)
+        self._gateway = Gateway(config, upstreams.of, upstreams.local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
-
-    def _authorized_remote(self, provider: Provider) -> Upstream:
-        """Makes endpoints of a provider without a key. Providers share credentials of the same source."""
-        source = (provider.auth, provider.profile)
-        if source not in self._authorized:
-            self._authorized[source] = AuthorizedRemote(self._remote, self._credentials(*source))
-        return self._authorized[source]
-
-    def _credentials(self, auth: str, profile: str) -> RequestCredentials:
-        if auth == "aws":
-            from penstock.upstream.aws import AwsCredentials  # noqa: PLC0415 - an extra
-
-            return AwsCredentials(profile)
-        from penstock.upstream.google import GoogleCredentials  # noqa: PLC0415 - an extra
-
-        return GoogleCredentials(self._log.warning)
 
     def _update_jwt(self, config: Config) -> None:
         """Start, replace or stop the verification of JWTs."""
@@ -288,42 +248,6 @@ class App:
             self._traces = Traces(config.telemetry, self.metrics.dropped, self._log.warning)
         if self._traces is not None:
             self._traces.providers = config.providers
-
-    def _replay(self, provider: Provider) -> Replay:
-        dialect = provider.dialect
-        options = PlaybackOptions(
-            speed=parse_speed(provider.replay_speed),
-            style=load_style(provider.replay_as) if provider.replay_as else None,
-            faults=tuple(map(parse_fault, provider.replay_faults)),
-        )
-        paths = [Path(provider.replay).expanduser()]
-        dialects = None if options.translates_to(dialect) else (dialect,)
-        library, unusable = load(paths, ("request", "model"), dialects=dialects, assumed=dialect)
-        if library.left_out:
-            counts = ", ".join(f"{count} of {name}" for name, count in library.left_out.items())
-            self._log.warning(f"captures are omitted for {provider.name}, whose dialect is {dialect}: {counts}")
-        for file in unusable:
-            self._log.warning(f"{file.path} is omitted from the captures of {provider.name}: {file.reason}")
-        if not library.entries:
-            self._log.warning(f"there are no captures in {provider.replay}: {provider.name} cannot answer")
-        return Replay(library, options, dialect)
-
-    def _build_local_models(self, config: Config) -> dict[str, LocalModel]:
-        """The local models, by provider. Models whose settings have not changed are kept running."""
-        models: dict[str, LocalModel] = {}
-        for name, provider in config.providers.items():
-            if provider.embedded:
-                before, settings = self._local_models.get(name), Settings.of(provider)
-                unchanged = before if before is not None and before.settings == settings else None
-                models[name] = unchanged or LocalModel(settings, self._home, self._environment, self._log.warning)
-        for name, local in self._local_models.items():
-            if models.get(name) is not local:
-                local.retire()
-        if config.local_only:
-            for local in models.values():
-                if local.obstacle() is None:
-                    local.start()
-        return models
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start to accept connections. Returns the port."""
@@ -369,7 +293,7 @@ class App:
         await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()
-        self._pool.close()
+        self._upstreams.close()
         self.certificates.close()
         self.metrics.close()
         if self._traces is not None:
@@ -442,13 +366,10 @@ class App:
 
     def models(self) -> list[dict[str, object]]:
         """All models that are offered, each with whether it can answer now, as far as is known."""
-        models = []
-        for name in self.config.models():
-            route = self.config.route(name)
-            if route is not None and self._is_offered(name):
-                available = any(self._gateway.is_available(target) for target in route.targets)
-                models.append({"available": available, **self._model(name)})
-        return models
+        return [
+            {"available": any(map(self._gateway.is_available, route.targets)), **model}
+            for route, model in self._models.offered()
+        ]
 
     def handle(self, exchange: Exchange) -> None:
         """Route a request: to its surface if it starts a call."""
@@ -490,7 +411,7 @@ class App:
         elif (prefix := self._kept_prefix(path)) is not None:
             self._kept_routes[prefix].handle(exchange, path.removeprefix(prefix), request_id, key)
         elif path == "/models" or path.startswith("/models/"):
-            self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
+            self._models.handle(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
             hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
             message = f"there is nothing at {request.path[:200]}{hint}"
@@ -506,12 +427,7 @@ class App:
             return self._surfaces[path].dialect
         if (prefix := self._kept_prefix(path)) is not None:
             return self._kept_routes[prefix].dialect
-        listing = (
-            name
-            for name, dialect in DIALECTS.items()
-            if dialect.model_list is not None and dialect.model_list.applies_to(request.headers, request.path)
-        )
-        return next(listing, DEFAULT_DIALECT)
+        return dialect_of_list(request)
 
     def _refuse(self, exchange: Exchange, request_id: str, head: RequestHead) -> None:
         """Refuse a call: because of its method, because of its headers, or because the gateway drains."""
@@ -527,74 +443,6 @@ class App:
             respond_failure(exchange, head.body_refusal, request_id, {}, dialect)
         else:
             respond_failure(exchange, _DRAINING, request_id, {}, dialect)
-
-    def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
-        dialect = self._dialect("", exchange.request)
-        headers = id_headers(request_id, dialect)
-        listing = DIALECTS[dialect].model_list
-        if exchange.request.method not in ("GET", "HEAD"):
-            failure = refused(f"{exchange.request.method} is not allowed here; use GET", "method_not_allowed")
-            respond_failure(exchange, failure, request_id, {"allow": "GET"}, dialect)
-            return
-        name = decoded(escaped)
-        if name is None:
-            message = f"{escaped[:200]!r} is not a valid model name: its percent-encoding is malformed or not UTF-8"
-            respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {}, dialect)
-        elif not name:
-            allowed = [each for each in self.config.models() if key is None or key.allows(each)]
-            offered = [each for each in allowed if self._is_offered(each)]
-            if listing is not None:
-                body = listing.write_list([ListedModel(each, self._started) for each in offered])
-                exchange.respond(200, {"content-type": JSON, **headers}, body)
-            else:
-                data = [self._model(each) for each in offered]
-                respond_json(exchange, 200, {"object": "list", "data": data}, headers)
-        elif (route := self.config.route(name)) is not None and (key is None or key.allows(route.name)):
-            if listing is not None:
-                body = listing.write_model(ListedModel(route.name, self._started))
-                exchange.respond(200, {"content-type": JSON, **headers}, body)
-            else:
-                respond_json(exchange, 200, self._model(route.name), headers)
-        else:
-            failure = refused(f"there is no model {name[:200]!r} here", "model_not_found", param="model")
-            respond_failure(exchange, failure, request_id, {}, dialect)
-
-    def _model(self, name: str) -> dict[str, object]:
-        route = self.config.route(name)
-        provider = route.targets[0].provider if route is not None else None
-        model: dict[str, object] = {
-            "id": name,
-            "object": "model",
-            "created": self._started,
-            "owned_by": provider.name if provider is not None else "",
-        }
-        if provider is not None and provider.embedded:
-            model |= self._local_state(provider)
-        return model
-
-    def _local_state(self, provider: Provider) -> dict[str, object]:
-        """The additional fields of a local model in `/v1/models`."""
-        local = self._local_models[provider.name]
-        obstacle = local.obstacle()
-        state: dict[str, object] = {"available": obstacle is None}
-        if obstacle is not None:
-            state["reason"] = str(obstacle)
-        if local.settings.weights is not None:
-            state["description"] = local.settings.weights.description
-        return state
-
-    def _is_offered(self, name: str) -> bool:
-        """Whether to list a model: at least one of its targets can answer."""
-        route = self.config.route(name)
-        return route is not None and any(map(self._can_answer, route.targets))
-
-    def _can_answer(self, target: Target) -> bool:
-        """Whether a target can answer, as far as is known without a request. Remote providers are assumed to."""
-        provider = target.provider
-        if provider.embedded:
-            return self._local_models[provider.name].obstacle() is None
-        replay = self._replays.get(provider.name)
-        return replay is None or replay.has(target.model)
 
     def _on_settled(self, session: CallSession) -> None:
         """Settle a call, and report it to metrics, traces, live view and log."""
@@ -625,43 +473,12 @@ class App:
         self._log.write(f"the user behind {ids} was erased, with {erased.records} kept records")
 
     def provider_keys(self) -> list[dict[str, object]]:
-        """The keys of all providers that have several: their limits, their use, and which models they cool down for."""
-        return [
-            {"provider": provider.name, "key": key.name, "account": key.account or provider.account or None}
-            | {"rpm": key.rpm, "tpm": key.tpm}
-            | self._key_state(provider.with_key(key))
-            for provider in self.config.providers.values()
-            for key in provider.keys
-        ]
+        """The keys of providers, their limits and their state, for the admin API."""
+        return provider_keys_json(self.config, self._gateway, self._ledger.provider_keys)
 
     def setup(self) -> dict[str, object]:
-        """The providers and routes of the configuration, their state, and what is missing."""
-
-        def cooling(provider: Provider) -> Mapping[str, float]:
-            """With several keys, a model cools down if it does so with all of them."""
-            states = [self._gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
-            states = states or [self._gateway.cooling_models(provider)]
-            return {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)}
-
-        def obstacle(provider: Provider) -> str | None:
-            reason = self._local_models[provider.name].obstacle()
-            return None if reason is None else str(reason)
-
-        config = self.config
-        return {
-            "source": config.source,
-            "providers": providers_json(config, cooling, obstacle),
-            "routes": routes_json(
-                config, lambda target: self._can_answer(target) and self._gateway.is_available(target)
-            ),
-            "not_configured": not_configured(config),
-        }
-
-    def _key_state(self, provider: Provider) -> dict[str, object]:
-        quota = quota_of(provider)
-        requests, tokens = self._ledger.provider_keys.used(quota) if quota is not None else (None, None)
-        cooling = self._gateway.cooling_models(provider)
-        return {"requests": requests, "tokens": tokens, "cooling_s": cooling}
+        """The providers and routes, for the admin API."""
+        return setup_json(self.config, self._gateway, self._upstreams)
 
     def warn(self, message: str) -> None:
         """Write a warning to the log."""
@@ -716,13 +533,6 @@ def _breakers(folder: Path | None) -> BreakerTable:
     return BreakerTable(shared.view, shared)
 
 
-class _PreparedConfig(NamedTuple):
-    """A validated configuration, and the replays of its providers, by name."""
-
-    config: Config
-    replays: Mapping[str, Replay]
-
-
 def validate(config: Config) -> None:
     """Raise `ConfigError` if no process could serve with this configuration: captures cannot be written, traces cannot
     be exported, or the packages for an identity provider are missing.
@@ -733,15 +543,6 @@ def validate(config: Config) -> None:
     check_tls(config)
     if config.telemetry.otlp:
         require_exporter()
-
-
-def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
-    """The configuration with the models of a replaying provider replaced by those of its captures."""
-    providers = {
-        name: structs.replace(provider, models=replays[name].models) if name in replays else provider
-        for name, provider in config.providers.items()
-    }
-    return structs.replace(config, providers=MappingProxyType(providers))
 
 
 def _parse_head(request: HttpRequest) -> RequestHead:

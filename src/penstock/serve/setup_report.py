@@ -6,8 +6,54 @@ No secret is in it: of a key, only the variable or the file that it was read fro
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
+from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.providers.catalog import catalog
+from penstock.serve.upstreams import Upstreams
+
+
+def setup_json(config: Config, gateway: Gateway, upstreams: Upstreams) -> dict[str, object]:
+    """The providers and routes of a configuration, their state, and what is missing."""
+
+    def cooling(provider: Provider) -> Mapping[str, float]:
+        """With several keys, a model cools down if it does so with all of them."""
+        states = [gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
+        states = states or [gateway.cooling_models(provider)]
+        return {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)}
+
+    def available(target: Target) -> bool:
+        return upstreams.can_answer(target) and gateway.is_available(target)
+
+    return {
+        "source": config.source,
+        "providers": providers_json(config, cooling, upstreams.obstacle),
+        "routes": routes_json(config, available),
+        "not_configured": not_configured(config),
+    }
+
+
+def provider_keys_json(config: Config, gateway: Gateway, limits: ProviderKeyLimits) -> list[dict[str, object]]:
+    """The keys of all providers that have several: their limits, their use, and which models they cool down for."""
+    keys: list[dict[str, object]] = []
+    for provider in config.providers.values():
+        for key in provider.keys:
+            with_key = provider.with_key(key)
+            quota = quota_of(with_key)
+            requests, tokens = limits.used(quota) if quota is not None else (None, None)
+            keys.append(
+                {
+                    "provider": provider.name,
+                    "key": key.name,
+                    "account": key.account or provider.account or None,
+                    "rpm": key.rpm,
+                    "tpm": key.tpm,
+                    "requests": requests,
+                    "tokens": tokens,
+                    "cooling_s": gateway.cooling_models(with_key),
+                }
+            )
+    return keys
 
 
 def providers_json(

@@ -1,0 +1,139 @@
+"""Upstreams: whatever answers the calls of one process. Remote providers, replays of captures, and local models."""
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from msgspec import structs
+
+from penstock.gateway.calls.pipeline import Upstream
+from penstock.gateway.config import Config, Provider, Target
+from penstock.http.limits import UpstreamLimits
+from penstock.http.pool import Pool
+from penstock.replay.faults import parse_fault
+from penstock.replay.library import load
+from penstock.replay.playback import PlaybackOptions, parse_speed
+from penstock.replay.styles.catalog import load_style
+from penstock.replay.upstream import Replay
+from penstock.upstream.authorized import AuthorizedRemote, RequestCredentials
+from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
+from penstock.upstream.remote import Remote
+
+
+class PreparedConfig(NamedTuple):
+    """A validated configuration, and the replays of its providers, by name."""
+
+    config: Config
+    replays: Mapping[str, Replay]
+
+
+class Upstreams:
+    """The upstreams of all providers. A reload keeps connections, credentials, and local models that stay the same."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        home: RuntimeFolder,
+        warn: Callable[[str], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._environment = environment
+        self._home = home
+        self._warn = warn
+        self._pool = Pool(UpstreamLimits(), tls)
+        self.remote = Remote(self._pool, environment)
+        self.local_models: dict[str, LocalModel] = {}
+        """By the name of their provider."""
+        self._authorized: dict[tuple[str, str], Upstream] = {}  # by `auth` and `profile`
+        self._replays: Mapping[str, Replay] = MappingProxyType({})
+
+    def prepare(self, config: Config) -> PreparedConfig:
+        """Load the captures that a configuration replays. It is thread-safe, and changes nothing in this process.
+
+        The models of a replaying provider are those of its captures.
+        """
+        replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
+        providers = {
+            name: structs.replace(provider, models=replays[name].models) if name in replays else provider
+            for name, provider in config.providers.items()
+        }
+        return PreparedConfig(structs.replace(config, providers=MappingProxyType(providers)), replays)
+
+    def use(self, prepared: PreparedConfig) -> None:
+        """Switch to a configuration."""
+        self._replays = prepared.replays
+        self.local_models = self._build_local_models(prepared.config)
+
+    def of(self, provider: Provider) -> Upstream:
+        """The upstream of a provider that is no local model."""
+        replay = self._replays.get(provider.name)
+        if replay is not None or provider.auth == "key":
+            return replay or self.remote
+        source = (provider.auth, provider.profile)
+        if source not in self._authorized:  # providers share credentials of the same source
+            self._authorized[source] = AuthorizedRemote(self.remote, self._credentials(*source))
+        return self._authorized[source]
+
+    def can_answer(self, target: Target) -> bool:
+        """Whether a target can answer, as far as is known without a request. Remote providers are assumed to."""
+        provider = target.provider
+        if provider.embedded:
+            return self.obstacle(provider) is None
+        replay = self._replays.get(provider.name)
+        return replay is None or replay.has(target.model)
+
+    def obstacle(self, provider: Provider) -> str | None:
+        """Why the local model of a provider cannot run; None if it can."""
+        reason = self.local_models[provider.name].obstacle()
+        return None if reason is None else str(reason)
+
+    def close(self) -> None:
+        """Close all connections to providers."""
+        self._pool.close()
+
+    def _credentials(self, auth: str, profile: str) -> RequestCredentials:
+        if auth == "aws":
+            from penstock.upstream.aws import AwsCredentials  # noqa: PLC0415 - an extra
+
+            return AwsCredentials(profile)
+        from penstock.upstream.google import GoogleCredentials  # noqa: PLC0415 - an extra
+
+        return GoogleCredentials(self._warn)
+
+    def _replay(self, provider: Provider) -> Replay:
+        dialect = provider.dialect
+        options = PlaybackOptions(
+            speed=parse_speed(provider.replay_speed),
+            style=load_style(provider.replay_as) if provider.replay_as else None,
+            faults=tuple(map(parse_fault, provider.replay_faults)),
+        )
+        paths = [Path(provider.replay).expanduser()]
+        dialects = None if options.translates_to(dialect) else (dialect,)
+        library, unusable = load(paths, ("request", "model"), dialects=dialects, assumed=dialect)
+        if library.left_out:
+            counts = ", ".join(f"{count} of {name}" for name, count in library.left_out.items())
+            self._warn(f"captures are omitted for {provider.name}, whose dialect is {dialect}: {counts}")
+        for file in unusable:
+            self._warn(f"{file.path} is omitted from the captures of {provider.name}: {file.reason}")
+        if not library.entries:
+            self._warn(f"there are no captures in {provider.replay}: {provider.name} cannot answer")
+        return Replay(library, options, dialect)
+
+    def _build_local_models(self, config: Config) -> dict[str, LocalModel]:
+        """The local models, by provider. Models whose settings have not changed are kept running."""
+        models: dict[str, LocalModel] = {}
+        for name, provider in config.providers.items():
+            if provider.embedded:
+                before, settings = self.local_models.get(name), Settings.of(provider)
+                unchanged = before if before is not None and before.settings == settings else None
+                models[name] = unchanged or LocalModel(settings, self._home, self._environment, self._warn)
+        for name, local in self.local_models.items():
+            if models.get(name) is not local:
+                local.retire()
+        if config.local_only:
+            for local in models.values():
+                if local.obstacle() is None:
+                    local.start()
+        return models
