@@ -182,6 +182,7 @@ def test_no_secret_and_no_content_is_reported(gateway: Served, upstream: Upstrea
     assert not [secret for secret in CANARIES if secret in text]
 
 
+@pytest.mark.slow  # a gateway with a ledger compiles the prices on a new machine
 def test_what_is_left_of_a_budget_is_reported(tmp_path: Path, upstream: Upstream) -> None:
     secret = "sk-of-somebody-who-may-spend"
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(tmp_path / "state")})
