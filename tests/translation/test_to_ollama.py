@@ -128,7 +128,7 @@ def test_the_conversation_of_a_messages_client_with_calls_and_thinking() -> None
     assert body["messages"] == [
         HI,
         {"role": "assistant", "content": "Let me see.", "thinking": "Hm.", "tool_calls": [call]},
-        {"role": "tool", "content": "Error: no", "tool_call_id": "t1"},
+        {"role": "tool", "content": "Error: no", "tool_call_id": "t1", "tool_name": "f"},
         {"role": "user", "content": "And now?", "images": ["AA=="]},
     ]
     assert losses == [("seal-dropped", "anthropic"), ("result-media-moved", "t1"), ("error-flag-as-text", "t1")]

@@ -69,6 +69,10 @@ def write_request(request: Request, settings: OllamaSettings, losses: list[Loss]
 class _OllamaMessages(TranslatedParts):
     """Writes messages and tools."""
 
+    def __init__(self, losses: list[Loss], names: ToolMap) -> None:
+        super().__init__(losses, names)
+        self._called: dict[str, str] = {}  # the names of tools, by the ids of their calls
+
     def messages(self, request: Request) -> list[_Json]:
         written: list[_Json] = []
         system = self.texts(request.system)
@@ -98,7 +102,10 @@ class _OllamaMessages(TranslatedParts):
         return message | ({"tool_calls": calls} if calls else {})
 
     def _call(self, call: ToolCall) -> _Json:
-        function = {"name": self.names.name(call.name, call.namespace), "arguments": self.arguments(call)}
+        name = self.names.name(call.name, call.namespace)
+        function = {"name": name, "arguments": self.arguments(call)}
+        if call.id:
+            self._called[call.id] = name
         return ({"id": call.id} if call.id else {}) | {"function": function}
 
     def _user(self, parts: Sequence[Part]) -> list[_Json]:
@@ -113,9 +120,8 @@ class _OllamaMessages(TranslatedParts):
         message: _Json = {"role": "tool", "content": text}
         if result.call_id:
             message["tool_call_id"] = result.call_id
-        if result.name:
-            message["tool_name"] = self.names.name(result.name)
-        return message
+        name = self._called.get(result.call_id) or (self.names.name(result.name) if result.name else "")
+        return message | ({"tool_name": name} if name else {})
 
     def _message(self, role: str, parts: Sequence[Part]) -> _Json:
         images = [part for part in parts if isinstance(part, MediaPart) and part.kind == "image" and part.data]
