@@ -81,10 +81,10 @@ def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, obje
 
 def _text(text: str, citations: tuple[Citation, ...], losses: list[Loss], *, own: bool) -> dict[str, object]:
     block: dict[str, object] = {"type": "text", "text": text}
-    written = [citation_body(citation, own=own) for citation in citations]
-    losses.extend(Loss("citation-dropped") for body in written if body is None)
+    written = [(citation.title, citation_body(citation, own=own)) for citation in citations]
+    losses.extend(Loss("citation-dropped", title) for title, body in written if body is None)
     if written:
-        block["citations"] = [body for body in written if body is not None]
+        block["citations"] = [body for _, body in written if body is not None]
     return block
 
 
