@@ -10,7 +10,9 @@ Rules for the whole file:
 2. `messageStop` has the reason, and completes the answer. The usage follows it, in `metadata`, which is last.
 3. Input tokens exclude those that are read from the cache or written to it; the total includes them. So the input is
    the sum of the three.
-4. Some reasons say that there is no usable answer (`FAILURES`). They are faults, and so are all exceptions.
+4. The provider executes some tools itself: a call of the type `server_tool_use`, and its `toolResult`. Of the result,
+   only its beginning is kept: no client can use it.
+5. Some reasons say that there is no usable answer (`FAILURES`). They are faults, and so are all exceptions.
 """
 
 from collections.abc import Mapping
@@ -66,7 +68,7 @@ _MAX_BLOCKS = 10_000
 _TEXTS = frozenset((("delta", "text"), ("delta", "toolUse", "input"), ("delta", "reasoningContent", "text")))
 _COUNTS = ("inputTokens", "outputTokens", "totalTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 _Json = dict[str, object]
-_Kind = Literal["text", "reasoning", "call", "media", "other"]
+_Kind = Literal["text", "reasoning", "call", "media", "result", "other"]
 
 
 class _ConverseBlock(Struct):
@@ -181,6 +183,9 @@ class BedrockConverseReader:
             image = object_of(content["image"])
             self._read_start({"image": image}, index)
             self._read_delta({"image": image}, index)
+        elif "toolResult" in content:
+            result = object_of(content["toolResult"])
+            self._read_start({"toolResult": {name: result[name] for name in result if name != "content"}}, index)
         else:
             self._read_delta(content, index)
         if index in self._open:
@@ -251,7 +256,7 @@ class BedrockConverseReader:
         return index
 
     def _read_start(self, start: _Json, index: int) -> None:
-        call, image = start.get("toolUse"), object_of(start.get("image"))
+        call, image, result = start.get("toolUse"), object_of(start.get("image")), start.get("toolResult")
         if index in self._open:
             self._sink.repair("block-restarted", str(index))
             self._end(index)
@@ -259,6 +264,8 @@ class BedrockConverseReader:
             self._start_call(call, index)
         elif image:
             self._start("media", index, mime=f"image/{text_of(image.get('format')) or 'png'}")
+        elif isinstance(result, dict):
+            self._start("result", index, result=result)
         elif start:
             self._sink.repair("event-unknown", next(iter(start)))
             self._start("other", index)
@@ -278,7 +285,7 @@ class BedrockConverseReader:
         server = call.get("type") == "server_tool_use"
         self._sink.events.append(ToolCallStart(0, block.call, id, name, server=server, block=block.number))
 
-    def _start(self, kind: _Kind, index: int, *, mime: str = "") -> _ConverseBlock | None:
+    def _start(self, kind: _Kind, index: int, *, mime: str = "", result: _Json | None = None) -> _ConverseBlock | None:
         self._begin(missing=True)
         if self._blocks >= _MAX_BLOCKS:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} blocks")
@@ -288,7 +295,8 @@ class BedrockConverseReader:
         if kind == "call":
             self._calls += 1
         elif kind != "other":
-            self._sink.events.append(BlockStart(0, block.number, kind))
+            type = "toolResult" if kind == "result" else ""
+            self._sink.events.append(BlockStart(0, block.number, kind, type=type, data=result))
         return block
 
     def _opened(self, kind: _Kind, index: int) -> _ConverseBlock | None:
@@ -312,7 +320,7 @@ class BedrockConverseReader:
             self._read_citation(object_of(delta["citation"]), index)
         elif isinstance(delta.get("image"), dict):
             self._read_image(object_of(delta["image"]), index)
-        elif delta and (index not in self._open or self._open[index].kind != "other"):
+        elif delta and (index not in self._open or self._open[index].kind not in ("result", "other")):
             self._sink.repair("event-unknown", next(iter(delta)))
             self.unread = self.unread or shown(delta)
 
