@@ -20,8 +20,7 @@ from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine, log_schema
 from scripts.provider_table import provider_table
-from tests.translation.scenarios import DIALECTS as PAIRED
-from tests.translation.scenarios import SCENARIOS, Scenario
+from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario
 
 ROOT = Path(__file__).resolve().parent.parent
 # Around the generated table in docs/providers.md.
@@ -193,7 +192,10 @@ streamed or not: the same answer, or what is different, and which [losses](losse
 `tests/translation/test_pairs.py` checks every cell: the client reads exactly this answer, and no other loss occurs.
 This page is generated from `tests/translation/scenarios.py`.
 
-{pairs}"""
+{pairs}
+The number of answers that are compared for each pair of APIs. An answer that breaks off has no unstreamed form:
+
+{compared}"""
 
 
 CLIENTS_PAGE = """\
@@ -292,7 +294,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "losses.md": LOSSES_PAGE.format(losses=_losses()),
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
-        ROOT / "docs" / "reference" / "pairs.md": PAIRS_PAGE.format(pairs=_pairs()),
+        ROOT / "docs" / "reference" / "pairs.md": PAIRS_PAGE.format(pairs=_pairs(), compared=_compared()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
         ROOT / "docs" / "reference" / "log.schema.json": log_schema(),
         ROOT / "docs" / "log.md": LOG_PAGE.format(
@@ -311,12 +313,29 @@ def _providers() -> str:
 
 
 def _pairs() -> str:
-    names = {name: DIALECTS[name].title for name in PAIRED}
-    lines = [f"| answer | providers | {' | '.join(names.values())} |", "|---|---|" + "---|" * len(names)]
+    names = [DIALECTS[name].title for name in CLIENTS]
+    lines = [f"| answer | providers | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
     for answer, scenario in SCENARIOS.items():
-        providers = "all" if len(scenario.wires) == len(names) else ", ".join(names[name] for name in scenario.wires)
-        cells = [_cell(scenario, client) for client in names]
-        lines.append(f"| {answer} | {providers} | {' | '.join(cells)} |")
+        cells = [_cell(scenario, client) for client in CLIENTS]
+        lines.append(f"| {answer} | {_givers(scenario)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _givers(scenario: Scenario) -> str:
+    """The providers that can give an answer."""
+    others = [DIALECTS[name].title for name in PROVIDERS if name not in scenario.wires]
+    if len(others) <= 2:
+        return "all" + (f" but {' and '.join(others)}" if others else "")
+    return ", ".join(DIALECTS[name].title for name in PROVIDERS if name in scenario.wires)
+
+
+def _compared() -> str:
+    """How many answers are compared, for each pair of APIs."""
+    lines = [f"| provider | {' | '.join(DIALECTS[name].title for name in CLIENTS)} |", "|---|" + "---|" * len(CLIENTS)]
+    for provider in PROVIDERS:
+        given = [scenario for scenario in SCENARIOS.values() if provider in scenario.wires]
+        cell = f"{len(given)} streamed, {sum(scenario.is_whole for scenario in given)} unstreamed"
+        lines.append(f"| {DIALECTS[provider].title} | {' | '.join([cell] * len(CLIENTS))} |")
     return "\n".join([*lines, ""])
 
 

@@ -1,10 +1,12 @@
 """Scenarios of the pairs matrix: one answer in the words of every dialect, and what differs for clients of each.
 
+The answers in dialects that only providers speak are in `provider_answers.py`.
+
 `seen` is the answer itself, whichever provider gives it. `clients` names what a client of a dialect sees otherwise
 if the provider speaks another one, and `losses` names what is declared as lost for it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from penstock.core.usage import Tokens
@@ -12,9 +14,11 @@ from tests import gemini as gem
 from tests import messages as ant
 from tests import responses as res
 from tests import streams as chat
-from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, Lost
+from tests.translation.provider_answers import ANSWERS
+from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, OLLAMA, RESPONSES, Json, Lost
 
-DIALECTS = (CHAT, MESSAGES, RESPONSES, GEMINI)
+CLIENTS = (CHAT, MESSAGES, RESPONSES, GEMINI)
+PROVIDERS = (*CLIENTS, OLLAMA, COHERE, BEDROCK)
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
 CORK = '{"port":"Cork"}'
@@ -31,6 +35,8 @@ class Seen(NamedTuple):
     finish: str | None = "stop"
     ending: str | None = "completed"
     tokens: Tokens | None = Tokens(input=7, output=4)
+    sources: tuple[str, ...] = ()
+    """The URLs that the text cites."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +44,21 @@ class Scenario:
     """One answer, as far as the dialects can say it."""
 
     seen: Seen
-    wires: dict[str, bytes]
+    wires: dict[str, bytes] = field(default_factory=dict)
     """The streams of providers, by dialect."""
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    """The unstreamed answers of providers; those of the dialects that clients speak, Penstock's own writers write."""
     clients: dict[str, Json] = field(default_factory=dict)
     losses: dict[str, Lost] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
     """What is wrong with the answer, in every dialect: so it cannot be a whole body either."""
     without_defects: tuple[str, ...] = ()
     """The clients whose dialect cannot express these defects."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer can be a whole body."""
+        return self.seen.ending == "completed" and not self.defects
 
     def expected(self, client: str) -> tuple[Seen, Lost]:
         """What a client of another dialect than the provider's sees, and the losses."""
@@ -105,7 +118,7 @@ TWO_CALLS = Seen(
     calls=(("call_1", "get_tide", TIDE), ("call_2", "get_tide", CORK)),
     finish="tool_calls",
 )
-SCENARIOS: dict[str, Scenario] = {
+_SCENARIOS: dict[str, Scenario] = {
     "text": Scenario(
         seen=Seen(text="High tide, low tide"),
         wires={
@@ -183,6 +196,9 @@ SCENARIOS: dict[str, Scenario] = {
             GEMINI: gem.answer(gem.message(gemini_call("call_1", name="now"))),
         },
     ),
+    "a plan before a call": Scenario(
+        seen=Seen(reasoning="I will look it up.", calls=(("call_1", "get_tide", TIDE),), finish="tool_calls"),
+    ),
     "log probabilities": Scenario(
         seen=Seen(text="So."),
         wires={
@@ -254,6 +270,31 @@ SCENARIOS: dict[str, Scenario] = {
         wires={
             CHAT: in_chat(chat.says("Once")),
             MESSAGES: in_messages(*ant.says_all("Once"), reason="stop_sequence", stop_sequence="END"),
+        },
+    ),
+    "cached input": Scenario(
+        seen=Seen(text="So.", tokens=Tokens(input=100, output=9, cached=60)),
+        wires={
+            CHAT: in_chat(chat.says("So."), usage=chat.counts(100, 9, prompt_tokens_details={"cached_tokens": 60})),
+            MESSAGES: in_messages(
+                *ant.says_all("So."),
+                usage={"input_tokens": 40, "cache_read_input_tokens": 60, "output_tokens": 9},
+            ),
+            RESPONSES: res.answer(
+                *res.says_all("So."),
+                finish=res.completes(res.message(res.part("So.")), usage=usage_in_responses(100, 9, 60)),
+            ),
+            GEMINI: gem.answer(
+                gem.says("So."),
+                finish=gem.finishes(
+                    usage={
+                        "promptTokenCount": 100,
+                        "cachedContentTokenCount": 60,
+                        "candidatesTokenCount": 9,
+                        "totalTokenCount": 109,
+                    }
+                ),
+            ),
         },
     ),
     "cached input and reasoning": Scenario(
@@ -411,9 +452,20 @@ SCENARIOS: dict[str, Scenario] = {
             losses=[("server-activity-hidden", "executableCode"), ("server-activity-hidden", "codeExecutionResult")],
         ),
     ),
-    "a source of Gemini's search": Scenario(
-        seen=Seen(text="High at noon"),
+    "a tool of Amazon's own": Scenario(
+        seen=Seen(text="It rises."),
+        losses=both(
+            *CLIENTS,
+            losses=[("server-activity-hidden", "nova_grounding"), ("server-activity-hidden", "toolResult")],
+        ),
+    ),
+    "a source on the web": Scenario(
+        seen=Seen(text="High at noon", sources=("https://tides.example",)),
         wires={GEMINI: gem.answer(gem.says("High at noon"), finish=gem.finishes(**gem.GROUNDING))},
+    ),
+    "a citation of a document": Scenario(
+        seen=Seen(text="High at noon"),
+        losses=both(*CLIENTS, losses=[("citation-dropped", "D")]),
     ),
     "a blocked prompt": Scenario(
         seen=Seen(finish="content_filter", tokens=Tokens(input=7)),
@@ -437,4 +489,12 @@ SCENARIOS: dict[str, Scenario] = {
         clients={client: {"finish": "stop"} for client in (CHAT, RESPONSES, GEMINI)},
         losses=both(CHAT, RESPONSES, GEMINI, losses=[("pause-unknown", "pause_turn")]),
     ),
+}
+SCENARIOS = {
+    name: replace(
+        scenario,
+        wires=scenario.wires | {dialect: answer.stream for dialect, answer in ANSWERS.get(name, {}).items()},
+        bodies={dialect: answer.body for dialect, answer in ANSWERS.get(name, {}).items() if answer.body},
+    )
+    for name, scenario in _SCENARIOS.items()
 }

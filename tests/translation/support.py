@@ -11,6 +11,9 @@ CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
 GEMINI = "gemini"
+OLLAMA = "ollama"
+COHERE = "cohere"
+BEDROCK = "bedrock_converse"
 ISSUER = "0a1b2c3d"
 Json = dict[str, Any]
 Lost = list[tuple[str, str]]
@@ -19,16 +22,22 @@ _LEAST: dict[str, Json] = {
     CHAT: {"messages": []},
     MESSAGES: {"messages": [], "max_tokens": 100},
     RESPONSES: {"input": []},
+    GEMINI: {},
 }
+# Where a request is sent, if its model is in the path.
+_PATHS = {GEMINI: "/v1beta/models/m:generateContent"}
 
 
 def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple[Json, Lost]:
     """The request that a provider of one dialect gets from a client of another: the body, and the losses."""
+    return sent(client, provider, fields, Destination(model="target", settings=settings, issuer=ISSUER))
+
+
+def sent(client: str, provider: str, fields: Json, destination: Destination) -> tuple[Json, Lost]:
+    """As `asked`, for any destination."""
     surface, upstream = surface_dialect(client), upstream_dialect(provider)
-    least = {"model": "m"} | _LEAST[client]
-    request = surface.read_request(json.dumps(least | fields).encode(), {}, surface.path)
-    destination = Destination(model="target", settings=settings, issuer=ISSUER)
-    outgoing = upstream.write_request(request, destination)
+    body = json.dumps({"model": "m"} | _LEAST[client] | fields).encode()
+    outgoing = upstream.write_request(surface.read_request(body, {}, _PATHS.get(client, surface.path)), destination)
     return json.loads(outgoing.body), [(loss.code, loss.detail) for loss in outgoing.losses]
 
 

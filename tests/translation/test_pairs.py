@@ -4,37 +4,62 @@ What the client reads must be what the provider's own stream says, streamed or n
 scenario names; and the losses must be exactly those that it names. So a silent loss fails.
 """
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock import Accumulator, Completion, StreamReader, StreamWriter
-from penstock.core.content import ReasoningPart, ReasoningSeal
+from penstock.core.completion import Choice
+from penstock.core.content import ReasoningPart, ReasoningSeal, TextPart
+from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.gemini.signatures import unwrapped
+from penstock.core.dialects.registry import DIALECTS
 from penstock.core.losses import LOSSES
 from penstock.core.seals import unwrap
 from penstock.core.usage import Tokens
-from tests.translation.scenarios import DIALECTS, SCENARIOS, Scenario, Seen
-from tests.translation.support import CHAT, GEMINI, ISSUER, MESSAGES, RESPONSES, Lost, facts, translated
+from tests.translation.provider_answers import ANSWERS
+from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario, Seen
+from tests.translation.support import (
+    BEDROCK,
+    CHAT,
+    GEMINI,
+    ISSUER,
+    MESSAGES,
+    RESPONSES,
+    Json,
+    Lost,
+    asked,
+    facts,
+    sent,
+    translated,
+)
 
 PAIRS = [
     pytest.param(provider, client, scenario, id=f"{provider} for {client}: {name}")
     for name, scenario in SCENARIOS.items()
     for provider in scenario.wires
-    for client in DIALECTS
+    for client in CLIENTS
 ]
-WHOLE = [
-    pair
-    for pair in PAIRS
-    if isinstance(scenario := pair.values[2], Scenario) and scenario.seen.ending == "completed" and not scenario.defects
-]
+WHOLE = [pair for pair in PAIRS if isinstance(scenario := pair.values[2], Scenario) and scenario.is_whole]
 
 
 def seen(completion: Completion) -> Seen:
     choice = completion.choices[0]
     calls = tuple((call.id, call.name, call.arguments or "{}") for call in choice.tool_calls)
     tokens = Tokens.of(completion.usage) if completion.usage is not None else None
-    return Seen(choice.text, choice.reasoning, choice.refusal, calls, choice.finish_reason, completion.ending, tokens)
+    finish, ending = choice.finish_reason, completion.ending
+    return Seen(choice.text, choice.reasoning, choice.refusal, calls, finish, ending, tokens, sources(choice))
+
+
+def sources(choice: Choice) -> tuple[str, ...]:
+    """The URLs that the text cites. Chat completions have them beside the text."""
+    citations = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
+    beside: Any = choice.message_extras.get("annotations", [])
+    return tuple(citation.url for citation in citations if citation.url) + tuple(
+        citation["url_citation"]["url"] for citation in beside
+    )
 
 
 def folded(dialect: str, wire: bytes) -> Completion:
@@ -51,6 +76,17 @@ def unnamed(losses: Lost) -> Lost:
 def repaired(completion: Completion) -> tuple[str, ...]:
     """The defects of what a client reads. Gemini's own form of a blocked prompt is none."""
     return tuple(repair.code for repair in completion.repairs if repair.code != "prompt-blocked")
+
+
+def written_body(provider: str, wire: bytes) -> bytes:
+    return StreamWriter.for_call(provider, facts(provider, provider)).write_body(folded(provider, wire))
+
+
+def test_every_api_is_in_the_matrix() -> None:
+    assert set(CLIENTS) == {name for name, dialect in DIALECTS.items() if dialect.surface is not None}
+    assert set(PROVIDERS) == {name for name, dialect in DIALECTS.items() if dialect.upstream is not None}
+    assert ANSWERS.keys() <= SCENARIOS.keys()
+    assert all(scenario.wires for scenario in SCENARIOS.values())
 
 
 @pytest.mark.parametrize(("provider", "client", "scenario"), PAIRS)
@@ -70,8 +106,7 @@ def test_a_streamed_answer(provider: str, client: str, scenario: Scenario) -> No
 
 @pytest.mark.parametrize(("provider", "client", "scenario"), WHOLE)
 def test_an_unstreamed_answer(provider: str, client: str, scenario: Scenario) -> None:
-    wire = scenario.wires[provider]
-    body = StreamWriter.for_call(provider, facts(provider, provider)).write_body(folded(provider, wire))
+    body = scenario.bodies[provider] if provider not in CLIENTS else written_body(provider, scenario.wires[provider])
     whole = folded(provider, body)
     assert seen(whole) == scenario.seen
     answer, losses = scenario.expected(client)
@@ -97,11 +132,12 @@ MADE = {
     MESSAGES: ReasoningSeal("anthropic", "EqQB"),
     RESPONSES: ReasoningSeal("openai", "gAAA"),
     GEMINI: ReasoningSeal("gemini", "c2VhbA=="),
+    BEDROCK: ReasoningSeal("bedrock", "c2ln"),
 }
 
 
 @pytest.mark.parametrize("provider", MADE)
-@pytest.mark.parametrize("client", MADE)
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES, GEMINI])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 def test_a_seal_reaches_clients_and_can_be_unwrapped(provider: str, client: str, streamed: bool) -> None:
     """Anthropic's and Google's seals for clients of their own APIs are as they were: such clients may call them
@@ -118,6 +154,36 @@ def test_a_seal_reaches_clients_and_can_be_unwrapped(provider: str, client: str,
     else:
         wrapped = unwrapped(seal.value) if client == GEMINI else seal.value
         assert unwrap(wrapped) == (MADE[provider], ISSUER)
+
+
+ASKS: Json = {"role": "user", "content": "Hi"}
+ASKS_GEMINI: Json = {"role": "user", "parts": [{"text": "Hi"}]}
+# The next request of a client, with the answer that it got in an unstreamed body.
+CONTINUED: dict[str, Callable[[Any], Json]] = {
+    CHAT: lambda body: {"messages": [ASKS, body["choices"][0]["message"], ASKS], "max_tokens": 100},
+    MESSAGES: lambda body: {"messages": [ASKS, {"role": "assistant", "content": body["content"]}, ASKS]},
+    RESPONSES: lambda body: {"input": [ASKS, *body["output"], ASKS], "max_output_tokens": 100},
+    GEMINI: lambda body: {
+        "contents": [ASKS_GEMINI, body["candidates"][0]["content"], ASKS_GEMINI],
+        "generationConfig": {"maxOutputTokens": 100},
+    },
+}
+
+
+@pytest.mark.parametrize("provider", MADE)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_seal_comes_back_to_its_issuer_only(provider: str, client: str) -> None:
+    """A client of the provider's own API has its request forwarded, and may call it directly."""
+    answer = folded(provider, SCENARIOS["reasoning"].wires[provider])
+    body = json.loads(StreamWriter.for_call(client, facts(provider, client)).write_body(answer))
+    fields = CONTINUED[client](body)
+    own, losses = asked(client, provider, fields)
+    assert MADE[provider].value in json.dumps(own)
+    assert losses == []
+    if provider != client:
+        foreign, losses = sent(client, provider, fields, Destination(model="target", issuer="ffffffff"))
+        assert MADE[provider].value not in json.dumps(foreign)
+        assert losses in ([("reasoning-dropped", "")], [("seal-dropped", MADE[provider].scheme)])
 
 
 def test_reasoning_without_a_seal_reaches_a_messages_client_unsigned() -> None:
