@@ -15,7 +15,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.anthropic_messages.reader import SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
 from penstock.core.dialects.dialect import AnswerFacts

@@ -24,7 +24,8 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME, SERVER_CALLS
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
+from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
 from penstock.core.seals import received

@@ -31,7 +31,8 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
 from penstock.core.losses import Loss

@@ -18,8 +18,9 @@ import msgspec
 
 from penstock.core.blocks import Blocks
 from penstock.core.content import Citation, ReasoningSeal
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.failures import envelope, write_error_event
-from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS, SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.events import (
