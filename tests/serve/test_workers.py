@@ -1,8 +1,11 @@
 """The processes of a gateway and their threads: what is logged about one that dies, and their priorities."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -88,3 +91,37 @@ def test_a_system_that_knows_no_policies_runs_it_all_the_same(tmp_path: Path) ->
         while b"listens" not in (line := process.stdout.readline()):
             assert line, "it has ended"
         process.terminate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_during_the_start_leaves_no_journal(tmp_path: Path, workers: int, number: int) -> None:
+    """A process that starts waits for the journal of a dead one, which is a pipe. Its own journal is there by then."""
+    config, pipe = tmp_path / "penstock.toml", tmp_path / "journal" / "0-a.journal"
+    config.write_text(f'[server]\nlisten = "127.0.0.1:0"\n[admin]\nenabled = false\n[ledger]\nfolder = "{tmp_path}"\n')
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "penstock", "serve", "--config", str(config), "--workers", str(workers)]
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=silent, stderr=silent, process_group=0) as process:
+        try:
+            writer = open_when_read(pipe)
+            assert len(list(pipe.parent.glob("*.journal"))) >= 3
+            pipe.unlink()  # or the other worker waits for it later
+            os.killpg(process.pid, number)
+            os.close(writer)
+            assert process.wait(30.0) == 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert not list(pipe.parent.iterdir())
+
+
+def open_when_read(pipe: Path) -> int:
+    """Open a named pipe for writing as soon as another process waits to read it."""
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        with suppress(OSError):  # there is no reader
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.01)
+    raise AssertionError("it does not read the journal")

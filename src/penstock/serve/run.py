@@ -167,11 +167,12 @@ async def _serve(
         supervisor = ready if isinstance(ready, int) else None
         if NOTICE:
             log.write(NOTICE)
-        app = App(config, environment, log, home)
+        # Before there is a journal or a child process: one of the signals could end this process and leave them behind.
         signals: asyncio.Queue[int] = asyncio.Queue()
         for number in _SIGNALS:
             loop.add_signal_handler(number, signals.put_nowait, int(number))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))  # a worker starts with it blocked
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # a worker starts with them blocked
+        app = App(config, environment, log, home)
         if supervisor is not None:
             loop.add_reader(supervisor, _on_supervisor_death, loop, supervisor, signals)
         try:
@@ -357,8 +358,7 @@ def _spawn(work: Callable[[int], int], supervisor: int, supervisor_end: int, wri
         return pid
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    # SIGHUP stays blocked until `_serve` handles it: by default it would end the worker.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+    # They stay blocked until `_serve` handles them: by default they would end the worker in the middle of its start.
     os.close(supervisor_end)
     status = 1
     try:
