@@ -65,8 +65,8 @@ def cyclonedx_python() -> Path:
 
 
 def litellm_python() -> Path:
-    """The interpreter that has the schema of LiteLLM's database."""
-    return _environment("litellm-schema", LITELLM, "--no-deps")
+    """The interpreter that has LiteLLM and the schema of its database, without their dependencies."""
+    return _environment("litellm-judge", LITELLM, "--no-deps")
 
 
 def langchain_python() -> Path:

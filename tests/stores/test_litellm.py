@@ -1,7 +1,10 @@
-"""`penstock import litellm --keys`: keys of a database with LiteLLM's own schema open a gateway, with their budgets."""
+"""`penstock import litellm --keys`: keys of a database with LiteLLM's own schema open a gateway, with their budgets.
 
-import hashlib
+LiteLLM's own code hashes the keys.
+"""
+
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +23,20 @@ pytestmark = pytest.mark.slow
 
 SEARCH, PLAIN, TEAM, SPENT = "sk-search-0123456789", "no-prefix-0123456789", "sk-of-a-team-4711", "sk-nearly-spent-4712"
 BLOCKED, EXPIRED, OTHER_MODEL = "sk-blocked-4713", "sk-expired-4714", "sk-other-model-4715"
+STORED_PLAIN = "no-prefix-either-4716"
+SECRETS = (SEARCH, PLAIN, TEAM, SPENT, BLOCKED, EXPIRED, OTHER_MODEL, STORED_PLAIN)
 
 
-def hashed(secret: str) -> str:
-    """A key as LiteLLM stores it: the SHA-256 of keys that begin with `sk-`, and others as they are."""
-    return hashlib.sha256(secret.encode()).hexdigest() if secret.startswith("sk-") else secret
+def hash_by_litellm(function: str) -> dict[str, str]:
+    """The keys, hashed by a function of LiteLLM's own code."""
+    command = [str(litellm_python()), "-I", str(Path(__file__).with_name("litellm_hash.py")), function, *SECRETS]
+    result = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    found: dict[str, str] = json.loads(result.stdout)
+    return found
 
 
-ROWS = f"""
+# SQL, with the name of each key's hash.
+ROWS = """
 INSERT INTO "LiteLLM_BudgetTable" (budget_id, max_budget, budget_duration, created_by, updated_by, updated_at)
 VALUES ('b1', 500, '30d', 'admin', 'admin', now());
 INSERT INTO "LiteLLM_OrganizationTable"
@@ -39,13 +48,14 @@ VALUES ('t1', 'search', 'o1', 100, '1mo', 99.99, 600, now());
 INSERT INTO "LiteLLM_VerificationToken"
     (token, key_name, key_alias, spend, max_budget, budget_duration, models, blocked, expires, team_id, rpm_limit)
 VALUES
-    ('{hashed(SEARCH)}', 'sk-...6789', 'search', 3.5, 25, '1mo', '{{main/river-1}}', NULL, NULL, NULL, 60),
-    ('{hashed(PLAIN)}', NULL, NULL, 0, NULL, NULL, '{{all-proxy-models}}', NULL, NULL, NULL, NULL),
-    ('{hashed(TEAM)}', 'sk-...4711', 'ci', 0, NULL, NULL, '{{}}', NULL, now() + interval '1 day', 't1', NULL),
-    ('{hashed(SPENT)}', 'sk-...4712', 'spent', 4.99, 5, NULL, '{{}}', NULL, NULL, NULL, NULL),
-    ('{hashed(BLOCKED)}', 'sk-...4713', 'blocked', 0, NULL, NULL, '{{}}', TRUE, NULL, NULL, NULL),
-    ('{hashed(EXPIRED)}', 'sk-...4714', 'expired', 0, NULL, NULL, '{{}}', NULL, now() - interval '1 day', NULL, NULL),
-    ('{hashed(OTHER_MODEL)}', 'sk-...4715', 'lake', 0, NULL, NULL, '{{main/lake-*}}', NULL, NULL, NULL, NULL);
+    ('{search}', 'sk-...6789', 'search', 3.5, 25, '1mo', '{{main/river-1}}', NULL, NULL, NULL, 60),
+    ('{plain}', NULL, NULL, 0, NULL, NULL, '{{all-proxy-models}}', NULL, NULL, NULL, NULL),
+    ('{team}', 'sk-...4711', 'ci', 0, NULL, NULL, '{{}}', NULL, now() + interval '1 day', 't1', NULL),
+    ('{spent}', 'sk-...4712', 'spent', 4.99, 5, NULL, '{{}}', NULL, NULL, NULL, NULL),
+    ('{blocked}', 'sk-...4713', 'blocked', 0, NULL, NULL, '{{}}', TRUE, NULL, NULL, NULL),
+    ('{expired}', 'sk-...4714', 'expired', 0, NULL, NULL, '{{}}', NULL, now() - interval '1 day', NULL, NULL),
+    ('{other_model}', 'sk-...4715', 'lake', 0, NULL, NULL, '{{main/lake-*}}', NULL, NULL, NULL, NULL),
+    ('{stored_plain}', NULL, NULL, 0, NULL, NULL, '{{}}', NULL, NULL, NULL, NULL);
 UPDATE "LiteLLM_VerificationToken" SET metadata = '{{"a": 1}}' WHERE key_alias = 'ci';
 """
 
@@ -60,10 +70,31 @@ def migrations() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def litellm(migrations: list[str], postgres: PostgresServer) -> str:
+def hashed() -> dict[str, str]:
+    """The keys as LiteLLM's own code has them in its database.
+
+    It looks a key up by its hash if it begins with `sk-`, and otherwise as it is. But it stores the hash of any key.
+    """
+    return {**hash_by_litellm("_hash_token_if_needed"), STORED_PLAIN: hash_by_litellm("hash_token")[STORED_PLAIN]}
+
+
+@pytest.fixture(scope="module")
+def litellm(migrations: list[str], hashed: dict[str, str], postgres: PostgresServer) -> str:
     """The URL of a database as LiteLLM leaves it."""
+    assert hashed[PLAIN] == PLAIN
+    assert all(secret not in hashed.values() for secret in SECRETS if secret != PLAIN)
     url = postgres.new_database()
-    postgres.execute(url, *migrations, ROWS)
+    rows = ROWS.format(
+        search=hashed[SEARCH],
+        plain=hashed[PLAIN],
+        team=hashed[TEAM],
+        spent=hashed[SPENT],
+        blocked=hashed[BLOCKED],
+        expired=hashed[EXPIRED],
+        other_model=hashed[OTHER_MODEL],
+        stored_plain=hashed[STORED_PLAIN],
+    )
+    postgres.execute(url, *migrations, rows)
     return f"{url}?connection_limit=10&schema=public"
 
 
@@ -87,7 +118,7 @@ def take_over(folder: Path, url: str, *options: str) -> dict[str, Any]:
     files = ["config.yaml", "--output", "imported.toml", "--report", "report.json"]
     penstock("import", "litellm", *files, "--keys", url, "--config", "own.toml", "--json", *options)
     report = (folder / "report.json").read_text()
-    assert not any(secret in report for secret in (SEARCH, PLAIN, TEAM, hashed(SEARCH)))
+    assert not any(secret in report for secret in SECRETS)
     return {finding["field"]: finding for finding in json.loads(report)["fields"]}
 
 
@@ -97,7 +128,9 @@ def shown() -> dict[str, Any]:
     return {key["name"]: key for key in listed}
 
 
-def test_keys_of_litellm_open_the_gateway_with_their_budgets(litellm: str, folder: Path) -> None:
+def test_keys_of_litellm_open_the_gateway_with_their_budgets(
+    litellm: str, hashed: dict[str, str], folder: Path
+) -> None:
     with Upstream() as upstream:
         configuration = settings(upstream.url, 0).replace("output = 2.0", "output = 1000.0")
         (folder / "own.toml").write_text(configuration)
@@ -105,12 +138,13 @@ def test_keys_of_litellm_open_the_gateway_with_their_budgets(litellm: str, folde
         assert shown() == {}
 
         report = take_over(folder, litellm)
+        assert not any(stored in str(report) for stored in hashed.values())
         assert report["key search.max_budget"]["status"] == "taken"
         assert report["key search.spend"]["status"] == "approximated"
         assert report["organization Acme-Inc.max_budget"]["status"] == "approximated"
         assert report["key ci.metadata"]["status"] == "not possible"
         keys = shown()
-        assert len(keys) == 7
+        assert len(keys) == 8
         search = keys["search"]
         assert (search["budget"], search["period"], search["spent"]) == ("25.00", "month", "3.50")
         assert (search["requests_per_minute"], search["models"]) == (60, ["main/river-1"])
@@ -125,8 +159,7 @@ def test_keys_of_litellm_open_the_gateway_with_their_budgets(litellm: str, folde
 
         upstream.play(unstreamed(), "river-1")
         with Gateway(folder, upstream, configuration) as gateway:
-            answers = {secret: ask(gateway, secret) for secret in (SEARCH, PLAIN, TEAM, SPENT, BLOCKED, EXPIRED)}
-            answers[OTHER_MODEL] = ask(gateway, OTHER_MODEL)
+            answers = {secret: ask(gateway, secret) for secret in SECRETS}
             answers["sk-unknown-0123456789"] = ask(gateway, "sk-unknown-0123456789")
     assert {secret: answer.status for secret, answer in answers.items()} == {
         SEARCH: 200,
@@ -136,6 +169,7 @@ def test_keys_of_litellm_open_the_gateway_with_their_budgets(litellm: str, folde
         BLOCKED: 401,
         EXPIRED: 401,
         OTHER_MODEL: 403,
+        STORED_PLAIN: 200,
         "sk-unknown-0123456789": 401,
     }
     assert b"the team Acme-Inc/search" in answers[TEAM].body

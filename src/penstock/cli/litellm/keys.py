@@ -1,7 +1,7 @@
 """Converts LiteLLM's organizations, teams, projects and keys into teams and keys of Penstock.
 
-LiteLLM stores the SHA-256 of a key that begins with `sk-`, in hexadecimal, and other keys as they are. Penstock stores
-the SHA-256 of every key, so all of them go on working.
+LiteLLM stores the SHA-256 of a key, in hexadecimal. It looks up keys without the prefix `sk-` as they are, so a
+database may have such keys. Penstock stores the SHA-256 of every key, so all of them go on working.
 
 What was spent becomes one ledger entry for each key. A team has spent what its keys have; the rest of what LiteLLM says
 becomes an entry without a key. A key or a team that exists is left as it is, so an import can be repeated.
