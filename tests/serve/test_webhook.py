@@ -4,21 +4,30 @@ import asyncio
 import json
 import re
 import time
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.config.settings import BudgetSettings
+from penstock.gateway.keys.report import moment
+from penstock.gateway.limits.period import DAY_MS
+from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.providers.secret import Secret
 from penstock.serve.webhook import Webhook, signed_headers
+from penstock.stores.book.sqlite import SqliteBook
 from penstock.upstream.remote import Remote
 from tests.serve.webhooks import WARNING, documented
 
 SECRET = "canary-of-a-webhook-secret"
+WAITING = structs.replace(WARNING, delivery="waiting", at_ms=time.time_ns() // 1_000_000)
 
 
 def test_the_documented_code_verifies_the_signature() -> None:
@@ -31,8 +40,15 @@ def test_the_documented_code_verifies_the_signature() -> None:
     assert not is_genuine(SECRET, signed_headers(SECRET.encode(), body, now - 3_600), body)
 
 
-async def deliver(url: str, statuses: list[int], *, warnings: int = 1) -> tuple[list[bytes], list[str], list[str]]:
-    """Send warnings to a receiver that answers with these statuses; returns its requests, the results and the log."""
+class Sent(NamedTuple):
+    requests: list[bytes]
+    results: list[str]
+    log: list[str]
+    stored: list[BudgetWarning]
+
+
+async def deliver(folder: Path, url: str, statuses: list[int], *warnings: BudgetWarning) -> Sent:
+    """Send warnings to a receiver that answers with these statuses."""
     requests: list[bytes] = []
     results: list[str] = []
     log: list[str] = []
@@ -48,7 +64,7 @@ async def deliver(url: str, statuses: list[int], *, warnings: int = 1) -> tuple[
 
     def count(result: str) -> None:
         results.append(result)
-        if len(results) == warnings:
+        if len(results) - results.count("retried") == len(warnings):
             done.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -57,43 +73,58 @@ async def deliver(url: str, statuses: list[int], *, warnings: int = 1) -> tuple[
     async def metadata(_host: str, _port: int) -> list[str]:
         return ["169.254.169.254"]
 
-    webhook = Webhook(Remote(Pool(UpstreamLimits(), resolver=metadata), {}), log.append, count, waits_s=(0, 0))
-    webhook.use(BudgetSettings(webhook=Secret(url.format(port), "url"), webhook_secret=Secret(SECRET, "secret")))
-    for _ in range(warnings):
-        webhook.send(WARNING)
-    await asyncio.wait_for(done.wait(), 60)
-    webhook.close()
-    server.close()
+    remote, open_book = Remote(Pool(UpstreamLimits(), resolver=metadata), {}), partial(SqliteBook.open, folder / "l.db")
+    webhook = Webhook(remote, open_book, log.append, count, waits_s=(0, 0))
+    with closing(open_book()) as book:
+        webhook.use(BudgetSettings(webhook=Secret(url.format(port), "url"), webhook_secret=Secret(SECRET, "secret")))
+        book.claim_warnings(warnings)
+        webhook.wake()
+        await asyncio.wait_for(done.wait(), 60)
+        await webhook.close()
+        server.close()
+        stored = book.warnings(9)
     assert all(SECRET.encode() not in request for request in requests)
     assert SECRET not in "".join(log)
-    return requests, results, log
+    return Sent(requests, results, log, stored)
 
 
-def test_a_delivery_is_retried_and_confirmed() -> None:
-    requests, results, log = asyncio.run(deliver("http://127.0.0.1:{}/hook?code=1", [500, 302, 204]))
-    assert (len(requests), results, log) == (3, ["delivered"], [])
+def test_a_delivery_is_retried_and_confirmed(tmp_path: Path) -> None:
+    sent_to = "http://127.0.0.1:{}/hook?code=1"
+    requests, results, log, stored = asyncio.run(deliver(tmp_path, sent_to, [500, 302, 204], WAITING))
+    assert (len(requests), results, log) == (3, ["retried", "retried", "delivered"], [])
+    assert [each.delivery for each in stored] == ["delivered"]
     head, _, body = requests[-1].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /hook?code=1 HTTP/1.1\r\n")
     headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
     assert documented()(SECRET, headers, body)
     sent = json.loads(body)
     assert (sent["type"], sent["percent"], sent["subject"]) == ("budget.warning", 50, "acme")
-    assert (sent["budget"], sent["spent"], sent["at"]) == ("1.00", "0.50", "2026-11-15T00:00:00Z")
+    assert (sent["budget"], sent["spent"], sent["at"]) == ("1.00", "0.50", moment(WAITING.at_ms))
     assert {request.partition(b"\r\n\r\n")[2] for request in requests} == {body}
 
 
-def test_it_gives_up_after_the_last_retry_and_continues() -> None:
-    requests, results, log = asyncio.run(deliver("http://127.0.0.1:{}/", [500, 500, 503, 200], warnings=2))
-    assert (len(requests), results) == (4, ["failed", "delivered"])
+def test_it_gives_up_after_the_last_retry_and_continues(tmp_path: Path) -> None:
+    later = structs.replace(WAITING, percent=80, at_ms=WAITING.at_ms + 1)
+    statuses = [500, 200, 500, 503]
+    requests, results, log, stored = asyncio.run(deliver(tmp_path, "http://127.0.0.1:{}/", statuses, WAITING, later))
+    assert (len(requests), results) == (4, ["retried", "delivered", "retried", "failed"])
     assert len(log) == 1
     assert "503" in log[0]
+    assert {each.percent: each.delivery for each in stored} == {50: "failed", 80: "delivered"}
 
 
-def test_a_name_of_a_metadata_service_is_not_called() -> None:
-    requests, results, log = asyncio.run(deliver("http://hook.example.com:{}/canary", []))
-    assert (requests, results) == ([], ["failed"])
+def test_a_name_of_a_metadata_service_is_not_called(tmp_path: Path) -> None:
+    requests, results, log, _ = asyncio.run(deliver(tmp_path, "http://hook.example.com:{}/canary", [], WAITING))
+    assert (requests, results) == ([], ["retried", "retried", "failed"])
     assert "upstream_forbidden_address" in log[0]
     assert "canary" not in log[0]
+
+
+def test_a_warning_that_waited_for_a_week_is_given_up(tmp_path: Path) -> None:
+    old = structs.replace(WAITING, at_ms=WAITING.at_ms - 8 * DAY_MS)
+    requests, results, log, stored = asyncio.run(deliver(tmp_path, "http://127.0.0.1:{}/", [200], old))
+    assert (requests, results, [each.delivery for each in stored]) == ([], ["failed"], ["failed"])
+    assert "waited for too long" in log[0]
 
 
 @pytest.mark.parametrize(

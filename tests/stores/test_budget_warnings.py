@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from penstock.gateway.billing.book import Book
+from penstock.gateway.limits.warnings import TakenWarning
 from tests.serve.webhooks import WARNING
 from tests.stores.entries import DAY_MS
 
@@ -18,6 +19,28 @@ def test_a_warning_is_claimed_once_per_account_period_and_percentage(book: Book)
     assert book.claim_warnings([WARNING, *others]) == others
     assert sorted(book.warnings(9), key=repr) == sorted([WARNING, *others], key=repr)
     assert len(book.warnings(2)) == 2
+
+
+def test_a_warning_waits_for_the_webhook_until_a_process_has_sent_it(book: Book) -> None:
+    waiting = replace(WARNING, delivery="waiting", percent=80, at_ms=WARNING.at_ms + 5)
+    now, lease = waiting.at_ms, waiting.at_ms + 1_000
+    assert book.take_warning(now, lease) is None
+    book.claim_warnings([WARNING, waiting])
+    assert book.take_warning(now - 1, lease) == now
+    taken, again, last = (TakenWarning(waiting, attempt) for attempt in (1, 2, 3))
+    assert book.take_warning(now, lease) == taken
+    assert book.take_warning(now, lease) == lease
+    # The process died: another one takes the warning, and its result counts, not that of the first.
+    assert book.take_warning(lease, 2 * lease) == again
+    book.end_delivery(taken, "delivered")
+    assert book.take_warning(lease, 3 * lease) == 2 * lease
+    book.end_delivery(again, "waiting", lease + 7)
+    assert book.take_warning(lease, 3 * lease) == lease + 7
+    assert book.take_warning(lease + 7, 3 * lease) == last
+    book.end_delivery(last, "delivered")
+    assert book.take_warning(4 * lease, 5 * lease) is None
+    assert {each.percent: each.delivery for each in book.warnings(9)} == {50: "none", 80: "delivered"}
+    assert book.claim_warnings([waiting]) == []
 
 
 def test_old_warnings_are_deleted_except_those_of_total_budgets(book: Book) -> None:

@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -53,6 +54,7 @@ from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import TextStreams
+from penstock.stores.book.open import open_book
 from penstock.upstream.local.model import RuntimeFolder
 
 _WEBSOCKET_KEY = "sec-websocket-key"
@@ -97,7 +99,8 @@ class App:
         self._calls: dict[CallSession, None] = {}
         folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
-        self._webhook = Webhook(self._upstreams.remote, log.warning, self.metrics.webhook_called)
+        open_ledger = partial(open_book, config.ledger, environment)
+        self._webhook = Webhook(self._upstreams.remote, open_ledger, log.warning, self.metrics.webhook_called)
         self.content: KeptContent | None = None
         self._keeper: AnswerKeeper | None = None
         self._call_content: CallContent | None = None
@@ -129,7 +132,7 @@ class App:
         self.metrics.peers = self.peers
         if self._books is not None:
             self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
-            self._books.on_warning = self._webhook.send
+            self._books.on_warnings = self._webhook.wake
             for store in self._books.limits_store:
                 self.metrics.limits_store(store)
             for entry in self._books.orphans:
@@ -293,6 +296,7 @@ class App:
         await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()
+        await self._webhook.close()
         self._upstreams.close()
         self.certificates.close()
         self.metrics.close()
@@ -314,7 +318,6 @@ class App:
         if self._books is not None:
             await self._books.close()
             self._books = None
-        self._webhook.close()
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds

@@ -92,8 +92,8 @@ class Bookkeeping:
         # Accounts with a budget in which calls were booked since they were last checked.
         self._unchecked: set[str] = set()
         self._check_timer: asyncio.TimerHandle | None = None
-        self.on_warning: Callable[[BudgetWarning], None] | None = None
-        """Called with each budget warning that this process was the first to make."""
+        self.on_warnings: Callable[[], None] | None = None
+        """Called when this process has stored budget warnings."""
         self._book_writer.on_warned = self._on_warned
         self.ledger.watch_budgets(self._on_exhausted)
         self.use(config)
@@ -117,6 +117,7 @@ class Bookkeeping:
         self.ledger.secrets = config.secrets()
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         self._configured = configured(config.server.keys)
+        self._budgets.delivery = "waiting" if config.budgets.webhook is not None else "none"
         jwt = config.auth.jwt
         self._wanted_team_keys = team_keys(jwt.teams.values()) if jwt is not None else {}
         # A new one is accepted when the limits of its team are known.
@@ -255,8 +256,8 @@ class Bookkeeping:
             self._warn(
                 f"{what}: {dollars(warning.spent)} of its budget of {dollars(warning.budget)} for {warning.label}"
             )
-            if self.on_warning is not None:
-                self.on_warning(warning)
+        if self.on_warnings is not None:
+            self.on_warnings()
 
 
 def _retention(settings: LedgerSettings, environment: Mapping[str, str]) -> Retention | None:

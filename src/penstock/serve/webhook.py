@@ -1,8 +1,13 @@
 """Webhook: sends budget warnings to the operator's URL, signed, one after another. No call waits for it.
 
-A delivery has succeeded if the receiver answers with a status of 2xx. It is repeated after the times in `WAITS_S`, then
-given up. The queue is bounded. The pool rejects host names that resolve to link-local addresses (SSRF, `http/ssrf.py`),
-and redirects are not followed.
+The ledger has the warnings that wait. Any process that has the webhook can send them, so those of a process that has
+ended are not lost. A process takes a warning for `_LEASE_S`, sends it, and stores the result. If it dies in between,
+another process, or this one after a restart, sends the warning again when the lease has ended. So each warning is
+delivered at least once, and repeated only if a process dies, or the ledger fails, after the receiver has accepted it.
+
+A delivery has succeeded if the receiver answers with a status of 2xx. Otherwise it is repeated after the times in
+`WAITS_S`, then given up. The pool rejects host names that resolve to link-local addresses (SSRF, `http/ssrf.py`), and
+redirects are not followed.
 
 The signature is the HMAC-SHA256 of the timestamp, a dot and the body. Each attempt has a new timestamp.
 """
@@ -10,22 +15,43 @@ The signature is the HMAC-SHA256 of the timestamp, a dot and the body. Each atte
 import asyncio
 import hmac
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
+from penstock.errors import BookError
+from penstock.gateway.billing.book import Book
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.keys.report import moment, money
-from penstock.gateway.limits.warnings import BudgetWarning
+from penstock.gateway.limits.accounts import now_ms
+from penstock.gateway.limits.period import DAY_MS
+from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.http.client import UpstreamError
+from penstock.stores.query_thread import QueryThread
 from penstock.upstream.remote import Remote, RemoteEndpoint
 
 TIMESTAMP = "penstock-timestamp"
 SIGNATURE = "penstock-signature"
-WAITS_S = (1.0, 2.0, 15.0, 60.0, 300.0)
+# About a day in all.
+WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0, 28_800.0)
+# The failed attempt after which the operator is told that there are more.
+_REPORTED_ATTEMPT = 3
+# Warnings that have waited longer are not sent any more: there was no gateway, or it had no webhook.
+_MAX_AGE_MS = 7 * DAY_MS
 _TIMEOUT_S = 10.0
-_MAX_QUEUE = 1_000
+# Longer than an attempt and its bookkeeping take.
+_LEASE_S = 30.0
+# How often a process looks for warnings that others have left.
+_POLL_S = 60.0
+# How long to wait if the ledger fails.
+_LEDGER_WAIT_S = 2.0
+# How long `close` waits for an attempt.
+_CLOSE_S = 2.0
+
+T = TypeVar("T")
 
 
 class Webhook:
@@ -34,60 +60,86 @@ class Webhook:
     def __init__(
         self,
         remote: Remote,
+        open_book: Callable[[], Book],
         warn: Callable[[str], object],
         count: Callable[[str], None],
         waits_s: Sequence[float] = WAITS_S,
     ) -> None:
-        """`count` is called with the result of each delivery: `delivered`, `failed` or `dropped`."""
+        """`count` is called with the result of each attempt: `delivered`, `retried` or `failed`."""
         self._remote = remote
+        self._open_book = open_book
         self._warn = warn
         self._count = count
         self._waits_s = waits_s
         self._endpoint: RemoteEndpoint | None = None
         self._secret = b""
-        self._queue: deque[bytes] = deque()
+        self._book: QueryThread[Book] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._look = asyncio.Event()
+        self._closing = False
 
     def use(self, settings: BudgetSettings) -> None:
         """Apply a configuration."""
         self._endpoint = None
-        if settings.webhook is not None and settings.webhook_secret is not None:
-            self._endpoint = self._remote.endpoint(settings.webhook.reveal(), {"connection": "close"})
-            self._secret = settings.webhook_secret.reveal().encode()
+        if settings.webhook is None or settings.webhook_secret is None:
+            return  # warnings wait until there is a webhook again
+        self._endpoint = self._remote.endpoint(settings.webhook.reveal(), {"connection": "close"})
+        self._secret = settings.webhook_secret.reveal().encode()
+        if self._task is None:
+            self._book = QueryThread(self._open_book, "penstock-webhook")
+            self._task = asyncio.get_running_loop().create_task(self._run(self._book))
+        self._look.set()
 
-    def send(self, warning: BudgetWarning) -> None:
-        """Queue a warning."""
-        if self._endpoint is None:
-            return
-        if len(self._queue) >= _MAX_QUEUE:
-            self._count("dropped")
-            self._warn("a budget warning is not sent to the webhook: too many wait")
-            return
-        self._queue.append(msgspec.json.encode({"type": "budget.warning", **warning_json(warning)}))
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+    def wake(self) -> None:
+        """Send what waits: a warning was stored."""
+        self._look.set()
 
-    def close(self) -> None:
-        """Stop. Warnings that wait are not sent; the admin API has them."""
+    async def close(self) -> None:
+        """Stop, after the attempt under way if it is short. Warnings that wait are sent after the next start."""
+        self._closing = True
+        self._look.set()
         if self._task is not None:
+            await asyncio.wait([self._task], timeout=_CLOSE_S)
             self._task.cancel()
+        if self._book is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._book.close)
 
-    async def _run(self) -> None:
-        while self._queue:
-            problem = await self._deliver(self._queue.popleft())
-            self._count("failed" if problem else "delivered")
-            if problem:
-                self._warn(f"a budget warning could not be sent to the webhook, and is given up: {problem}")
+    async def _run(self, book: QueryThread[Book]) -> None:
+        """Send the warnings that are due, and wait for the next."""
+        while not self._closing:
+            self._look.clear()
+            found = await _query(book, _take) if self._endpoint is not None else None
+            if isinstance(found, TakenWarning):
+                await self._deliver(book, found)
+                continue
+            wait_s = _POLL_S
+            if isinstance(found, Exception):
+                wait_s = _LEDGER_WAIT_S
+            elif found is not None:
+                wait_s = min(max(0, found - now_ms()) / 1000, _POLL_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), wait_s)
 
-    async def _deliver(self, body: bytes) -> str:
-        """Deliver a warning; returns why the last attempt failed, or nothing. The reason does not quote the URL."""
-        problem = await self._attempt(body)
-        for wait_s in self._waits_s:
-            if not problem:
-                break
-            await asyncio.sleep(wait_s)
-            problem = await self._attempt(body)
-        return problem
+    async def _deliver(self, book: QueryThread[Book], taken: TakenWarning) -> None:
+        """Make one attempt, and store its result."""
+        warning = taken.warning
+        body = msgspec.json.encode({"type": "budget.warning", **warning_json(warning)})
+        expired = now_ms() - warning.at_ms > _MAX_AGE_MS
+        # The reason does not quote the URL.
+        problem = "it waited for too long" if expired else await self._attempt(body)
+        delivery: Delivery = "delivered"
+        due_ms = None
+        if problem and (expired or taken.attempt > len(self._waits_s)):
+            delivery = "failed"
+            self._warn(f"a budget warning could not be sent to the webhook, and is given up: {problem}")
+        elif problem:
+            delivery, due_ms = "waiting", now_ms() + int(self._waits_s[taken.attempt - 1] * 1000)
+            if taken.attempt == _REPORTED_ATTEMPT:
+                self._warn(f"a budget warning could not be sent to the webhook {taken.attempt} times: {problem}")
+        self._count("retried" if delivery == "waiting" else delivery)
+        end = partial(_end, taken, delivery, due_ms)
+        while await _query(book, end) is not None:  # noqa: ASYNC110 - until the ledger works again
+            await asyncio.sleep(_LEDGER_WAIT_S)
 
     async def _attempt(self, body: bytes) -> str:
         endpoint = self._endpoint
@@ -110,6 +162,26 @@ class Webhook:
             if connection is not None:
                 connection.close()
         return "" if 200 <= status < 300 else f"it answered with the status {status}"
+
+
+def _take(book: Book) -> TakenWarning | int | None:
+    now = now_ms()
+    return book.take_warning(now, now + int(_LEASE_S * 1000))
+
+
+def _end(taken: TakenWarning, delivery: Delivery, due_ms: int | None, book: Book) -> None:
+    book.end_delivery(taken, delivery, due_ms)
+
+
+async def _query(book: QueryThread[Book], work: Callable[[Book], T]) -> T | Exception:
+    """The result of work in the thread of the book, or why there is none."""
+    done: asyncio.Future[T | Exception] = asyncio.get_running_loop().create_future()
+
+    def then(result: T | Exception) -> None:
+        if not done.done():
+            done.set_result(result)
+
+    return await done if book.submit(work, then) else BookError("too many requests wait for the ledger")
 
 
 class _StatusReceiver:
@@ -142,7 +214,7 @@ def signed_headers(secret: bytes, body: bytes, timestamp: int) -> dict[str, str]
 def warning_json(warning: BudgetWarning) -> dict[str, object]:
     """A warning, as the webhook and the admin API show it."""
     return {
-        "id": f"{warning.account}/{warning.label}/{warning.percent}",
+        "id": warning.id,
         "kind": warning.kind,
         "subject": warning.name,
         "name": warning.title,

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
-from penstock.gateway.limits.warnings import BudgetWarning
+from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.teams.team import Team, within
 
 if TYPE_CHECKING:  # the reports of keys, which the audit log uses, are about books
@@ -243,6 +243,15 @@ class Book(Protocol):
 
     def warnings(self, limit: int) -> list[BudgetWarning]:
         """The budget warnings, the newest first."""
+
+    def take_warning(self, now_ms: int, until_ms: int) -> TakenWarning | int | None:
+        """Take the budget warning that is due for the webhook, until a time, at which it is due again.
+
+        If none is due yet, returns when the next one is; None if none waits.
+        """
+
+    def end_delivery(self, taken: TakenWarning, delivery: Delivery, due_ms: int | None = None) -> None:
+        """Store the result of an attempt; `due_ms` is the time of the next one, if the warning still waits."""
 
     def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
         """Store what `change` returns for the current teams and keys, in one transaction. It may be called twice."""

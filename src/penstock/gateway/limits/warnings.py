@@ -1,13 +1,14 @@
 """Budget warnings: 50, 80 and 100 % of a budget are spent. Pure: the time is always a parameter.
 
 Each warning is made once per account, period and percentage. `BudgetWatch` finds what this process has not warned of
-yet; the book decides which process was the first (`Book.claim_warnings`), so that only one sends it.
+yet; the book decides which process was the first (`Book.claim_warnings`), so that each is made once. The book also has
+which of them wait for the webhook, so that any process can send them (`serve/webhook.py`).
 
 A reservation is refused before all of a budget is spent. So a refusal for want of money is a warning of 100 % too.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +17,8 @@ from penstock.gateway.limits.period import period_at
 from penstock.gateway.teams.team import LEVELS
 
 PERCENTAGES = (50, 80, 100)
+Delivery: TypeAlias = Literal["none", "waiting", "delivered", "failed"]
+"""To the webhook: `none` if there was no webhook, `failed` if it was given up."""
 
 
 class BudgetWarning(Struct, frozen=True, kw_only=True):
@@ -38,6 +41,20 @@ class BudgetWarning(Struct, frozen=True, kw_only=True):
     refused: bool
     """Whether a call was refused because too little was left."""
     at_ms: int
+    delivery: Delivery = "none"
+
+    @property
+    def id(self) -> str:
+        """The same in every delivery, so that receivers can ignore a repeated one."""
+        return f"{self.account}/{self.label}/{self.percent}"
+
+
+class TakenWarning(NamedTuple):
+    """A warning that one process sends to the webhook. No other process takes it until its lease ends."""
+
+    warning: BudgetWarning
+    attempt: int
+    """Of all processes, from 1."""
 
 
 class _WatchedBudget(NamedTuple):
@@ -53,6 +70,8 @@ class BudgetWatch:
         self._budgets: dict[str, _WatchedBudget] = {}
         # By account: the period of which was last warned, and the percentages.
         self._warned: dict[str, tuple[str, set[int]]] = {}
+        self.delivery: Delivery = "none"
+        """Of new warnings: `waiting` if there is a webhook."""
 
     def use(self, keys: Iterable[Key]) -> None:
         """Replace the keys, with the accounts of their teams."""
@@ -106,6 +125,7 @@ class BudgetWatch:
                 spent=spent,
                 refused=refused and percent == 100,
                 at_ms=now_ms,
+                delivery=self.delivery,
             )
             for percent in new
         ]

@@ -22,7 +22,7 @@ def list_warnings(book: Book, request: AdminRequest) -> AdminReply:
         keys = book.keys()
         own = {key.id for key in keys if scope.covers(key)}
         found = [each for each in book.warnings(_MOST) if _is_visible(each, scope, own)][:limit]
-    return AdminReply(200, {"warnings": [warning_json(each) for each in found]})
+    return AdminReply(200, {"warnings": [{**warning_json(each), "delivery": each.delivery} for each in found]})
 
 
 def _is_visible(warning: BudgetWarning, scope: Scope, keys: set[str]) -> bool:

@@ -96,7 +96,7 @@ LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to
 BUDGET = _gauge("budget_remaining_ratio", "Remaining part of a key's budget, from 1 to 0.", "key", kind="least")
 WEBHOOKS = _counter(
     "budget_webhooks",
-    "Budget warnings for the webhook, by result: delivered, failed after all retries, dropped.",
+    "Attempts to send budget warnings to the webhook, by result: delivered, retried, failed after all retries.",
     "result",
 )
 LIMITS_STORE_UP = _gauge(

@@ -316,7 +316,7 @@ class Metrics:
         self.counters.add(metric_specs.CONTENT_DROPPED, (reason,), calls)
 
     def webhook_called(self, result: str) -> None:
-        """Count a budget warning for the webhook."""
+        """Count an attempt to send a budget warning to the webhook."""
         self.counters.add(metric_specs.WEBHOOKS, (result,))
 
     def dropped(self, spans: int) -> None:

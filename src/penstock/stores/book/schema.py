@@ -13,7 +13,7 @@
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
-    budget_warnings   which budgets were warned of: only `budget_warnings.py` writes them
+    budget_warnings   budgets that were warned of, and what waits for the webhook: only `budget_warnings.py` writes them
 
 Rules:
 
@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError, OldBookError
-from penstock.stores.book.budget_warnings import warning_tables
+from penstock.stores.book.budget_warnings import delivery_columns, warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.summary import SUMMED, note_losses
@@ -374,6 +374,11 @@ def _twelfth(dialect: SqlDialect) -> Sequence[str]:
     return warning_tables(dialect)
 
 
+def _thirteenth(_dialect: SqlDialect) -> Sequence[str]:
+    """Add the delivery of budget warnings to the webhook."""
+    return delivery_columns()
+
+
 # The n-th migration leads to version n.
 MIGRATIONS: tuple[Migration, ...] = (
     _first,
@@ -388,6 +393,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _tenth,
     _eleventh,
     _twelfth,
+    _thirteenth,
 )
 
 

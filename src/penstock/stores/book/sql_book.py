@@ -10,10 +10,10 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
-from penstock.gateway.limits.warnings import BudgetWarning
+from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, key_change, team_change
 from penstock.gateway.teams.team import Team
-from penstock.stores.book.budget_warnings import claim
+from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
 from penstock.stores.book.database import Database, Row, Transaction, Value
 from penstock.stores.book.export import export
@@ -256,6 +256,14 @@ class SqlBook:
     def warnings(self, limit: int) -> list[BudgetWarning]:
         """The budget warnings, the newest first."""
         return newest_warnings(self.database, number(limit))
+
+    def take_warning(self, now_ms: int, until_ms: int) -> TakenWarning | int | None:
+        """Take the budget warning that is due for the webhook, until a time; or when the next one is due."""
+        return take(self.database, now_ms, until_ms)
+
+    def end_delivery(self, taken: TakenWarning, delivery: Delivery, due_ms: int | None = None) -> None:
+        """Store the result of an attempt to deliver a budget warning."""
+        end_delivery(self.database, taken, delivery, due_ms)
 
     def close(self) -> None:
         """Close the database."""
