@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import pytest
 
@@ -323,7 +324,27 @@ def test_looks_at_content_and_acts_on_calls_are_recorded(people_site: Site) -> N
         ("user.find", "(given by name)"),
     ]
     assert ask("viewer", "GET", "/admin/calls/call_x/content")[0] == 403
-    assert people_site.client.get("/admin/audit?who=token:viewer")["entries"] == []
+    acts = people_site.client.get("/admin/audit?who=token:viewer")["entries"]
+    assert {act["action"] for act in acts} == {"request.refuse"}
+
+
+def test_refusals_are_recorded_in_few_entries(people_site: Site) -> None:
+    client, route = people_site.client, "PATCH /admin/keys/{id}"
+    wrong = {"Authorization": "Bearer canary-of-a-wrong-token"}
+    for number in range(20):
+        assert people_site.ask("operator", "PATCH", f"/admin/keys/canary-{number}", {"budget": 1})[0] == 403
+        assert client.send("GET", f"/admin/canary-{number}", headers=wrong)[0] == 401
+        assert client.send("GET", "/admin/state")[0] == 401  # without credentials it is no sign-in
+    client.gateway.until(lambda: client.get("/admin/audit?action=session.refuse")["entries"])
+    refused = client.get(f"/admin/audit?{urlencode({'subject': route, 'who': 'token:operator'})}")["entries"]
+    assert [(act["action"], act["via"], act["after"]) for act in refused] == [
+        ("request.refuse", "API token", {"reason": "permission_denied", "times": 1})
+    ]
+    failed = client.get("/admin/audit?action=session.refuse&limit=500")["entries"]
+    assert [(act["who"], act["address"], act["after"]["reason"]) for act in failed] == [
+        ("(unknown)", "127.0.0.1", "invalid_admin_token")
+    ]
+    assert "canary" not in str(client.get("/admin/audit?limit=500"))
 
 
 def test_no_route_changes_the_audit_log(people_site: Site) -> None:

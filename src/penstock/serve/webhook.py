@@ -37,7 +37,7 @@ TIMESTAMP = "penstock-timestamp"
 SIGNATURE = "penstock-signature"
 # About a day in all.
 WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0, 28_800.0)
-# The failed attempt after which the operator is told that there are more.
+# The failed attempt after which there is a line in the log.
 _REPORTED_ATTEMPT = 3
 # Warnings that have waited longer are not sent any more: there was no gateway, or it had no webhook.
 _MAX_AGE_MS = 7 * DAY_MS

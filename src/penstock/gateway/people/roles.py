@@ -24,7 +24,7 @@ TeamRole: TypeAlias = Literal["member", "team_admin"]
 Role: TypeAlias = Literal["viewer", "operator", "admin", "member", "team_admin"]
 Permission: TypeAlias = Literal["identify", "read", "operate", "content", "manage"]
 """`identify`: see and end one's own session. `read`: everything but content. `manage`: keys, tokens, users, audit."""
-Via: TypeAlias = Literal["admin token", "API token", "session", "proxy", "command line", "gateway"]
+Via: TypeAlias = Literal["admin token", "API token", "session", "proxy", "command line", "gateway", "none"]
 
 GLOBAL_ROLES: tuple[str, ...] = get_args(GlobalRole)
 TEAM_ROLES: tuple[str, ...] = get_args(TeamRole)

@@ -7,7 +7,8 @@
 3. With a session, a request that changes something must prove that our own page sent it (CSRF, `access.py`).
 4. A route is handled only if the user's role allows it (`permissions.py`).
 5. Acts and looks at content are recorded in the audit log first: if that is impossible, they are refused. Changes of
-   keys and tokens are recorded by the book, in the same transaction. Without a ledger there is no audit log.
+   keys and tokens are recorded by the book, in the same transaction. What a role does not allow, and wrong credentials,
+   are recorded afterwards, in a bounded number of entries (`refusals.py`). Without a ledger there is no audit log.
 6. The book is queried in a `QueryThread`; the event loop never waits for the database.
 """
 
@@ -24,7 +25,7 @@ from penstock.core.failure import Failure
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
-from penstock.gateway.people.audit import GATEWAY, Actor, entry_of, user_subject
+from penstock.gateway.people.audit import GATEWAY, Actor, AuditEntry, entry_of, user_subject
 from penstock.gateway.people.roles import PERMISSIONS, Principal, Scope
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
@@ -38,8 +39,9 @@ from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
 from penstock.serve.admin.page import AdminPage
 from penstock.serve.admin.people_routes import PEOPLE_ROUTES
-from penstock.serve.admin.permissions import allowed_routes, is_allowed, rule_of, scope_of
+from penstock.serve.admin.permissions import allowed_routes, is_allowed, rule_of, scope_of, template
 from penstock.serve.admin.queries import Query
+from penstock.serve.admin.refusals import UNKNOWN, Refusals
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
 from penstock.serve.admin.sign_in import SignIn
@@ -72,7 +74,8 @@ class Admin:
         except BookError:  # a gateway without a ledger may have no state directory
             ended = used_links
         self._access = Access(endpoint.link_key.reveal(), used_links, ended, secure=endpoint.tls is not None)
-        self._page = AdminPage(self._access, self._on_link, self._show_locked)
+        self._page = AdminPage(self._access, self._on_link, self._on_wrong_link, self._show_locked)
+        self._refusals = Refusals(self._append)
         self._body_limits: dict[str, int] = {}
         self._audited = config.ledger.enabled
         self._audit_days: int | None = None
@@ -82,7 +85,9 @@ class Admin:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
-        self._sign_in = SignIn(self._access, self._page.locked, self._book_thread, self._session_actor, app.warn)
+        self._sign_in = SignIn(
+            self._access, self._page.locked, self._book_thread, self._session_actor, self._refuse_sign_in, app.warn
+        )
         self._any_address = ipaddress.ip_address(endpoint.address.host).is_unspecified
         self._csv_export = CsvExport(self._book_thread)
         self.use(config)
@@ -127,6 +132,7 @@ class Admin:
         await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.abort()
+        self._refusals.flush()
         await asyncio.get_running_loop().run_in_executor(None, self._book_thread.close)
 
     def handle(self, exchange: Exchange) -> None:
@@ -179,10 +185,13 @@ class Admin:
         if exchange.over:
             return  # the client has gone meanwhile
         if user is None:
+            if "authorization" in exchange.request.headers:
+                self._refuse("session.refuse", "", "invalid_admin_token", self._anonymous(exchange))
             answer(_UNAUTHORIZED)
         elif not isinstance(user, Principal):
             answer(user)
         elif user.ambient and not _only_reads(exchange.request) and not proves_page(exchange.request.headers):
+            self._refuse("request.refuse", "", "page_not_proven", self._actor(user, exchange))
             answer(_NOT_OUR_PAGE)
         else:
             self._route(exchange, answer, user)
@@ -210,6 +219,8 @@ class Admin:
                 rule = rule_of(method, match.re)
                 name = unquote(match[1], errors="replace") if match.groups() else ""
                 if not is_allowed(user, rule):
+                    what = f"{method} {template(match.re)}"
+                    self._refuse("request.refuse", what, "permission_denied", self._actor(user, exchange))
                     answer(_denied(user))
                 elif rule.audit:
                     act = partial(_act, handle, name, exchange, answer)
@@ -287,6 +298,27 @@ class Admin:
         entry = entry_of(actor, time.time_ns() // 1_000_000, action, subject)
         if not self._book_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
             then(BookError("too many requests wait for the ledger; try again"))
+
+    def _append(self, entry: AuditEntry) -> None:
+        """Append to the audit log, if possible."""
+        keep_days = self._audit_days
+        self._book_thread.submit(lambda book: book.people.record(entry, keep_days), lambda _: None)
+
+    def _refuse(self, action: str, what: str, reason: str, actor: Actor) -> None:
+        """Record that a request was refused."""
+        if self._audited:
+            self._refusals.add(actor, action, what, reason)
+
+    def _refuse_sign_in(self, who: str, reason: str, exchange: Exchange) -> None:
+        """Record that a user could not sign in. Its name is empty if it is not known."""
+        actor = self._session_actor(who, exchange) if who else self._anonymous(exchange)
+        self._refuse("session.refuse", who, reason, actor)
+
+    def _on_wrong_link(self, exchange: Exchange) -> None:
+        self._refuse_sign_in("", "invalid_link", exchange)
+
+    def _anonymous(self, exchange: Exchange) -> Actor:
+        return Actor(UNKNOWN, "none", self._access.address_of(exchange.request.headers, exchange.peer))
 
     def _show_locked(self, exchange: Exchange, status: int, message: str) -> None:
         self._sign_in.show(exchange, status, message)

@@ -21,14 +21,16 @@ class AdminPage:
         self,
         access: Access,
         on_link: Callable[[Exchange], None],
+        on_wrong_link: Callable[[Exchange], None],
         show_locked: Callable[[Exchange, int, str], None],
     ) -> None:
-        """`on_link` is called when a link was exchanged for a session. `show_locked` sends the page for users without a
-        session.
+        """`on_link` is called when a link was exchanged for a session, `on_wrong_link` when it could not be.
+        `show_locked` sends the page for users without a session.
         """
         self._show_locked = show_locked
         self._access = access
         self._on_link = on_link
+        self._on_wrong_link = on_wrong_link
         self._files = read_files()
 
     @property
@@ -70,6 +72,8 @@ class AdminPage:
             cookies = {"set-cookie": cookie} if cookie else {}
             exchange.respond(303, headers | {"location": "/", "cache-control": "no-store"} | cookies, b"")
         else:
+            if link and not prefetch:
+                self._on_wrong_link(exchange)
             self._show_locked(exchange, 403, "")
 
 

@@ -22,7 +22,7 @@ import msgspec
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config.people import OidcSettings
 from penstock.gateway.config.settings import AdminSettings
-from penstock.gateway.people.audit import Actor, entry_of
+from penstock.gateway.people.audit import Actor
 from penstock.gateway.people.store import AdminSession
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign_text, verify_text
@@ -57,13 +57,17 @@ class SignIn:
         locked: PageFile,
         book: QueryThread[Book],
         actor_of: Callable[[str, Exchange], Actor],
+        on_refused: Callable[[str, str, Exchange], None],
         warn: Callable[[str], None],
     ) -> None:
-        """`locked` is the page that is shown without a session."""
+        """`locked` is the page that is shown without a session. `on_refused` is called with the name of the user, which
+        is empty if it is not known, and the reason.
+        """
         self._access = access
         self._locked = locked
         self._book = book
         self._actor_of = actor_of
+        self._on_refused = on_refused
         self._warn = warn
         self._settings = AdminSettings()
         self._provider: OpenIdProvider | None = None
@@ -122,13 +126,13 @@ class SignIn:
         given = {name: values[0] for name, values in query.items() if len(values) == 1}
         request = self._remembered(exchange.request.headers)
         if request is None:
-            self.show(exchange, 403, _EXPIRED)
+            self._refuse(exchange, "expired", _EXPIRED)
         elif not hmac.compare_digest(given.get("state", "").encode(), request.state.encode()):
-            self.show(exchange, 403, _FAILED)
+            self._refuse(exchange, "wrong_state", _FAILED)
         elif given.get("iss", provider.settings.issuer) != provider.settings.issuer:
-            self.show(exchange, 403, _FAILED)  # the response of another provider (RFC 9207)
+            self._refuse(exchange, "wrong_issuer", _FAILED)  # the response of another provider (RFC 9207)
         elif "code" not in given or "error" in given:
-            self.show(exchange, 403, _FAILED)
+            self._refuse(exchange, "refused_by_provider", _FAILED)
         else:
             self._start(self._complete(exchange, provider, request, given["code"]))
 
@@ -137,19 +141,17 @@ class SignIn:
     ) -> None:
         claims = await self._in_thread(provider.complete, request, code)
         if claims is None:
-            self.show(exchange, 502, _UNAVAILABLE)
+            self._refuse(exchange, "provider_failed", _UNAVAILABLE, status=502)
             return
         oidc = provider.settings
         who = _user_of(claims, oidc)
         if not who:
-            self.show(exchange, 403, _NO_NAME.format(oidc.user_claim))
+            self._refuse(exchange, "no_name", _NO_NAME.format(oidc.user_claim))
             return
         now_ms, actor = time.time_ns() // 1_000_000, self._actor_of(who, exchange)
         grants = tuple(grants_of(self._settings, _groups_of(claims, oidc)))
         if not grants:
-            entry = entry_of(actor, now_ms, "session.refuse", who)
-            await self._in_book(lambda book: book.people.record(entry, actor.keep_days))
-            self.show(exchange, 403, _NO_ROLE.format(who))
+            self._refuse(exchange, "no_role", _NO_ROLE.format(who), who)
             return
         length_s = oidc.session_hours * 3600
         cookie, digest = self._access.new_login(length_s)
@@ -161,6 +163,11 @@ class SignIn:
             return
         headers = HARDENING | {"location": "/", "cache-control": "no-store", "set-cookie": cookie}
         exchange.respond(303, headers, b"")
+
+    def _refuse(self, exchange: Exchange, reason: str, message: str, who: str = "", *, status: int = 403) -> None:
+        """Record that a user could not sign in, and say it on the page."""
+        self._on_refused(who, reason, exchange)
+        self.show(exchange, status, message)
 
     def _remembered(self, headers: Mapping[str, str]) -> "SignInRequest | None":
         from penstock.serve.admin.openid import SignInRequest  # noqa: PLC0415 - an extra
