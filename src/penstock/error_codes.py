@@ -16,6 +16,7 @@ ErrorCode: TypeAlias = Literal[
     "budget_exceeded",
     "call_not_found",
     "capture_not_found",
+    "capture_not_kept",
     "client_gone",
     "content_not_allowed",
     "content_not_kept",
@@ -539,6 +540,12 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "client",
             "No content of this call is kept.",
             "Check the id. The rules in `[content]` say which calls are kept, and for how long.",
+        ),
+        "capture_not_kept": ErrorRow(
+            _NOT_FOUND,
+            "client",
+            "There is no capture of this attempt of the call: it was not recorded, or it was deleted since.",
+            "Record with `--record`. `[captures]` says how long captures are kept.",
         ),
         "user_not_found": ErrorRow(
             _NOT_FOUND, "client", "No end user has this name or pseudonym.", "Check the name: it may be erased."

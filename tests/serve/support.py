@@ -56,6 +56,16 @@ class AdminClient:
         finally:
             connection.close()
 
+    def download(self, path: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+        """Ask for a file."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            connection.request("GET", path, headers={"Host": self.place, **headers})
+            response = connection.getresponse()
+            return response.status, {name.lower(): value for name, value in response.headers.items()}, response.read()
+        finally:
+            connection.close()
+
     def ask(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
         """Ask with the token."""
         return self.send(method, path, content, {"Authorization": f"Bearer {self.token}"})[:2]

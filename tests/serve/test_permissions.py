@@ -61,6 +61,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/warnings"): ("viewer", True),
     ("GET", "/admin/calls/{id}/text"): ("operator", False),
     ("GET", "/admin/calls/{id}/content"): ("operator", False),
+    ("GET", "/admin/calls/{id}/capture"): ("operator", False),
     ("POST", "/admin/calls/{id}/stop"): ("operator", False),
     ("POST", "/admin/playground"): ("operator", False),
     ("POST", "/admin/inspect"): ("operator", False),

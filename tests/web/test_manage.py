@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+from penstock.capture import parse
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, whole
@@ -210,6 +211,34 @@ def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Si
     (entry, *_) = site.ask("GET", "/admin/audit?action=key.create")["entries"]
     assert (entry["via"], entry["after"]["name"]) == ("session", "of-team")
     site.ask("POST", "/admin/keys/of-team/revoke")
+
+
+def test_a_capture_is_inspected_and_downloaded_from_its_call(visit: Visitor, tmp_path: Path) -> None:
+    folder = tmp_path / "captures"
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, admin={"content": True}, server={"record": str(folder)})
+        with Gateway(tmp_path, upstream, text) as gateway:
+            there = Site(gateway)
+            upstream.play(whole(), "whole")
+            assert there.call(WHOLE).status == 200
+            (entry,) = there.booked("/admin/entries", len)
+            gateway.until(lambda: any(parse(path.read_bytes()).closing for path in folder.glob("*.capture")))
+            page = visit(f"calls/{entry['id']}", elsewhere=there, expected="404")
+            with page.expect_download() as download:
+                page.get_by_role("button", name="Download the capture of attempt 1").click()
+            (capture,) = folder.glob("*.capture")
+            assert download.value.suggested_filename == capture.name
+            assert Path(download.value.path()).read_bytes() == capture.read_bytes()
+            page.get_by_role("link", name="Inspect the capture of attempt 1").click()
+            page.get_by_role("heading", name="The stream is completed.").wait_for()
+            page.get_by_text("from the capture").wait_for()
+            capture.unlink()
+            page.get_by_role("link", name=entry["id"]).click()
+            page.get_by_role("link", name="Inspect the capture of attempt 1").click()
+            page.get_by_role("alert").get_by_text("it was deleted since").wait_for()
+            looks = there.ask("GET", "/admin/audit?action=content.capture")["entries"]
+            assert [(look["subject"], look["via"]) for look in looks] == [(entry["id"], "session")] * 3
+            page.close()  # before its gateway ends
 
 
 def test_a_conversation_that_is_kept_is_shown_on_request(visit: Visitor, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from penstock.serve.kept.kept_content import KeptContent
 from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.model_routes import ModelRoutes, dialect_of_list
-from penstock.serve.recording.capture_directory import prepare
+from penstock.serve.recording.capture_directory import directories, prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
@@ -344,6 +344,7 @@ class App:
             "listening": [str(Address(*each.getsockname()[:2])) for each in sockets],
             "draining": self.draining,
             "open_calls": self.open_calls,
+            "recording": bool(directories(self.config)),
             "ledger": ledger,
         }
 
@@ -488,7 +489,7 @@ class App:
         self._log.warning(message)
 
     def on_content_read(self, id: str) -> None:
-        """An administrator has read the kept content of a call: the log says so."""
+        """A user has read the kept content of a call, or its capture: the log says so."""
         self._log.write(f"the kept content of the call {id} was read over the admin API")
 
     def holds(self) -> dict[str, int]:

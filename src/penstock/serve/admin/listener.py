@@ -32,6 +32,7 @@ from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.http.tls import ListenerTls
 from penstock.serve.admin.access import LINK, Access, StoredCredential, is_own, proves_page
+from penstock.serve.admin.capture_routes import CaptureRoutes
 from penstock.serve.admin.content_routes import ContentRoutes
 from penstock.serve.admin.csv_export import CsvExport
 from penstock.serve.admin.endpoint import AdminEndpoint
@@ -82,6 +83,7 @@ class Admin:
         self._seen_tokens: dict[bytes, None] = {}
         self._live_routes = LiveRoutes(endpoint, app)
         self._content_routes = ContentRoutes(app)
+        self._capture_routes = CaptureRoutes(app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
@@ -236,7 +238,7 @@ class Admin:
 
     def _matching_routes(self, path: str, user: Principal) -> Iterator[tuple[str, re.Match[str], Handler]]:
         """The routes whose pattern matches a path."""
-        for method, pattern, handle in (*self._live_routes.routes, *self._content_routes.routes):
+        for method, pattern, handle in self._call_routes:
             if match := pattern.fullmatch(path):
                 yield method, match, handle
         for method, pattern, work in (*ROUTES, *TEAM_ROUTES, *WARNING_ROUTES, *PEOPLE_ROUTES):
@@ -251,6 +253,11 @@ class Admin:
                 yield method, match, partial(handle_own, user)
 
     @property
+    def _call_routes(self) -> tuple[tuple[str, re.Pattern[str], Handler], ...]:
+        """The routes that do not query the book."""
+        return (*self._live_routes.routes, *self._content_routes.routes, *self._capture_routes.routes)
+
+    @property
     def own_routes(self) -> tuple[tuple[str, re.Pattern[str], Callable[..., None]], ...]:
         """The routes about the user who sends the request."""
         return (
@@ -262,8 +269,7 @@ class Admin:
     def routes(self) -> list[tuple[str, re.Pattern[str]]]:
         """The method and the pattern of each route."""
         tables = (
-            self._live_routes.routes,
-            self._content_routes.routes,
+            self._call_routes,
             ROUTES,
             TEAM_ROUTES,
             WARNING_ROUTES,

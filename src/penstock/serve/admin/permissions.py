@@ -58,6 +58,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/warnings"): Rule("read", in_team=True),
     ("GET", "/admin/calls/{id}/text"): Rule("content", audit="content.follow"),
     ("GET", "/admin/calls/{id}/content"): Rule("content", audit="content.read"),
+    ("GET", "/admin/calls/{id}/capture"): Rule("content", audit="content.capture"),
     ("POST", "/admin/calls/{id}/stop"): Rule("operate", audit="call.stop"),
     ("POST", "/admin/playground"): Rule("operate", audit="playground.call"),
     ("POST", "/admin/inspect"): Rule("operate"),

@@ -1,15 +1,17 @@
-"""CaptureDirectory: keeps a directory of captures within `[captures] max_total` and `max_age_days`.
+"""CaptureDirectory: keeps a directory of captures within `[captures] max_total` and `max_age_days`. And finds captures.
 
 Only files with the recorder's naming scheme are removed, so a user keeps a capture by renaming it.
 """
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from penstock.errors import ConfigError, Problem
 from penstock.gateway.config import Captures, Config
-from penstock.serve.recording.capture_file import NAMES
+from penstock.serve.recording.capture_file import NAMES, suffix
 
 _PRUNE_INTERVAL_S = 30.0
 _DAY_S = 86_400
@@ -31,6 +33,23 @@ def prepare(config: Config) -> None:
                 problems.append(Problem(config.source, None, key, message))
     if problems:
         raise ConfigError(tuple(problems))
+
+
+def directories(config: Config) -> list[str]:
+    """The directories in which captures are recorded; empty if nothing is."""
+    given = (config.server.record, *(route.record or "" for route in config.routes.values()))
+    return list(dict.fromkeys(os.path.expanduser(directory) for directory in given if directory))
+
+
+def find_capture(folders: Iterable[str], call: str, attempt: int) -> Path | None:
+    """The capture of an attempt, by its name; None if there is none."""
+    wanted = suffix(call, attempt)
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as listed:
+            for file in listed:
+                if file.name.endswith(wanted) and NAMES.fullmatch(file.name) and file.is_file(follow_symlinks=False):
+                    return Path(file.path)
+    return None
 
 
 def _probe(directory: str) -> None:

@@ -183,9 +183,13 @@ def _is_allowed(name: str) -> bool:
 def _name(request: RecordedRequest, secrets: Secrets) -> str:
     """The file name: time, provider, model, call and attempt. Sorts by time, and is unique."""
     model = scrubbed(request.model.encode(), secrets).decode()  # chosen by the client, so it may contain anything
-    parts = (f"{request.provider}-{model[:60]}", request.call, str(request.attempt))
-    named = "-".join(_NOT_IN_NAMES.sub("-", part) for part in parts)
-    return f"{_stamp(request.at, '%Y%m%dT%H%M%S', 3)}-{named}.capture"
+    target = _NOT_IN_NAMES.sub("-", f"{request.provider}-{model[:60]}")
+    return f"{_stamp(request.at, '%Y%m%dT%H%M%S', 3)}-{target}{suffix(request.call, request.attempt)}"
+
+
+def suffix(call: str, attempt: int) -> str:
+    """The end of the file name, which tells the attempts of all calls apart."""
+    return f"-{_NOT_IN_NAMES.sub('-', call)}-{attempt}.capture"
 
 
 def _stamp(at: float, form: str, digits: int) -> str:

@@ -91,6 +91,18 @@ export async function getJson(path, signal) {
 }
 
 /**
+ * A file, and the name that the gateway gives it.
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
+export async function getFile(path, signal) {
+  const response = await send(path, { signal });
+  const disposition = response.headers.get('content-disposition') ?? '';
+  const name = /filename="([^"]+)"/.exec(disposition)?.[1] ?? 'penstock.txt';
+  return { content: await reach(response.blob()), name };
+}
+
+/**
  * The header `x-penstock-page` marks requests of this page. Pages of other origins cannot send it (CSRF).
  * @param {string} path
  * @param {unknown} [body]

@@ -8,6 +8,7 @@ import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.
 import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
+import { captures } from './captures.js';
 import { conversation } from './conversation.js';
 
 /** @import { Address, Attempt, Child, Entry } from '../types.js' */
@@ -41,6 +42,8 @@ export async function showCall(root, address, names, signal) {
     container.removeAttribute('aria-busy');
     const host = gateway?.listening?.[0] ?? '127.0.0.1:8080';
     container.replaceChildren(...sections(entry, known, host));
+    const recorded = gateway?.recording && entry.attempts.length > 0;
+    if (recorded && may('GET /admin/calls/{id}/capture')) container.append(captures(entry, signal));
     if (may('GET /admin/calls/{id}/content')) container.append(conversation(entry.id, signal));
   } catch (error) {
     if (signal.aborted) return;

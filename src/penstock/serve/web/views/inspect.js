@@ -1,12 +1,14 @@
 // @ts-check
 // Inspect: a recorded stream, with Penstock's findings marked in its bytes.
 
-import { alertBox, errorBox, inlineCode, post } from '../kit/api.js';
+import { link } from '../kit/address.js';
+import { alertBox, errorBox, getFile, inlineCode, post } from '../kit/api.js';
 import { announce, facts, h, outcomeBadge } from '../kit/dom.js';
 import { count, plural } from '../kit/format.js';
 import { markedBytes } from './bytes.js';
+import { capturePath } from './captures.js';
 
-/** @import { Finding, Inspection, OutputPart } from '../types.js' */
+/** @import { Address, Finding, Inspection, OutputPart } from '../types.js' */
 
 export const title = 'Inspect';
 
@@ -23,8 +25,11 @@ const DIALECT_SOURCES = {
 
 /** @typedef {Finding & { index: number }} IndexedFinding index: its place among all findings */
 
-/** @param {HTMLElement} root */
-export function mount(root) {
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
+export function mount(root, first) {
   let request = new AbortController();
   const text = h('textarea', { rows: 7, spellcheck: 'false', 'aria-label': 'Recorded stream', placeholder: HINT });
   const hiddenInput = { type: 'file', class: 'visually-hidden', tabindex: '-1', 'aria-label': 'Stream file' };
@@ -45,7 +50,7 @@ export function mount(root) {
     h('span', { class: 'soft' }, 'The gateway reads the stream and does not store it.'),
   );
   const drop = h('div', { class: 'drop' }, text, buttons);
-  const sub = h('span', { class: 'sub' }, 'Defects of a recorded stream, and where they are');
+  const sub = h('span', { class: 'sub' });
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Inspect'), sub), drop, result);
 
   text.addEventListener('keydown', (event) => {
@@ -63,6 +68,28 @@ export function mount(root) {
   function showExample() {
     text.value = example();
     inspect(new Blob([text.value]));
+  }
+
+  /**
+   * Inspects the capture that the address names, if it does.
+   * @param {Address} address
+   */
+  async function open(address) {
+    const [call, attempt] = [address.query.get('call'), address.query.get('attempt') ?? '1'];
+    if (!call) {
+      sub.replaceChildren('Defects of a recorded stream, and where they are');
+      return;
+    }
+    sub.replaceChildren(`Capture of attempt ${attempt} of the call `, h('a', { href: link('calls', {}, call) }, call));
+    request.abort();
+    request = new AbortController();
+    const { signal } = request;
+    try {
+      const { content } = await getFile(capturePath(call, attempt), signal);
+      await inspect(content);
+    } catch (error) {
+      if (!signal.aborted) result.replaceChildren(h('div', { class: 'after' }, errorBox(error)));
+    }
   }
 
   /** @param {Blob} content */
@@ -92,8 +119,10 @@ export function mount(root) {
     }
   }
 
+  open(first);
+
   return {
-    update() {},
+    update: open,
     close() {
       request.abort();
     },
