@@ -44,6 +44,7 @@ export function captures(entry, signal) {
       { class: 'button', href: link('inspect', filters), 'aria-label': `Inspect the capture of ${name}` },
       'Inspect',
     );
+    /** @type {HTMLButtonElement} */
     const download = h(
       'button',
       { type: 'button', 'aria-label': `Download the capture of ${name}`, onclick: () => save(download, attempt) },
