@@ -4,6 +4,7 @@ completion(sse(says("Hello"), finishes("stop"), DONE)).text == "Hello"
 """
 
 import json
+import re
 from collections.abc import Iterable
 
 from penstock import Accumulator, Completion, Event, Repair, StreamReader
@@ -106,8 +107,7 @@ def bytewise(wire: bytes) -> list[bytes]:
 
 def by_event(wire: bytes) -> list[bytes]:
     """The reads of a socket on which every event came alone."""
-    *events, rest = wire.split(b"\n\n")
-    return [*(event + b"\n\n" for event in events), rest]
+    return re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", wire)
 
 
 def repairs(events: Iterable[Event]) -> dict[str, int]:

@@ -18,8 +18,10 @@ class Api(NamedTuple):
     """The name of its provider in the configuration."""
     dialect: str
     path: str
+    """Where clients and the gateway ask; in some APIs it names the model."""
     fields: dict[str, object]
     opening: bytes
+    """What precedes the first delta; may be nothing."""
     delta: Callable[[int], bytes]
     """The delta with this number, from zero on."""
     closing: Callable[[int], bytes]
@@ -28,11 +30,13 @@ class Api(NamedTuple):
     """What every delta has, and nothing else: clients count it."""
     end: bytes
     """What the body of every whole answer ends with, as the gateway writes it."""
+    ends_with_text: bool = False
+    """Whether the closing has a text too, which counts as the last delta."""
 
     def request(self, model: str) -> bytes:
         """A whole request for a stream."""
         body = json.dumps({"model": model, "stream": True, **self.fields}).encode()
-        lines = [f"POST {self.path} HTTP/1.1", "host: localhost", "content-type: application/json"]
+        lines = [f"POST {self.path.format(model=model)} HTTP/1.1", "host: localhost", "content-type: application/json"]
         return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
@@ -128,6 +132,19 @@ def _responses_closing(deltas: int) -> bytes:
     )
 
 
+def _gemini_message(text: str, candidates: int, **fields: object) -> bytes:
+    """A message of Gemini: its usage is that of the answer so far, and its lines end with CRLF."""
+    content = {"parts": [{"text": text}], "role": "model"}
+    usage = {
+        "promptTokenCount": 9,
+        "candidatesTokenCount": candidates,
+        "totalTokenCount": 9 + candidates,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 9}],
+    }
+    message: dict[str, object] = {"candidates": [{"content": content, **fields, "index": 0}], "usageMetadata": usage}
+    return _event(message | {"modelVersion": "bench", "responseId": "bench"}).replace(b"\n", b"\r\n")
+
+
 APIS = (
     Api(
         name="chat",
@@ -168,5 +185,17 @@ APIS = (
         closing=_responses_closing,
         mark=b"event: response.output_text.delta\n",
         end=b"}\n\n",
+    ),
+    Api(
+        name="gemini",
+        dialect="gemini",
+        path="/v1/models/{model}:streamGenerateContent?alt=sse",
+        fields={"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+        opening=b"",
+        delta=lambda number: _gemini_message(_TEXT, 3 * (number + 1)),
+        closing=lambda deltas: _gemini_message(_TEXT, 3 * deltas, finishReason="STOP"),
+        mark=_TEXT.encode(),
+        end=b"}\r\n\r\n",
+        ends_with_text=True,
     ),
 )

@@ -14,7 +14,7 @@ from bench.dialects.apis import APIS, Api
 
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-_PATHS = {api.path.encode(): api for api in APIS}
+_PATHS = {api.path.format(model="bench").encode(): api for api in APIS}
 
 
 def chunk(data: bytes) -> bytes:
@@ -28,7 +28,10 @@ class Provider:
     def __init__(self, deltas: int, gap_s: float) -> None:
         self._gap_s = gap_s
         self._answers = {
-            api.name: ([chunk(api.delta(number)) for number in range(deltas)], chunk(api.closing(deltas)))
+            api.name: (
+                [chunk(api.delta(number)) for number in range(deltas - api.ends_with_text)],
+                chunk(api.closing(deltas)),
+            )
             for api in APIS
         }
 
@@ -43,7 +46,7 @@ class Provider:
         writer.close()
 
     async def _answer(self, api: Api, writer: asyncio.StreamWriter) -> None:
-        writer.write(_HEAD + chunk(api.opening))
+        writer.write(_HEAD + (chunk(api.opening) if api.opening else b""))
         deltas, closing = self._answers[api.name]
         for delta in deltas:
             await asyncio.sleep(self._gap_s)

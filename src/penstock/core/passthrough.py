@@ -112,6 +112,7 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
+from penstock.core.reported_usage import ReportedText, learn_reported
 from penstock.core.templates import OpeningTemplate, learn_opening, learn_template, members_of, plain_text, value_at
 
 # A template that matches no event is learned this many times in a row. After that, only one frame in some is learned.
@@ -160,7 +161,10 @@ class PassThrough:
     _next_count: int | None = None  # of the next event; None without a counter
     _regular: "_RegularTemplate | None" = None
     _tail = b""  # of the next event, if the template is regular
-    _texts: list[str] | None = None  # that the slow path has not seen; None in dialects that do not repeat them
+    # The texts that the slow path has not seen; None in dialects whose frame reader does not need them.
+    _texts: list[str] | None = None
+    _reported: ReportedText | None = None  # the template, in dialects with `ReportedUsage`
+    _last_event = b""  # the last event that matched it
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
         self.format = format
@@ -170,6 +174,8 @@ class PassThrough:
         if format.repeated is not None:
             self._texts = []
             self.agreed = None
+        elif format.reported is not None:
+            self._texts = []
 
     # Text deltas.
 
@@ -205,6 +211,18 @@ class PassThrough:
         text = self._take_regular(payload, regular)
         return self.on_text(text) if text else 0
 
+    def feed_reported(self, payload: bytes) -> int:
+        """As `feed`, in fewer steps in dialects with `ReportedUsage`."""
+        text = self._take_reported(payload)
+        return self.on_text(text) if text else 0
+
+    @property
+    def feed_text(self) -> Callable[[bytes], int]:
+        """The method that reads text deltas of this dialect in the fewest steps."""
+        if self.format.reported is not None:
+            return self.feed_reported
+        return self.feed if self.format.repeated is None else self.feed_numbered
+
     def _feed_other_suffix(self, payload: bytes) -> int:
         """As `feed`, for an event with the expected prefix and another suffix than the previous event.
 
@@ -212,6 +230,8 @@ class PassThrough:
         """
         if self._regular is not None:
             return self.feed_numbered(payload)
+        if self._reported is not None:
+            return self.feed_reported(payload)
         template = self.template
         if (
             template is None
@@ -289,13 +309,25 @@ class PassThrough:
             self._texts.append(text)
         return text
 
+    def _take_reported(self, payload: bytes) -> str:
+        """The text of one event with a report, which is counted; an empty text if the event does not match."""
+        text = self._reported.text_of(payload) if self._reported is not None else ""
+        if text:
+            self.frames += 1
+            self._last = size = len(payload)
+            self._size += size
+            self._last_event = payload
+            if self._texts is not None:
+                self._texts.append(text)
+        return text
+
     def read(self, data: bytes) -> list[Event]:
         """Return the events of one read that consists of text deltas only; an empty list for any other read."""
         template = self.template
         if template is None or not data.startswith(self._prefix) or len(data) > self.max_event:
             return []
-        if self._regular is not None:
-            return self._read_regular(data, template, self._regular)
+        if self._regular is not None or self._reported is not None:
+            return self._read_each(data, template)
         if self._next_count is None:  # the common case: one event, the same padding
             quote = data.find(b'"', self._text_start)
             if data[quote:] == self._suffix and (text := plain_text(data[self._text_start : quote])):
@@ -309,20 +341,24 @@ class PassThrough:
             self._expect(template, count)
         return events
 
-    def _read_regular(self, data: bytes, template: DeltaTemplate, regular: "_RegularTemplate") -> list[Event]:
-        """As `read`, for a regular template. No event that matches it has an empty line before its end."""
-        count, before = self._next_count, (self.frames, self._size, self._last)
+    def _read_each(self, data: bytes, template: DeltaTemplate) -> list[Event]:
+        """As `read`, for a regular template or one with reports: no event that matches it has an empty line in it."""
+        count, before = self._next_count, (self.frames, self._size, self._last, self._last_event)
+        regular, reported = self._regular, self._reported
+        blank = reported.end if reported is not None else b"\n\n"
         events: list[Event] = []
         start = 0
-        while (end := data.find(b"\n\n", start) + 2) > 1 and data.startswith(self._prefix, start):
-            text = self._take_regular(data[start:end], regular)
+        while (end := data.find(blank, start)) >= 0 and data.startswith(self._prefix, start):
+            end += len(blank)
+            event = data[start:end]
+            text = self._take_regular(event, regular) if regular is not None else self._take_reported(event)
             if not text:
                 break
             events.append(template.make_event(text))
             if end == len(data):
                 return events
             start = end
-        self.frames, self._size, self._last = before
+        self.frames, self._size, self._last, self._last_event = before
         if events:
             self._expect(template, count)
             if self._texts is not None:
@@ -428,6 +464,12 @@ class PassThrough:
         """Learn the template of this event, which the slow path read as `delta`. Without a proof there is none."""
         self.drop()
         self._unused += 1
+        if self.format.reported is not None:
+            reported = learn_reported(self.format, event, delta)
+            if reported is not None:
+                self.use(reported[0], fields, None)
+                self._reported = reported[1]
+            return
         template = learn_template(self.format, event, delta)
         if template is not None:
             self.use(template[0], fields, template[1])
@@ -447,9 +489,11 @@ class PassThrough:
     def is_stale(self) -> bool:
         """Whether the template must be learned again after the slow path has read: it is missing or has counters.
 
-        The slow path has read events that the counters do not include, so the next text delta could not match.
+        The slow path has read events that the counters do not include, so the next text delta could not match. In
+        dialects with `ReportedUsage` a text delta that did not match has other members, and so will the next one.
         """
-        return self._unused < _MAX_UNUSED and (self.template is None or self._next_count is not None)
+        changes = self._next_count is not None or self.format.reported is not None
+        return self._unused < _MAX_UNUSED and (self.template is None or changes)
 
     def advance(self, value: object, delta: TextEvent) -> bool:
         """Keep the template after a text delta with this JSON, which the slow path read, and count it.
@@ -459,7 +503,7 @@ class PassThrough:
         may belong to another text.
         """
         template = self.template
-        if self._texts is None or template is None:
+        if self.format.repeated is None or template is None:
             return False
         counts = [value_at(value, slot.path) for slot in self.format.slots if slot.kind == "counter"]
         count = next((count + 1 for count in counts if type(count) is int and count >= 0), None)
@@ -483,7 +527,7 @@ class PassThrough:
 
     def drop(self) -> None:
         """Forget the template."""
-        self.template = None
+        self.template = self._reported = None
         self._prefix = self._suffix = ()
 
     def take_progress(self) -> tuple[int, int, int]:
@@ -499,6 +543,12 @@ class PassThrough:
         text = "".join(self._texts or ())
         self._texts = []
         return text, self._next_count
+
+    def take_deltas(self) -> tuple[str, bytes]:
+        """The same text, and the JSON of the last event, in dialects with `ReportedUsage`."""
+        text, last = "".join(self._texts or ()), self._last_event
+        self._texts, self._last_event = [], b""
+        return text, last.removeprefix(b"data: ")
 
     # The opening and the trailer.
 

@@ -125,6 +125,8 @@ class PassThroughFormat(Struct, frozen=True, kw_only=True):
     trailer: TrailerFormat | None = None
     repeated: "RepeatedText | None" = None
     """What follows the forwarded text, in dialects that repeat it as a whole; None if the dialect does not."""
+    reported: "ReportedUsage | None" = None
+    """Where text deltas report usage, in dialects in which they do; None if the dialect does not."""
     frames: "Callable[[object], FastFrameReader] | None" = None
     """Takes the stream's frame reader. Returns the one that recognises healthy frames without decoding all of their
     JSON. None if the dialect has none; then only the slow path decides what is healthy text."""
@@ -171,6 +173,29 @@ class RepeatedText(Struct, frozen=True, kw_only=True):
     """The same for the writer."""
     trailer: "Callable[[StreamTrailer], TextFollowingReader]"
     """The same for a trailer, which compares the text too."""
+
+
+class ReportedUsage(Struct, frozen=True, kw_only=True):
+    """For dialects whose text deltas are whole answers so far: they may report usage, and the first one opens it.
+
+    They have neither slots nor an opening of their own. Their lines may end with CRLF, and clients accept no line that
+    is neither blank nor `data: ` with JSON.
+    """
+
+    path: Path
+    """The path of the report in a text delta. Integers in it vary between events."""
+    reader: "Callable[[object], UsageFollowingReader]"
+    """Takes the stream's frame reader, and returns it as one that follows the text and the usage."""
+
+
+class UsageFollowingReader(Protocol):
+    """A frame reader of messages each of which may have text and a report of the usage so far."""
+
+    def note_deltas(self, text: str, last: bytes) -> None:
+        """Continue after text deltas that `PassThrough` has read: their text, and the JSON of the last one.
+
+        The report in the last one is emitted. Those before had the same members, so they do not count.
+        """
 
 
 class TextFollowingReader(Protocol):

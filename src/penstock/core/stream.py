@@ -1,5 +1,6 @@
 """StreamReader and StreamWriter: a provider's bytes → events, and events → a client's bytes."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Protocol, Self
 
@@ -8,7 +9,7 @@ import msgspec
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
-from penstock.core.events import ChoiceStart, Event, Repair, Start
+from penstock.core.events import BlockStart, ChoiceStart, Event, Repair, Start, UsageReport
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
 from penstock.core.losses import Loss
@@ -38,6 +39,9 @@ _LEAST_CHUNK = 60
 _CR = ord("\r")
 # A template that does not match is learned again at one frame in this many.
 _LEARN_EVERY = 8
+# In dialects with `ReportedUsage`: what the first message is read as, before its text; and a read of whole messages.
+_OPENING = (Start, ChoiceStart, BlockStart)
+_MESSAGES = re.compile(rb"(?:data: \{[^\r\n]*\}(?:\r\n\r\n|\n\n))+")
 
 
 class Failed(NamedTuple):
@@ -197,8 +201,13 @@ class StreamReader:
         events = self._out.take()
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
-        healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-        fast.forwardable = healthy and fast.format.repeated is None and not _has_odd_line_ends(data)
+        if fast.format.reported is not None:  # the first message is a text delta too
+            whole = self._idle and (idle or self._framed == len(items)) and _MESSAGES.fullmatch(data) is not None
+            healthy = text and whole
+        else:
+            healthy = self._idle and (text if idle else self._is_opening(data, items, events))
+        odd = _has_odd_line_ends(data, crlf=fast.format.reported is not None)
+        fast.forwardable = healthy and fast.format.repeated is None and not odd
         if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
             healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
@@ -313,12 +322,17 @@ class StreamReader:
             self._seen.offset = self._out.offset = offset - last
             self._seen.line = self._out.line = line - template.lines
             self._framed += frames
+            if fast.format.reported is not None:
+                fast.format.reported.reader(self._dialect).note_deltas(*fast.take_deltas())
+                self._grammar.order(self._seen.take(), self._out)
 
     def _learn(self, fast: PassThrough, data: bytes, item: Framed, delta: TextEvent) -> None:
         """Learn the template of the last event of a healthy read."""
         if not isinstance(item, Frame):
             return
         event = _frame_bytes(item)
+        if fast.format.reported is not None and data.endswith(b"\r\n"):
+            event = event.removesuffix(b"\n\n") + b"\r\n\r\n"
         if not data.endswith(event):
             return
         fast.learn(event, delta, self._fast.fields if self._fast is not None else {})
@@ -356,8 +370,8 @@ class StreamReader:
                         self._grammar.order(seen.events, out)
                         if self._grammar.fault is not None:
                             self._note_failure()
-                        elif self._fast is None and len(seen.events) == 1 and seen.events == out.events[before:]:
-                            self._plain += self._is_plain(seen.events[0], item, value)
+                        elif self._fast is None and self._is_one_delta(seen.events, out.events[before:]):
+                            self._plain += self._is_plain(out.events[-1], item, value)
                 seen.events = []
             elif isinstance(item, Repair):
                 out.events.append(item)  # legal everywhere
@@ -403,6 +417,18 @@ class StreamReader:
         return (
             isinstance(start, Start) and isinstance(choice, ChoiceStart) and self._grammar.begin(start, choice.choice)
         )
+
+    def _is_one_delta(self, seen: list[Event], ordered: list[Event]) -> bool:
+        """Whether a frame that was read as `seen`, of which the grammar made `ordered`, is one delta without defects.
+
+        In dialects with `ReportedUsage` it may also open the answer, and report usage.
+        """
+        fast = self.passthrough
+        if fast is None or fast.format.reported is None:
+            return len(seen) == 1 and seen == ordered
+        report = len(seen) > 1 and isinstance(seen[-1], UsageReport)
+        opens = self._framed == 1 and tuple(map(type, ordered[:-1])) == _OPENING
+        return (len(ordered) == 1 or opens) and seen[: len(seen) - report] == ordered
 
     def _is_plain(self, event: Event, frame: Frame, value: object) -> bool:
         """Whether a frame with this JSON, which produced only this event, is a text delta that may be forwarded."""
@@ -517,6 +543,11 @@ class StreamWriter:
         return bool(self._facts.overrides)
 
     @property
+    def reframes(self) -> bool:
+        """Whether the client gets no server-sent events, but the same messages in another framing."""
+        return bool(self._facts.stream_type)
+
+    @property
     def losses(self) -> list[Loss]:
         """What the client's dialect cannot express of the events written so far."""
         return self._made.losses if self._made is not None else []
@@ -580,6 +611,10 @@ def _frame_bytes(frame: Frame) -> bytes:
     return b"%bdata:%b\n" % (name, frame.data)
 
 
-def _has_odd_line_ends(data: bytes) -> bool:
-    """Whether the data contains line ends that clients treat differently: CR, U+2028, U+2029, U+0085."""
-    return _CR in data or (not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME))
+def _has_odd_line_ends(data: bytes, *, crlf: bool) -> bool:
+    """Whether the data contains line ends that clients treat differently: CR, U+2028, U+2029, U+0085.
+
+    With `crlf`, the clients of the dialect read lines that end with CRLF.
+    """
+    odd_cr = _CR in (data.replace(b"\r\n", b"") if crlf else data)
+    return odd_cr or (not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME))

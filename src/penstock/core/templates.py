@@ -42,7 +42,7 @@ _MAX_OPENING = 4_096
 # An opening that matched this many streams is learned again as soon as it changes.
 _ESTABLISHED = 16
 # A longer event is not learned: the proof of a template decodes its JSON three times.
-_MAX_LEARNED = 65_536
+MAX_LEARNED = 65_536
 _MISSING = object()
 
 
@@ -133,7 +133,7 @@ def learn_template(
     format: PassThroughFormat, event: bytes, delta: TextEvent
 ) -> tuple[DeltaTemplate, int | None] | None:
     """The template of an event that was read as `delta`, and the counter of the next event; None if not proved."""
-    line = _ONE_LINE.fullmatch(event) if len(event) <= _MAX_LEARNED else None
+    line = _ONE_LINE.fullmatch(event) if len(event) <= MAX_LEARNED else None
     if line is None:
         return None
     try:

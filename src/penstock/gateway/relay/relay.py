@@ -339,7 +339,7 @@ class Relay:
         if write is None or connection is None or template is None:
             return
         self._keep_text(fast, template)
-        self._feed = fast.feed if fast.format.repeated is None else fast.feed_numbered
+        self._feed = fast.feed_text
         self._write_chunk = write
         connection.on_chunk = self._on_text_chunk
 
@@ -765,13 +765,13 @@ class Relay:
 def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
     """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events.
 
-    What a writer overrides is in the first events of an answer, and in the last ones. In dialects that repeat the text,
-    the writer always writes these.
+    What a writer overrides is in the first events of an answer, and in the last ones, or in every message. In dialects
+    that repeat the text, the writer always writes the first and the last ones.
     """
-    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
+    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect or writer.reframes:
         return None
     fast = reader.passthrough
-    if fast is None or fast.format.repeated is not None or fast.format.opening is None:
+    if fast is None or fast.format.repeated is not None:
         return fast
     return None if writer.rewrites else fast
 

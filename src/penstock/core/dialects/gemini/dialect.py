@@ -3,6 +3,7 @@
 from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.gemini.detector import GeminiDetector
 from penstock.core.dialects.gemini.model_list import GeminiModelList
+from penstock.core.dialects.gemini.passthrough import GEMINI_PASS_THROUGH
 from penstock.core.dialects.gemini.places import PLACES
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.request_writer import GeminiSettings
@@ -19,6 +20,7 @@ GEMINI = Dialect(
     detector=GeminiDetector(),
     places=PLACES,
     settings=GeminiSettings,
+    passthrough=GEMINI_PASS_THROUGH,
     token_counting=GeminiTokenCounting(),
     model_list=GeminiModelList(),
 )

@@ -183,6 +183,16 @@ class GeminiReader:
             if candidate.finished:
                 self._end_call(candidate, missing=True)
 
+    # The fast path (`core/passthrough.py`).
+
+    def note_deltas(self, text: str, last: bytes) -> None:
+        """Continue after messages with this text that the fast path has read. Only the usage of the last one counts."""
+        message = object_of(msgspec.json.decode(last))
+        index = integer_of(objects_of(message["candidates"])[0].get("index"))
+        candidate = self._candidates[index or 0]
+        candidate.texts.add(candidate.block, text)
+        self._read_usage(member(message, "usageMetadata"))
+
     # Messages.
 
     def _read_message(self, value: _Json) -> None:
