@@ -31,9 +31,9 @@ def says(*texts: str, **fields: Any) -> Json:
     return message(*({"text": text} for text in texts), **fields)
 
 
-def thinks(text: str, **part: object) -> Json:
+def thinks(text: str, usage: Json | None = None, **part: object) -> Json:
     """A message with a thought."""
-    return message({"text": text, "thought": True, **part})
+    return message({"text": text, "thought": True, **part}, usage=usage)
 
 
 def calls(name: str = "get_tide", args: object = TIDE, **part: object) -> Json:
@@ -70,6 +70,27 @@ def answer(*messages: Json | str, finish: Json | None = None) -> bytes:
     return wire(*messages, finish or finishes())
 
 
+WORDS = ["High", ' "tide"\n', " at", " noón", " \\\\o/", " and", " midnight."]
+
+
+def report(candidates: int, prompt: int = 7, **members: object) -> Json:
+    """The usage after so many tokens of text."""
+    return {
+        "promptTokenCount": prompt,
+        "candidatesTokenCount": candidates,
+        "totalTokenCount": prompt + candidates,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
+        **members,
+    }
+
+
+def reported(*texts: str, **fields: Any) -> list[Json]:
+    """Messages with these texts, each with the usage so far."""
+    return [says(text, usage=report(5 * place), **fields) for place, text in enumerate(texts, 1)]
+
+
+LAST = says(" Sail then.", finish="STOP", usage=report(99))
+"""A last message with text, as Google sends it."""
 BEAT = {"usageMetadata": {}, **ENVELOPE}
 IMAGE = {"inlineData": {"mimeType": "image/png", "data": "aW1hZ2U="}}
 CODE = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
@@ -81,6 +102,25 @@ GROUNDING = {
     }
 }
 HEALTHY: dict[str, bytes] = {
+    "text with usage": wire(*reported(*WORDS), LAST),
+    "text with usage, lines end with LF": wire(*reported(*WORDS), LAST, end="\n\n"),
+    "thoughts before text with usage": wire(
+        thinks("Hm", usage=report(1, thoughtsTokenCount=5)), *reported(*WORDS), LAST
+    ),
+    "usage with members that come and go": wire(
+        *reported("One", " two", " three"),
+        *(
+            says(word, usage=report(20, candidatesTokensDetails=[{"modality": "TEXT", "tokenCount": 20}]))
+            for word in WORDS
+        ),
+        says(" none"),
+        says(" none again"),
+        *(says(f" {word}", usage={"trafficType": "ON_DEMAND"}) for word in WORDS[:3]),
+        LAST,
+    ),
+    "text with usage, then citations": wire(
+        *reported(*WORDS), says(" Sail.", finish="STOP", usage=report(99), **GROUNDING)
+    ),
     "text": answer(says("High "), says("tide "), says("at noon.")),
     "text as an array": array(says("High "), says("tide "), finishes()),
     "thoughts": answer(thinks("Hm"), thinks(", tides.", thoughtSignature="c2VhbA=="), says("At noon.")),

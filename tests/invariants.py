@@ -226,6 +226,22 @@ def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> t
     return b"".join(out), untouched
 
 
+def relayed_answers(data: bytes, dialect: str) -> tuple[Completion, Completion, Completion, int]:
+    """What a client gets on the fast path and on the slow one, which must say the same; and the provider's own answer.
+
+    The last is the number of reads that were forwarded unchanged.
+    """
+    forwarded, untouched = relayed(by_event(data), StreamReader(dialect))
+    written, none = relayed(by_event(data), SlowReader(dialect))
+    fast, slow, whole = (fold(read(each, reader=StreamReader(dialect))) for each in (forwarded, written, data))
+    assert none == 0
+    assert sent_text(fast) == sent_text(slow)
+    assert fast.ending == slow.ending
+    assert (whole.ending == "completed") == (fast.ending == "completed")
+    assert whole.ending != "completed" or sent_text(fast) == sent_text(whole)
+    return fast, slow, whole, untouched
+
+
 def relayed_in_chunks(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:
     """As `relayed`, for a dialect with `RepeatedText`: as in the relay, chunks of text bypass the reader."""
     writer, fast = _own_writer(reader), reader.passthrough

@@ -71,6 +71,9 @@ them, from the same events as after the slow path. So what a client gets does no
   ending the frame reader and the grammar yield the end of the block, perhaps the members of the response that have
   changed, then `Finish`, `UsageReport`, `End`; `ResponsesTrailer.events` returns the same.
 
+**Dialects that report usage with the text** (`ReportedUsage`). Each message has text and the usage so far. Such
+dialects have templates of their own, in which the counts vary. `core/reported_usage.py` has the argument for them.
+
 **Openings.** The first events of two answers of one target differ only in an id, a time or counts, perhaps a
 fingerprint, and padding. The text deltas of the two answers differ in the same values, or (`in_deltas` is False) not at
 all. `OpeningTemplate` is learned from one answer whose first events were followed by text deltas only, by the same

@@ -176,10 +176,10 @@ class RepeatedText(Struct, frozen=True, kw_only=True):
 
 
 class ReportedUsage(Struct, frozen=True, kw_only=True):
-    """For dialects whose text deltas are whole answers so far: they may report usage, and the first one opens it.
+    """For dialects whose text deltas may report the usage so far (`core/reported_usage.py`).
 
-    They have neither slots nor an opening of their own. Their lines may end with CRLF, and clients accept no line that
-    is neither blank nor `data: ` with JSON.
+    The first text delta opens the answer. There are no other slots. Lines may end with CRLF, and clients may refuse
+    every line that is neither blank nor `data: ` with JSON.
     """
 
     path: Path
@@ -194,7 +194,7 @@ class UsageFollowingReader(Protocol):
     def note_deltas(self, text: str, last: bytes) -> None:
         """Continue after text deltas that `PassThrough` has read: their text, and the JSON of the last one.
 
-        The report in the last one is emitted. Those before had the same members, so they do not count.
+        The report in the last one is emitted. Those before it had the same members, so they do not count.
         """
 
 

@@ -1,7 +1,31 @@
-"""Templates of text deltas that report the usage so far (`ReportedUsage`): every count in the report may vary.
+"""Text deltas that report the usage so far (`ReportedUsage`): their templates, and why these may replace the parser.
 
-The counts are neither read nor compared: the slow path reads the whole report of the last delta when it catches up. The
-argument why that is enough is at the top of `core/passthrough.py`.
+In such a dialect every message has the form of a whole answer, and nearly every one has a cumulative report, whose
+counts change. This is the part of the argument in `core/passthrough.py` that concerns only these dialects.
+
+**What varies.** A template has two slots: the text, and what is between the first count of the report and the last one.
+A *count* is an integer from 1 to 999,999,999 in the report. `learn_reported` proves it by substitution: with another
+text and with other counts everywhere, the JSON must be the original one with exactly these changes. Zero, other
+numbers, names and strings in the report are literals. So every message that matches has a report with the same members
+as the learned one, of the same types.
+
+**The text may have escapes.** Here most texts are sentences with line ends and quotes. A text between the quotes must
+be printable as it was sent; if it has a backslash or a quote, the strict decoder of the slow path must accept it as one
+JSON string. It refuses quotes that are not escaped and lone halves of surrogate pairs.
+
+**Only the last report counts.** The frame reader merges reports member by member, the later value wins, and so does the
+grammar. All messages that the fast path reads in a row have the members of one that the slow path read before. So the
+last of them alone leaves both in the same state as all of them. A report of a message that matches is never blank, and
+never needs a repair, because that depends on zeros and types only, which are literals. `PassThrough` keeps the bytes of
+the last message; when the slow path catches up, the frame reader reads the report in it, at its position
+(`note_deltas`). It also gets the texts, because citations refer to positions in the whole text.
+
+**What may be learned.** A message that the grammar made one text delta of, perhaps after the beginning of the answer or
+of a block: these do not happen again for the same JSON. Any other event, a repair included, prevents it.
+
+**What may be forwarded.** Lines may end with CRLF. A read is forwarded only if it consists of `data: ` lines with JSON
+and of blank lines, because some clients accept nothing else. A message that begins a block, unless it is the first of
+the answer, is written anew, so that the writer knows of the block.
 """
 
 import re
@@ -17,10 +41,11 @@ _JSON = msgspec.json.Decoder()
 _STRING = msgspec.json.Decoder(str)
 # One SSE event with one `data:` line, in the only form that all clients read.
 _EVENT = re.compile(rb"data: (\{[^\r\n]*\})(\r\n\r\n|\n\n)")
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}]|[0-9.eE+-]+')
 # What varies: an integer that is not zero, so that no report becomes a blank one; and below any absurd count.
 _COUNT = rb"[1-9][0-9]{0,8}"
 _IS_COUNT = re.compile(_COUNT)
+# Counts between punctuation. Digits in a string are so rarely among them that the proof may fail then.
+_NUMBERS = re.compile(rb"(?<=[:, \[])(%b)(?=[,}\] ])" % _COUNT)
 # The largest report. Recorded ones have some 300 bytes, and each byte takes a microsecond to compile into a pattern.
 _MAX_REPORT = 1_024
 # Added to a count for the proof.
@@ -91,20 +116,12 @@ def _text_span(event: bytes, name: str, text: str) -> tuple[int, int] | None:
 
 
 def _split(event: bytes, start: int, name: str) -> tuple[list[bytes], list[bytes]]:
-    """The literals of an event from `start` on, and the counts between them: those in the object of this name."""
-    report = re.compile(rb'"%b": ?(?=\{)' % name.encode()).search(event, start)
-    literals: list[bytes] = []
-    counts: list[bytes] = []
-    depth = 0
-    for token in _TOKEN.finditer(event, report.end()) if report is not None else ():
-        depth += {b"{": 1, b"}": -1}.get(token[0], 0)
-        if not depth:
-            break
-        if _IS_COUNT.fullmatch(token[0]):
-            literals.append(event[start : token.start()])
-            counts.append(token[0])
-            start = token.end()
-    return [*literals, event[start:]], counts
+    """The literals of an event from `start` on, and the counts between them: those in or behind the member `name`."""
+    report = event.find(b'"%b":' % name.encode(), start)
+    if report < 0:
+        return [event[start:]], []
+    first, *others = _NUMBERS.split(event[report:])
+    return [event[start:report] + first, *others[1::2]], others[::2]
 
 
 def _differs_in_values(line: bytes, probe: bytes, text: Path, report: Path) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
-from penstock.core.events import BlockStart, ChoiceStart, Event, Repair, Start, UsageReport
+from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Repair, Start, UsageReport
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
 from penstock.core.losses import Loss
@@ -39,8 +39,9 @@ _LEAST_CHUNK = 60
 _CR = ord("\r")
 # A template that does not match is learned again at one frame in this many.
 _LEARN_EVERY = 8
-# In dialects with `ReportedUsage`: what the first message is read as, before its text; and a read of whole messages.
-_OPENING = (Start, ChoiceStart, BlockStart)
+# In dialects with `ReportedUsage`: what a message with text may also be read as, before its text; and a read of whole
+# messages.
+_BORDERS = frozenset((Start, ChoiceStart, BlockStart, BlockEnd))
 _MESSAGES = re.compile(rb"(?:data: \{[^\r\n]*\}(?:\r\n\r\n|\n\n))+")
 
 
@@ -91,6 +92,7 @@ class StreamReader:
     closed = False
     failed: Failed | None = None
     """The state when the stream failed, or None. Frames after the failure are still read, for their usage."""
+    _has_read = False  # whether the slow path has read anything
     _idle = False  # whether the framer was between two events after the last read
     _framed = 0  # frames of the slow path
     _plain = 0  # those of them that were one healthy text delta and nothing else
@@ -193,7 +195,8 @@ class StreamReader:
 
     def _feed_slowly(self, fast: PassThrough, data: bytes) -> list[Event]:
         """Take the slow path, and decide whether the next events may take the fast one."""
-        idle, plain = self._idle, self._plain
+        idle, plain, first = self._idle, self._plain, not self._has_read
+        self._has_read = True
         self._value = None
         items = self._framer.feed(data)
         self._idle = self._framer.idle
@@ -202,12 +205,12 @@ class StreamReader:
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         if fast.format.reported is not None:  # the first message is a text delta too
-            whole = self._idle and (idle or self._framed == len(items)) and _MESSAGES.fullmatch(data) is not None
-            healthy = text and whole
+            healthy = text and self._idle and (idle or first) and _MESSAGES.fullmatch(data) is not None
+            forwardable = healthy and (first or _BORDERS.isdisjoint(map(type, events)))  # of which the writer must know
         else:
             healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-        odd = _has_odd_line_ends(data, crlf=fast.format.reported is not None)
-        fast.forwardable = healthy and fast.format.repeated is None and not odd
+            forwardable = healthy and fast.format.repeated is None
+        fast.forwardable = forwardable and not _has_odd_line_ends(data, crlf=fast.format.reported is not None)
         if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
             healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
@@ -421,14 +424,13 @@ class StreamReader:
     def _is_one_delta(self, seen: list[Event], ordered: list[Event]) -> bool:
         """Whether a frame that was read as `seen`, of which the grammar made `ordered`, is one delta without defects.
 
-        In dialects with `ReportedUsage` it may also open the answer, and report usage.
+        In dialects with `ReportedUsage` it may also begin the answer or a block, and report usage.
         """
         fast = self.passthrough
         if fast is None or fast.format.reported is None:
             return len(seen) == 1 and seen == ordered
         report = len(seen) > 1 and isinstance(seen[-1], UsageReport)
-        opens = self._framed == 1 and tuple(map(type, ordered[:-1])) == _OPENING
-        return (len(ordered) == 1 or opens) and seen[: len(seen) - report] == ordered
+        return seen[: len(seen) - report] == ordered and _BORDERS.issuperset(map(type, ordered[:-1])) and bool(ordered)
 
     def _is_plain(self, event: Event, frame: Frame, value: object) -> bool:
         """Whether a frame with this JSON, which produced only this event, is a text delta that may be forwarded."""

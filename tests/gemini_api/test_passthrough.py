@@ -1,0 +1,123 @@
+"""A regular stream of Gemini, which is forwarded chunk by chunk, and everything that can end that: on real sockets."""
+
+import json
+import re
+
+import pytest
+
+from tests.faults.client import Response
+from tests.faults.dialects import Provider
+from tests.faults.test_passthrough import ON_SENT, SENT_TEXT, broken, on, regular, tolerated
+from tests.faults.upstream import chunk, fin, rst, until_read
+from tests.gemini import answer, finishes, message, report, says, thinks, wire
+from tests.gemini_api.support import GeminiGateway, messages, text
+
+pytestmark = pytest.mark.slow
+
+COUNTS = {"promptTokenCount": 5, "candidatesTokenCount": 3, "totalTokenCount": 8}
+
+
+def _fails(words: str) -> bytes:
+    return wire({"error": {"code": 503, "message": words, "status": "UNAVAILABLE"}})
+
+
+GEMINI = Provider(
+    dialect="gemini",
+    begin=b"",
+    says=lambda words, **fields: wire(says(words, usage=report(len(words), 5)) | fields),
+    finish=wire(finishes(usage=COUNTS)),
+    bill=b"",
+    end=b"",
+    fails=_fails,
+    error=lambda words: json.dumps({"error": {"code": 503, "message": words, "status": "UNAVAILABLE"}}).encode(),
+    body=lambda words: answer(says(words)),
+    busy=_fails("slow down"),
+)
+
+
+def sent(response: Response) -> list[bytes]:
+    """The messages of an answer as they came."""
+    return re.findall(rb"data: .*?\r\n\r\n", response.body, re.DOTALL)
+
+
+@pytest.mark.parametrize("name", tolerated(GEMINI))
+def test_an_interruption_changes_nothing(gateway: GeminiGateway, name: str) -> None:
+    ops, sent_text = tolerated(GEMINI)[name]
+    model = gateway.upstream.play(regular(*ops, *on(GEMINI), each=GEMINI))
+    response = gateway.generate(f"gem/{model}")
+    assert text(response) == SENT_TEXT + sent_text + ON_SENT
+    assert messages(response)[-1]["candidates"][0]["finishReason"] == "STOP"
+    usage = messages(response)[-1]["usageMetadata"]
+    assert {name: usage[name] for name in COUNTS} == COUNTS
+    ((attempt,),) = (entry.attempts for entry in gateway.quiet())
+    assert (attempt.measure, attempt.tokens.input, attempt.tokens.output) == ("reported", 5, 3)
+
+
+@pytest.mark.parametrize("name", broken(GEMINI))
+def test_what_breaks_it_is_reported_with_the_usage_so_far(gateway: GeminiGateway, name: str) -> None:
+    ops, code = broken(GEMINI)[name]
+    model = gateway.upstream.play(regular(*ops, each=GEMINI))
+    response = gateway.generate(f"gem/{model}")
+    *before, last = messages(response)
+    assert set(last) == {"error"}
+    parts = [part for each in before for part in each["candidates"][0]["content"]["parts"]]
+    assert "".join(part["text"] for part in parts).startswith(SENT_TEXT)
+    assert b"finishReason" not in response.body
+    ((attempt,),) = (entry.attempts for entry in gateway.quiet())
+    assert attempt.code == code
+    # Each word was reported with its own length as the count.
+    assert (attempt.measure, attempt.tokens.input) == ("reported", 5)
+    assert attempt.tokens.output in (len(" word5"), len(" more"))
+
+
+def test_healthy_text_is_forwarded_as_it_came(gateway: GeminiGateway) -> None:
+    """With the usage of each message, and with members that are not known here."""
+    words = [says(f"w{place} \n", usage=report(place + 1, prompt=5)) | {"mood": "calm"} for place in range(12)]
+    ops = [chunk(wire(word)) for word in words]
+
+    def forwarded() -> bool:
+        """On a busy machine several events may arrive in one read, which takes the slow path."""
+        model = gateway.upstream.play(regular(*ops, *on(GEMINI), each=GEMINI))
+        found = sent(gateway.generate(f"gem/{model}"))
+        return all(wire(word) in found for word in words[3:])
+
+    assert any(forwarded() for _ in range(10))
+
+
+def test_a_thought_and_its_signature_stay_together(gateway: GeminiGateway) -> None:
+    pieces = [
+        wire(thinks("Hm", usage=report(1))),
+        *(wire(says(f"w{number} ", usage=report(number + 2))) for number in range(4)),
+        wire(thinks("So", usage=report(8))),
+        wire(message({"text": "", "thought": True, "thoughtSignature": "c2VhbA=="}, usage=report(9))),
+        wire(says("done", usage=report(10))),
+    ]
+    model = gateway.upstream.play(regular(*map(chunk, pieces), *on(GEMINI), each=GEMINI))
+    response = gateway.generate(f"gem/{model}")
+    found = [part for each in messages(response) for part in each["candidates"][0].get("content", {}).get("parts", [])]
+    thoughts = [part for part in found if part.get("thought")]
+    assert "".join(part["text"] for part in thoughts) == "HmSo"
+    assert [part["thoughtSignature"] for part in thoughts if "thoughtSignature" in part] == ["c2VhbA=="]
+    assert not any("thoughtSignature" in part for part in found if not part.get("thought"))
+
+
+@pytest.mark.parametrize("method", ["streamGenerateContent", "generateContent"], ids=["an array", "whole"])
+def test_a_client_that_wants_no_events_gets_none(gateway: GeminiGateway, method: str) -> None:
+    model = gateway.upstream.play(regular(*on(GEMINI), each=GEMINI))
+    response = gateway.generate(f"gem/{model}", method=method)
+    assert b"data: " not in response.body
+    assert text(response) == SENT_TEXT + ON_SENT
+    ((attempt,),) = (entry.attempts for entry in gateway.quiet())
+    assert (attempt.tokens.input, attempt.tokens.output) == (5, 3)
+
+
+def test_the_usage_of_the_last_message_is_booked_if_there_is_no_finish(gateway: GeminiGateway) -> None:
+    """Whatever the counts of the messages before were: all of them took the fast path."""
+    words = [wire(says(f"w{number} ", usage=report(100 - number, prompt=number + 1))) for number in range(9)]
+    for end in (rst(), fin()):
+        model = gateway.upstream.play([*regular(*map(chunk, words), each=GEMINI), until_read(), end])
+        gateway.generate(f"gem/{model}")
+        (entry,) = gateway.quiet()
+        (attempt,) = entry.attempts
+        assert (entry.outcome, attempt.measure) == ("truncated", "reported")
+        assert (attempt.tokens.input, attempt.tokens.output) == (9, 92)
