@@ -45,6 +45,7 @@ _MODELS = {
     "vertex-anthropic": "claude-sonnet-4-6",
     "bedrock": "us.anthropic.claude-sonnet-4-6-v1:0",
     "azure": "gpt-5",
+    "azure-anthropic": "claude-sonnet-4-6",
 }
 
 

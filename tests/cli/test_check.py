@@ -73,6 +73,13 @@ def test_a_good_file_is_shown_without_its_secrets(folder: Path) -> None:
     assert (result.stdout, result.stderr, result.exit_code) == (REPORT, "", 0)
 
 
+def test_what_authorizes_requests_without_a_key_is_shown(folder: Path) -> None:
+    (folder / "penstock.toml").write_text('[providers.azure]\nauth = "azure"\nbase_url = "https://a.example"\n')
+    assert "https://a.example               access tokens of Entra ID\n" in check().stdout
+    (azure, *_) = json.loads(check("--json").stdout)["providers"]
+    assert (azure["name"], azure["auth"], azure["key"]) == ("azure", "azure", None)
+
+
 def test_several_keys_are_shown_by_name_with_their_limits(folder: Path) -> None:
     keys = f'''[[providers.openai.keys]]
 name = "one"
@@ -150,6 +157,7 @@ def test_json_says_the_same(folder: Path) -> None:
         "replay": None,
         "replay_as": None,
         "replay_faults": [],
+        "auth": "key",
         "key": "penstock.toml",
         "keys": [],
     }
@@ -193,12 +201,17 @@ otlp = "http://127.0.0.1:4318"
 slots = 2
 [providers.vertex]
 base_url = "https://a.example"
+[providers.azure]
+auth = "azure"
+base_url = "https://a.example"
 """
 MISSING = """\
 penstock.toml:2: ledger.postgres: needs the Python package asyncpg, which is not installed; try: pip install asyncpg
 penstock.toml:3: ledger.redis: needs the Python package redis, which is not installed; try: pip install redis
 penstock.toml:8: providers.vertex.auth: needs the Python package google-auth, which is not installed; try: \
 pip install google-auth; the extra google has all that is needed
+penstock.toml:11: providers.azure.auth: needs the Python package azure-identity, which is not installed; try: \
+pip install azure-identity
 penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-sdk, which is not installed; try: \
 pip install opentelemetry-sdk
 penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-exporter-otlp-proto-http, which is not \
@@ -210,7 +223,7 @@ installed; try: pip install opentelemetry-exporter-otlp-proto-http
 def bare(folder: Path) -> dict[str, str]:
     """The environment of a Python that has none of the optional packages."""
     shim = folder / "shim"
-    without(shim, "asyncpg", "google", "redis", "opentelemetry", "xllamacpp")
+    without(shim, "asyncpg", "azure", "google", "redis", "opentelemetry", "xllamacpp")
     return os.environ | {"PYTHONPATH": f"{shim}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.doctor import command
+from tests.upstream.azure import HEADER, TOKEN, EntraServer
 
 KEY = "canary-key-of-a-provider"
 OLD_LEDGER = Path(__file__).parents[1] / "stores" / "old_ledgers" / "schema-1.sql"
@@ -85,6 +86,27 @@ def test_each_of_several_keys_is_tried(run: Any, provider: str) -> None:
     assert status == 1
     levels = [findings[f"provider acme, key {name}"][0]["level"] for name in ("good", "bad")]
     assert levels == ["ok", "error"]
+
+
+def test_access_tokens_are_looked_for(run: Any, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f'[server]\nlisten = "127.0.0.1:0"\n[providers.azure]\nauth = "azure"\nbase_url = "{provider}/401/0"\n'
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+    with EntraServer(tmp_path) as entra:
+        for name, value in entra.managed_identity().items():
+            monkeypatch.setenv(name, value)
+        status, findings, output = run(text)
+        assert [each["message"] for each in findings["provider azure"]] == [
+            "access tokens of Entra ID are available",
+            f"{provider.removeprefix('http://')} is reachable",
+        ]
+        assert status == 0
+        entra.broken = True
+        status, findings, failed = run(text)
+        first = findings["provider azure"][0]
+        assert (status, first["level"], first["message"]) == (1, "error", "no access tokens of Entra ID")
+        assert "must set AZURE_TENANT_ID and AZURE_CLIENT_ID" in first["action"]
+    assert TOKEN not in output + failed
+    assert HEADER not in output + failed
 
 
 def test_a_provider_in_trouble_is_a_warning(run: Any, provider: str) -> None:

@@ -31,6 +31,10 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
         "https://me.openai.azure.com/openai/v1/chat/completions",
         {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/"},
     ),
+    "azure-anthropic": (
+        "https://me.services.ai.azure.com/anthropic/v1/messages",
+        {"ANTHROPIC_FOUNDRY_API_KEY": KEY, "ANTHROPIC_FOUNDRY_RESOURCE": "me"},
+    ),
     "bedrock": (
         "https://bedrock-runtime.eu-west-3.amazonaws.com/model/some-model/converse-stream",
         {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-3"},

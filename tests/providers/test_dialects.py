@@ -98,6 +98,57 @@ def test_each_dialect_has_its_url(name: str) -> None:
     assert provider.url_beside("/responses/input_tokens", RESPONSES) == URLS[name][1] + "/input_tokens"
 
 
+AZURE = '[providers.azure]\napi_version = "2024-10-21"\n'
+DATED = "https://me.openai.azure.com/openai"
+# What the user writes, and where chat, Responses and embeddings are then.
+VERSIONS = {
+    "a date": (
+        AZURE,
+        f"{DATED}/deployments/a%2Fb/chat/completions?api-version=2024-10-21",
+        f"{DATED}/responses?api-version=2024-10-21",
+        f"{DATED}/deployments/a%2Fb/embeddings?api-version=2024-10-21",
+    ),
+    "a date, and a path": (
+        f'{AZURE}path = "/chat"\nembeddings = "/embed"\n',
+        "https://me.openai.azure.com/chat",
+        f"{DATED}/responses?api-version=2024-10-21",
+        "https://me.openai.azure.com/embed",
+    ),
+    "a date, and one dialect": (
+        f'{AZURE}dialect = "openai_responses"\n',
+        f"{DATED}/responses?api-version=2024-10-21",
+        f"{DATED}/responses?api-version=2024-10-21",
+        f"{DATED}/deployments/a%2Fb/embeddings?api-version=2024-10-21",
+    ),
+    "a variable, with what no date has": (
+        '[providers.azure]\napi_version = "${VERSION}"\n',
+        f"{DATED}/deployments/a%2Fb/chat/completions?api-version=2025%26a%3D%2F..",
+        f"{DATED}/responses?api-version=2025%26a%3D%2F..",
+        f"{DATED}/deployments/a%2Fb/embeddings?api-version=2025%26a%3D%2F..",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "own", "responses", "embeddings"), VERSIONS.values(), ids=VERSIONS)
+def test_a_version_of_the_api_has_paths_of_its_own(
+    tmp_path: Path, text: str, own: str, responses: str, embeddings: str
+) -> None:
+    provider = config(tmp_path, text, ENV | {"VERSION": "2025&a=/.."}).providers["azure"]
+    assert (provider.url("a/b"), provider.url("a/b", RESPONSES)) == (own, responses)
+    assert provider.embeddings_url("a/b") == embeddings
+    beside = responses.replace("/responses", "/responses/input_tokens")
+    assert provider.url_beside("/responses/input_tokens", RESPONSES) == beside
+
+
+def test_a_version_without_paths_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no paths for this version; the patterns of its versions are 20\*"):
+        config(tmp_path, '[providers.azure]\napi_version = "v1"\n')
+    with pytest.raises(ConfigError, match="no paths for this version; write it into path"):
+        config(tmp_path, '[providers.openai]\napi_version = "2024-10-21"\n')
+    with pytest.raises(ConfigError, match="unknown dialect; did you mean 'openai_chat'"):
+        config(tmp_path, '[providers.openai.api_versions."*"]\nopenai_chatt = "/chat"\n')
+
+
 def test_path_and_settings_belong_to_a_dialect(tmp_path: Path) -> None:
     settings = config(tmp_path, TWO)
     provider = settings.providers["two"]

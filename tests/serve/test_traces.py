@@ -336,7 +336,16 @@ SPECIFIED = {
 # Their buckets.
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
-PROVIDERS = {"azure.ai.openai", "aws.bedrock", "gcp.gemini", "gcp.vertex_ai", "mistral_ai", "moonshot_ai", "x_ai"}
+PROVIDERS = {
+    "azure.ai.inference",
+    "azure.ai.openai",
+    "aws.bedrock",
+    "gcp.gemini",
+    "gcp.vertex_ai",
+    "mistral_ai",
+    "moonshot_ai",
+    "x_ai",
+}
 
 
 def test_every_name_is_one_of_the_conventions_or_ours() -> None:

@@ -10,8 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
 from penstock.http.client import UpstreamError
-from penstock.upstream.google import GoogleCredentials
-from tests.upstream.google import SOON_S, TOKEN, TokenEndpoint
+from penstock.upstream.access_tokens import TokenCredentials
+from penstock.upstream.google import GoogleTokens
+from tests.upstream.google import TOKEN, TokenEndpoint
+from tests.upstream.token_server import SOON_S
 
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "a-project"}
 
@@ -31,13 +33,12 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def endpoint(running_endpoint: TokenEndpoint, account: Path) -> TokenEndpoint:
-    running_endpoint.life_s, running_endpoint.broken = 3600, False
-    running_endpoint.asked = running_endpoint.given = 0
+    running_endpoint.reset()
     running_endpoint.service_account(account)
     return running_endpoint
 
 
-def sent(credentials: GoogleCredentials) -> str:
+def sent(credentials: TokenCredentials) -> str:
     """The token with which a request is sent."""
     line = credentials.headers("https://a.example/", b"{}").decode()
     (token,) = credentials.secrets()
@@ -54,7 +55,7 @@ async def idle() -> None:
 
 def test_all_calls_use_one_token(endpoint: TokenEndpoint) -> None:
     async def work() -> list[str]:
-        credentials = GoogleCredentials(pytest.fail)
+        credentials = TokenCredentials(GoogleTokens(), pytest.fail)
         await asyncio.gather(*(credentials.refresh() for _ in range(9)))
         await credentials.refresh()
         assert credentials.fresh
@@ -66,7 +67,7 @@ def test_all_calls_use_one_token(endpoint: TokenEndpoint) -> None:
 
 def test_a_token_that_expires_soon_is_used_while_it_is_refreshed(endpoint: TokenEndpoint) -> None:
     async def work() -> list[str]:
-        credentials = GoogleCredentials(pytest.fail)
+        credentials = TokenCredentials(GoogleTokens(), pytest.fail)
         endpoint.life_s = SOON_S
         await credentials.refresh()
         endpoint.life_s = 3600
@@ -82,7 +83,7 @@ def test_a_token_that_expires_soon_is_used_while_it_is_refreshed(endpoint: Token
 
 def test_an_expired_token_is_not_used(endpoint: TokenEndpoint) -> None:
     async def work() -> str:
-        credentials = GoogleCredentials(pytest.fail)
+        credentials = TokenCredentials(GoogleTokens(), pytest.fail)
         endpoint.life_s = 0
         await credentials.refresh()
         endpoint.life_s = 3600
@@ -97,7 +98,7 @@ def test_a_valid_token_survives_a_failed_refresh(endpoint: TokenEndpoint) -> Non
     warnings: list[str] = []
 
     async def work() -> list[str]:
-        credentials = GoogleCredentials(warnings.append)
+        credentials = TokenCredentials(GoogleTokens(), warnings.append)
         endpoint.life_s = SOON_S
         await credentials.refresh()
         endpoint.broken = True
@@ -117,7 +118,7 @@ def test_without_a_valid_token_the_call_fails_until_the_file_is_corrected(
     private = endpoint.service_account(account, rsa.generate_private_key(65537, 2048))
 
     async def work() -> tuple[UpstreamError, str]:
-        credentials = GoogleCredentials(pytest.fail)
+        credentials = TokenCredentials(GoogleTokens(), pytest.fail)
         with pytest.raises(UpstreamError, match="must set GOOGLE_APPLICATION_CREDENTIALS") as failed:
             await credentials.refresh()
         assert not credentials.fresh
@@ -136,7 +137,7 @@ def test_an_unusable_file_is_reported_without_its_content(account: Path, content
     if content is not None:
         account.write_text(content, encoding="utf-8")
     with pytest.raises(UpstreamError, match=r"application-default login \(\w+\)$"):
-        asyncio.run(GoogleCredentials(pytest.fail).refresh())
+        asyncio.run(TokenCredentials(GoogleTokens(), pytest.fail).refresh())
 
 
 def config(folder: Path, text: str, **env: str) -> Config:

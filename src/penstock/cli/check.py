@@ -16,6 +16,8 @@ from penstock.providers.secret import Secret
 from penstock.upstream.local.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
+CREDENTIALS = {"aws": "AWS credentials", "google": "access tokens of Google", "azure": "access tokens of Entra ID"}
+"""What authorizes requests where no key does, by `auth` of a provider."""
 
 
 @click.command(short_help="Check the configuration without starting the gateway.")
@@ -72,6 +74,7 @@ def describe(config: Config) -> dict[str, object]:
                 "replay": provider.replay or None,
                 "replay_as": provider.replay_as or None,
                 "replay_faults": list(provider.replay_faults),
+                "auth": provider.auth,
                 "key": provider.api_key.source if provider.api_key else None,
                 "keys": [
                     {
@@ -140,7 +143,9 @@ def _place(provider: Provider) -> str:
 def _key(provider: Provider, config: Config) -> str:
     if provider.keys:
         return "; ".join(f"{key.name} {_source(key.api_key, config)}{_limits(key)}" for key in provider.keys)
-    return _source(provider.api_key, config) if provider.api_key is not None else "none"
+    if provider.api_key is not None:
+        return _source(provider.api_key, config)
+    return CREDENTIALS.get(provider.auth, "none") if not provider.replay else "none"
 
 
 def _source(secret: Secret, config: Config) -> str:

@@ -1,5 +1,6 @@
 """`penstock doctor`: checks everything that a gateway needs on this machine, and says what to do about each problem."""
 
+import asyncio
 import http.client
 import os
 import shutil
@@ -19,11 +20,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from penstock.cli.check import ERRORS, OK, UNREADABLE
+from penstock.cli.check import CREDENTIALS, ERRORS, OK, UNREADABLE
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import BookError, ConfigError, OldBookError, UnreadableConfigError
 from penstock.gateway.config import Config, Provider, default_file, load
+from penstock.providers.provider import KEY
 from penstock.providers.secret import Secret
 
 Level = Literal["ok", "warning", "error"]
@@ -259,6 +261,7 @@ def _provider(provider: Provider) -> list[Diagnosis]:
     check, host = f"provider {provider.name}", urlsplit(provider.base_url).netloc
     if provider.key is not None:
         check += f", key {provider.key.name}"
+    findings = [] if provider.auth == KEY else _credentials(check, provider)
     headers = {name: value.reveal() for name, value in provider.headers.items()}
     if provider.api_key is not None:
         bearer = provider.key_header.lower() == "authorization"
@@ -274,11 +277,26 @@ def _provider(provider: Provider) -> list[Diagnosis]:
         status, date = error.code, error.headers.get("date")
         error.close()
     except (OSError, http.client.HTTPException) as error:
-        return [_unreachable(check, host, error)]
-    findings = [_judge_status(check, host, status, provider)]
+        return [*findings, _unreachable(check, host, error)]
+    findings.append(_judge_status(check, host, status, provider))
     if date is not None:
         findings += _clock(date, began, host)
     return findings
+
+
+def _credentials(check: str, provider: Provider) -> list[Diagnosis]:
+    """Whether there are credentials that authorize requests, where no key does. They are not sent to the provider."""
+    from penstock.http.client import UpstreamError  # noqa: PLC0415 - seldom needed
+    from penstock.upstream.authorized import credentials_of  # noqa: PLC0415
+
+    found = CREDENTIALS[provider.auth]
+    try:
+        asyncio.run(credentials_of(provider, lambda _: None).refresh())
+    except ImportError:
+        return []  # a package that is not installed, which `_configuration` reports
+    except UpstreamError as error:
+        return [Diagnosis("error", check, f"no {found}", error.message)]
+    return [Diagnosis("ok", check, f"{found} are available")]
 
 
 def _unreachable(check: str, host: str, error: Exception) -> Diagnosis:
@@ -296,7 +314,7 @@ def _unreachable(check: str, host: str, error: Exception) -> Diagnosis:
 
 
 def _judge_status(check: str, host: str, status: int, provider: Provider) -> Diagnosis:
-    if status in (401, 403):
+    if status in (401, 403) and provider.auth == KEY:
         source = provider.api_key.source if provider.api_key is not None else ""
         action = f"check the key from {source}" if source else "set its key"
         return Diagnosis("error", check, f"{host} refuses the key (status {status})", action)

@@ -133,14 +133,17 @@ class Provider(Struct, frozen=True, kw_only=True):
         KEY_HEADER
     )
     auth: Annotated[
-        Literal["key", "aws", "google"],
+        Literal["key", "aws", "google", "azure"],
         Meta(
             description="How requests are authorized: with api_key, signed with AWS credentials (Bedrock), or with "
-            "access tokens of Google (Vertex AI)."
+            "access tokens of Google (Vertex AI) or of Microsoft Entra ID (Azure)."
         ),
     ] = "key"
     profile: Annotated[
         str, Meta(description="With auth = aws: the profile of the AWS configuration. Default: the usual chain.")
+    ] = ""
+    scope: Annotated[
+        str, Meta(description="With auth = google or azure: the scope of the access tokens. Default: the usual one.")
     ] = ""
     host_aliases: Annotated[
         Mapping[str, str],
@@ -154,6 +157,16 @@ class Provider(Struct, frozen=True, kw_only=True):
             "Default: that of the dialect, such as /chat/completions."
         ),
     ] = ""
+    api_version: Annotated[
+        str, Meta(description="The version of its API, where `api_versions` has paths for it: a date for Azure.")
+    ] = ""
+    api_versions: Annotated[
+        Mapping[str, Mapping[str, str]],
+        Meta(
+            description="By a pattern of api_version: the paths for it, by dialect and for `embeddings`. "
+            "They can contain {api_version}."
+        ),
+    ] = MappingProxyType({})
     embeddings: Annotated[str, Meta(description="The path for embeddings; empty if it offers none.")] = ""
     include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
     settings: Annotated[
@@ -228,9 +241,10 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def url_beside(self, path: str, dialect: str, model: str = "") -> str:
         """The URL of another endpoint of the API, whose path is below the same base path and may name the model."""
-        full, usual = self.full_path(dialect), upstream_dialect(dialect).path
-        base = full.removesuffix(usual) if full.endswith(usual) else ""
-        return _joined(self._address(dialect), _with_model(base + path, model))
+        base, found, query = self.full_path(dialect).rpartition(upstream_dialect(dialect).path)
+        if found and query[:1] in ("", "?"):
+            path = base + path + query
+        return _joined(self._address(dialect), _with_model(path, model))
 
     def _address(self, dialect: str) -> str:
         """The base URL of one of its dialects."""

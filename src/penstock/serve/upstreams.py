@@ -17,7 +17,7 @@ from penstock.replay.library import load
 from penstock.replay.playback import PlaybackOptions, parse_speed
 from penstock.replay.styles.catalog import load_style
 from penstock.replay.upstream import Replay
-from penstock.upstream.authorized import AuthorizedRemote, RequestCredentials
+from penstock.upstream.authorized import AuthorizedRemote, credentials_of
 from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
 from penstock.upstream.remote import Remote
 
@@ -46,7 +46,7 @@ class Upstreams:
         self.remote = Remote(self._pool, environment)
         self.local_models: dict[str, LocalModel] = {}
         """By the name of their provider."""
-        self._authorized: dict[tuple[str, str], Upstream] = {}  # by `auth` and `profile`
+        self._authorized: dict[tuple[str, str, str], Upstream] = {}  # by `auth`, `profile` and `scope`
         self._replays: Mapping[str, Replay] = MappingProxyType({})
 
     def prepare(self, config: Config) -> PreparedConfig:
@@ -71,9 +71,9 @@ class Upstreams:
         replay = self._replays.get(provider.name)
         if replay is not None or provider.auth == "key":
             return replay or self.remote
-        source = (provider.auth, provider.profile)
+        source = (provider.auth, provider.profile, provider.scope)
         if source not in self._authorized:  # providers share credentials of the same source
-            self._authorized[source] = AuthorizedRemote(self.remote, self._credentials(*source))
+            self._authorized[source] = AuthorizedRemote(self.remote, credentials_of(provider, self._warn))
         return self._authorized[source]
 
     def can_answer(self, target: Target) -> bool:
@@ -92,15 +92,6 @@ class Upstreams:
     def close(self) -> None:
         """Close all connections to providers."""
         self._pool.close()
-
-    def _credentials(self, auth: str, profile: str) -> RequestCredentials:
-        if auth == "aws":
-            from penstock.upstream.aws import AwsCredentials  # noqa: PLC0415 - an extra
-
-            return AwsCredentials(profile)
-        from penstock.upstream.google import GoogleCredentials  # noqa: PLC0415 - an extra
-
-        return GoogleCredentials(self._warn)
 
     def _replay(self, provider: Provider) -> Replay:
         dialect = provider.dialect

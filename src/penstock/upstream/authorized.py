@@ -4,9 +4,12 @@ Finding or refreshing credentials may read files and ask other services, so a th
 opened. The headers are made for each attempt.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.http.client import UpstreamConnection
+from penstock.providers.provider import Provider
+from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.remote import Remote, RemoteEndpoint
 
 
@@ -63,3 +66,32 @@ class AuthorizedEndpoint:
         """Refresh the credentials if need be, and open a new connection; raises `UpstreamError`."""
         await self._credentials.refresh()
         return await self._endpoint.open(timeout_s)
+
+
+def credentials_of(provider: Provider, warn: Callable[[str], None]) -> RequestCredentials:
+    """The credentials that authorize requests to a provider without a key. Each kind needs the extra of its name.
+
+    `warn` gets what the operator should know.
+    """
+    return _BY_AUTH[provider.auth](provider, warn)
+
+
+def _aws(provider: Provider, _: Callable[[str], None]) -> RequestCredentials:
+    from penstock.upstream.aws import AwsCredentials  # noqa: PLC0415 - an extra
+
+    return AwsCredentials(provider.profile)
+
+
+def _google(provider: Provider, warn: Callable[[str], None]) -> RequestCredentials:
+    from penstock.upstream.google import GoogleTokens  # noqa: PLC0415 - an extra
+
+    return TokenCredentials(GoogleTokens(provider.scope), warn)
+
+
+def _azure(provider: Provider, warn: Callable[[str], None]) -> RequestCredentials:
+    from penstock.upstream.azure import AzureTokens  # noqa: PLC0415 - an extra
+
+    return TokenCredentials(AzureTokens(provider.scope), warn)
+
+
+_BY_AUTH = {"aws": _aws, "google": _google, "azure": _azure}

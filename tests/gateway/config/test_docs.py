@@ -36,7 +36,7 @@ def test_an_example_loads_without_a_warning(example: str, tmp_path: Path) -> Non
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     named = {name: f"a-key-for-{name}" for name in re.findall(r"\$\{(\w+)\}", example)}
-    config = load(path, {**ENV, "AZURE_OPENAI_ENDPOINT": URL, **named})
+    config = load(path, {**ENV, "AZURE_OPENAI_ENDPOINT": URL, "ANTHROPIC_FOUNDRY_RESOURCE": "me", **named})
     assert config.warnings == ()
 
 

@@ -31,8 +31,6 @@ class Known(Struct, frozen=True):
     key: str = ""
     base: str = ""
     suffix: str = ""
-    version_path: str = ""
-    """The path of a dated version of its API, up to the operation."""
     drops: str = ""
     """The beginning of model names that names no model."""
     any_server: bool = False
@@ -42,7 +40,7 @@ class Known(Struct, frozen=True):
 # By LiteLLM's prefix of a model.
 PREFIXES: dict[str, Known] = {
     "openai": Known("openai", any_server=True),
-    "azure": Known("azure", key="AZURE_API_KEY", base="AZURE_API_BASE", version_path="/openai/deployments/{model}"),
+    "azure": Known("azure", key="AZURE_API_KEY", base="AZURE_API_BASE"),
     "anthropic": Known("anthropic", suffix="/v1"),
     "groq": Known("groq"),
     "xai": Known("xai"),
@@ -165,12 +163,10 @@ class ProviderTables:
             table.pop("insecure", None)
 
     def _version(self, section: Section, version: object, known: Known | None, table: dict[str, Any]) -> None:
-        if known is None or not known.version_path:
+        if known is None or "api_versions" not in catalog()[known.name]:
             section.impossible("api_version", "put it into the path of the provider, if its server has versions")
         elif self._variables.reference(version) or _DATED.fullmatch(str(version)):
-            shown = self._variables.plain(version)
-            table["path"] = f"{known.version_path}/chat/completions?api-version={shown}"
-            table["embeddings"] = f"{known.version_path}/embeddings?api-version={shown}"
+            table["api_version"] = self._variables.plain(version)
             section.taken("api_version")
         else:
             section.taken("api_version", "the path of the built-in provider")
@@ -233,6 +229,8 @@ class ProviderTables:
             copied = {key: value for key, value in built_in.items() if key not in _NOT_COPIED}
             if "base_url" in table:
                 copied.pop("dialects", None)
+            if "api_version" in table:
+                copied = {key: value for key, value in copied.items() if key not in ("path", "embeddings")}
             start = {"base_url": built_in.get("base_url"), "prices_as": known.name}
             table = {**start, **({"api_key": f"${{{usual}}}"} if usual else {}), **copied, **table}
         if limits:

@@ -66,6 +66,9 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     for key in ("path", "embeddings"):
         if given.get(key):
             _check_path(given[key], (*path, key), problems)
+    for pattern, paths in given.get("api_versions", {}).items():
+        for use in paths.keys() - {"embeddings"}:
+            is_dialect(use, (*path, "api_versions", pattern, use), problems)
     for index, model in enumerate(given.get("models", ())):
         if isinstance(model, str) and not is_name(model):
             problems.error((*path, "models", index), "must be a model's name")

@@ -12,6 +12,7 @@ from penstock.providers.provider import Provider
 
 # The module to import for each package.
 _MODULES = {
+    "azure-identity": "azure.identity",
     "botocore": "botocore",
     "google-auth": "google.auth",
     "asyncpg": "asyncpg",
@@ -26,7 +27,7 @@ _MODULES = {
 
 _OF_OIDC = ("authlib", "joserfc", "requests")
 # By `auth` of a provider, which is also the name of the extra.
-_OF_AUTH = {"key": (), "aws": ("botocore",), "google": ("google-auth", "requests")}
+_OF_AUTH = {"key": (), "aws": ("botocore",), "google": ("google-auth", "requests"), "azure": ("azure-identity",)}
 
 
 def missing_extras(

@@ -1,12 +1,15 @@
 """Loads [providers]: the address and the key of each, and the error for a provider that is not available."""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import structs
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.suggest import suggest
 from penstock.gateway.config.addresses import complete, is_loopback, is_same_address, parse_url
 from penstock.gateway.config.checks import check_provider, key_problem
@@ -18,11 +21,14 @@ from penstock.providers.provider import KEY, KEY_HEADER, OfferedDialect, Provide
 from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
-_REMOTE_KEYS = frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure")) | frozenset(
-    ("api_key", "keys", "account", "env", "url_env", "key_header", "headers", "auth", "profile", "host_aliases")
+_REMOTE_KEYS = (
+    frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure", "api_version", "api_versions"))
+    | frozenset(("api_key", "keys", "account", "env", "url_env", "key_header", "headers"))
+    | frozenset(("auth", "profile", "scope", "host_aliases"))
 )
 # Keys for a local model only.
 _LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
+_EMBEDDINGS = "embeddings"
 
 _LIVE = "would be called, and server.replay_only is true; give it captures with replay, or set enabled = false"
 
@@ -121,6 +127,7 @@ class ProviderLoader:
             self._missing.pop(name, None)
             return None
         errors_before = len(self._problems.errors)
+        given = self._versioned(name, given)
         check_provider(name, given, self._problems)
         if "model" in given:
             return self._local_model(name, given, timeouts) if len(self._problems.errors) == errors_before else None
@@ -167,6 +174,27 @@ class ProviderLoader:
                 "timeouts": structs.replace(timeouts, **given.get("timeouts", {})),
             },
         )
+
+    def _versioned(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The table with the paths of its `api_version`, besides those that the file has."""
+        path: Path = ("providers", name)
+        version, offered = given.get("api_version", ""), given.get("api_versions", {})
+        if not version:
+            return given
+        paths = next((found for pattern, found in offered.items() if fnmatchcase(version, pattern)), None)
+        if paths is None:
+            remedy = f"the patterns of its versions are {', '.join(offered)}" if offered else "write it into path"
+            self._problems.error((*path, "api_version"), f"there are no paths for this version; {remedy}")
+            return given
+        versioned, first, further = dict(given), given.get("dialect", DEFAULT_DIALECT), given.get("dialects", {})
+        for use, text in paths.items():
+            filled = text.replace("{api_version}", quote(version, safe=""))
+            key = {_EMBEDDINGS: _EMBEDDINGS, first: "path"}.get(use, "")
+            if key and not self._is_in_file((*path, key)):
+                versioned[key] = filled
+            elif use in further and not self._is_in_file((*path, "dialects", use, "path")):
+                versioned["dialects"] = versioned["dialects"] | {use: further[use] | {"path": filled}}
+        return versioned
 
     def _local_model(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
         """A local model: one that Penstock ships, or a file, relative to the folder of the configuration."""

@@ -52,6 +52,7 @@ PARAMETERS = {
 # Provider names of the conventions, where they differ from ours.
 PROVIDERS = {
     "azure": "azure.ai.openai",
+    "azure-anthropic": "azure.ai.inference",
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
