@@ -13,7 +13,7 @@ from penstock.http.client import UpstreamError
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.azure import AzureTokens
 from tests.upstream.azure import FEDERATED, HEADER, SECRET, TOKEN, VARIABLES, EntraServer
-from tests.upstream.token_server import SOON_S
+from tests.upstream.token_server import SOON_S, idle, sent_token
 
 Setter = Callable[[dict[str, str]], None]
 IDENTITIES = {
@@ -53,18 +53,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Setter:
 
 
 def sent(credentials: TokenCredentials) -> str:
-    """The token with which a request is sent."""
-    line = credentials.headers("https://a.example/", b"{}").decode()
-    (token,) = credentials.secrets()
-    assert line == f"authorization: Bearer {token}\r\n"
-    assert TOKEN not in repr(credentials.__dict__)
-    return token.removeprefix(TOKEN)
-
-
-async def idle() -> None:
-    """Wait until no other task runs."""
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(others)
+    """The number of the token with which a request is sent."""
+    return sent_token(credentials).removeprefix(TOKEN)
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)

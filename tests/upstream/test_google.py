@@ -13,7 +13,7 @@ from penstock.http.client import UpstreamError
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.google import GoogleTokens
 from tests.upstream.google import TOKEN, TokenEndpoint
-from tests.upstream.token_server import SOON_S
+from tests.upstream.token_server import SOON_S, idle, sent_token
 
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "a-project"}
 
@@ -39,18 +39,8 @@ def endpoint(running_endpoint: TokenEndpoint, account: Path) -> TokenEndpoint:
 
 
 def sent(credentials: TokenCredentials) -> str:
-    """The token with which a request is sent."""
-    line = credentials.headers("https://a.example/", b"{}").decode()
-    (token,) = credentials.secrets()
-    assert line == f"authorization: Bearer {token}\r\n"
-    assert TOKEN not in repr(credentials.__dict__)
-    return token.removeprefix(TOKEN)
-
-
-async def idle() -> None:
-    """Wait until no other task runs."""
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(others)
+    """The number of the token with which a request is sent."""
+    return sent_token(credentials).removeprefix(TOKEN)
 
 
 def test_all_calls_use_one_token(endpoint: TokenEndpoint) -> None:

@@ -1,11 +1,14 @@
 """A server on loopback that gives access tokens: over HTTP, and over TLS to clients for which it is a proxy."""
 
+import asyncio
 import json
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+from penstock.upstream.access_tokens import TokenCredentials
 
 HOUR_S, SOON_S = 3600, 200
 Form = dict[str, str]
@@ -90,3 +93,18 @@ class TokenServer:
         """The token that is given now."""
         self.given += not (self.cached and self.given)
         return f"{self.token}{self.given}"
+
+
+def sent_token(credentials: TokenCredentials) -> str:
+    """The token with which a request is sent. Nothing else shows it."""
+    line = credentials.headers("https://a.example/", b"{}").decode()
+    (token,) = credentials.secrets()
+    assert line == f"authorization: Bearer {token}\r\n"
+    assert token not in repr(credentials.__dict__)
+    return token
+
+
+async def idle() -> None:
+    """Wait until no other task runs."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
