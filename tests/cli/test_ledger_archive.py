@@ -52,7 +52,7 @@ def test_an_export_as_csv_has_a_line_for_each_call() -> None:
     invoke("ledger", "prune", "--before", "2026-11-08")
     rows = list(csv.DictReader(io.StringIO(invoke("ledger", "export", "--csv").stdout)))
     assert [row["id"] for row in rows] == [call.id for call in CALLS]
-    assert (rows[0]["time"], rows[0]["key_name"], rows[0]["cost_usd"]) == (
+    assert (rows[0]["time_utc"], rows[0]["key_name"], rows[0]["cost_usd"]) == (
         "2026-11-01 12:00:00",
         "Search",
         "1.234500000",

@@ -53,11 +53,12 @@ def test_a_key_is_created_changed_rotated_blocked_and_revoked(site: Site, visit:
     page.get_by_label("Requests per minute").fill("7")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("7 requests/min").wait_for()
+    page.get_by_text("Saved.").wait_for()
     (key,) = [each for each in site.ask("GET", "/admin/keys")["keys"] if each["name"] == "by-page"]
     assert (key["budget"], key["requests_per_minute"], key["models"]) == (None, 7, ["main/*", "pair-0"])
 
     page.get_by_role("button", name="Rotate").click()
-    page.get_by_label("The present secret").select_option("0")
+    page.get_by_label("The current secret").select_option("0")
     page.get_by_role("button", name="Rotate").last.click()
     rotated = secret_of(page)
     assert rotated != secret
@@ -68,12 +69,18 @@ def test_a_key_is_created_changed_rotated_blocked_and_revoked(site: Site, visit:
     page.get_by_role("button", name="Revoke").click()
     page.get_by_role("button", name="Revoke").last.click()
     page.locator("dd", has_text="revoked").wait_for()
+    page.get_by_role("row", name="Key revoked").get_by_text("one-time link").wait_for()
     assert page.get_by_role("button", name="Rotate").count() == 0
     page.get_by_role("link", name="← Keys").click()
     page.get_by_role("link", name="ci", exact=True).wait_for()
     assert page.get_by_role("link", name="by-page").count() == 0
-    page.get_by_role("link", name="All", exact=True).click()
+    page.get_by_role("link", name="With revoked").click()
     page.get_by_role("link", name="by-page").wait_for()
+    page.goto(f"{site.url}/#/audit?action=key.revoke")
+    page.get_by_label("Key, team or call").fill("by-page")
+    page.keyboard.press("Enter")
+    until(page, f"location.hash.includes('{key['id']}') && {_ROWS}.length === 1")
+    assert page.get_by_role("row", name="Key revoked").get_by_role("link", name="by-page").count() == 1
 
 
 def test_a_dialog_closes_by_keyboard_and_gives_the_focus_back(visit: Visitor) -> None:
@@ -96,6 +103,9 @@ def test_a_failed_call_is_found_and_says_why(site: Site, visit: Visitor) -> None
     page.get_by_role("link", name=FAILED).click()
     page.locator(".reason", has_text="The engine is overloaded.").wait_for()
     (id,) = [entry["id"] for entry in site.ask("GET", f"/admin/entries?model={FAILED}")["entries"]]
+    page.goto(f"{site.url}/#/calls?model={FAILED}")
+    page.get_by_label("Outcome", exact=True).select_option(label="incomplete")
+    until(page, f"location.hash.includes('incomplete') && {_ROWS}.length === 1")
     for part in (id[:-2], "team=red", "spare"):  # an id, a tag, a provider
         page.goto(f"{site.url}/#/calls?find={part}")
         until(page, f"{_ROWS}.length === 1")
@@ -133,7 +143,12 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         page.locator(".reason", has_text="The engine is overloaded.").wait_for()
         page.goto(f"{there.url}/#/providers")
         page.get_by_role("region", name="main", exact=True).get_by_text("1 error (50%)").wait_for()
+        page.get_by_text("Last error").filter(has_text="The engine is overloaded.").wait_for()
+        page.get_by_role("region", name="spare", exact=True).get_by_text("not called yet").wait_for()
         assert "GROQ_API_KEY" in page.locator("main").inner_text()
+        page.goto(f"{there.url}/#/health")
+        page.get_by_role("button", name="main / pair-0-a: 50%").click()
+        until(page, "document.activeElement.getAttribute('aria-label') === 'main pair-0-a'")
         assert not any(canary in page.content() for canary in CANARIES)
         page.close()  # before its gateway ends
 
@@ -196,7 +211,7 @@ def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Si
     page.get_by_role("button", name="Create key").last.click()
     call_with(site, WHOLE, secret_of(page))
     page.get_by_role("link", name="acme/search").click()
-    page.get_by_role("heading", name="acme/search").wait_for()
+    page.get_by_role("heading", name="acme/search", exact=True).wait_for()
     site.booked("/admin/entries?team=acme", len)
     page.get_by_role("button", name="Edit").click()
     page.get_by_label("Budget in US dollars, per month").fill("0.000012")  # the call has cost 0.000011

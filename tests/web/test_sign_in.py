@@ -181,7 +181,7 @@ def test_groups_give_roles(sign_in_site: SignInSite, window: BrowserContext, bro
 @pytest.mark.parametrize(
     ("user", "views", "buttons"),
     [
-        ("readers.hal", ["Live", "Calls", "Health", "Spend", "Keys", "Teams", "Providers"], []),
+        ("readers.hal", ["Live", "Calls", "Health", "Providers", "Spend", "Keys", "Teams"], []),
         ("search.ida", ["Calls", "Spend", "Keys", "Teams"], ["Create key", "Rotate", "Revoke"]),
     ],
 )

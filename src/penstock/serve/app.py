@@ -341,6 +341,7 @@ class App:
         ledger = self._books.state() if self._books is not None else {"enabled": False}
         sockets = self._server.sockets if self._server is not None else ()
         return {
+            "tls": self._listener_tls is not None,
             "listening": [str(Address(*each.getsockname()[:2])) for each in sockets],
             "draining": self.draining,
             "open_calls": self.open_calls,

@@ -6,9 +6,9 @@ import msgspec
 
 from penstock.gateway.billing.entry import NANODOLLARS, Entry
 
-_TEXTS = ("id", "key", "key_name", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
+_TEXTS = ("id", "key", "key_name", "team", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
 COLUMNS = (
-    "time",
+    "time_utc",
     *_TEXTS,
     "status",
     "first_event_ms",

@@ -51,6 +51,7 @@ def _attempt(attempt: AttemptEntry) -> dict[str, object]:
     fields = structs.asdict(attempt)
     return fields | {
         "code": attempt.code or None,
+        "error": _MEANINGS.get(attempt.code),
         "tokens": structs.asdict(attempt.tokens),
         "cost": money(attempt.cost),
         "price": attempt.price or None,

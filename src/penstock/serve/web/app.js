@@ -14,14 +14,14 @@ import { fetchUser, may } from './kit/user.js';
 const VIEWS = {
   live: () => import('./views/live.js'),
   calls: () => import('./views/calls.js'),
-  inspect: () => import('./views/inspect.js'),
   health: () => import('./views/health.js'),
+  providers: () => import('./views/providers.js'),
   spend: () => import('./views/spend.js'),
   keys: () => import('./views/keys.js'),
   teams: () => import('./views/teams.js'),
-  providers: () => import('./views/providers.js'),
   audit: () => import('./views/audit.js'),
   playground: () => import('./views/playground.js'),
+  inspect: () => import('./views/inspect.js'),
 };
 
 /** The request without which a view has nothing to show or to do. @type {Record<string, string>} */

@@ -74,6 +74,8 @@ export interface Attempt extends Priced {
   model: string;
   outcome: string;
   code: string | null;
+  /** What the code means. */
+  error: string | null;
   measure: string;
   tokens: Counts;
   price: string | null;

@@ -80,6 +80,16 @@ export function announce(text) {
 }
 
 /**
+ * Confirms that something was done, for all users.
+ * @param {Element} container what it is shown at the top of
+ * @param {string} text
+ */
+export function confirmDone(container, text) {
+  container.prepend(h('p', { class: 'note done' }, text));
+  announce(text);
+}
+
+/**
  * An element of index.html, which always has it.
  * @param {string} id
  */

@@ -44,6 +44,16 @@ export async function fetchKeys(signal, all = false) {
 }
 
 /**
+ * The URL of the gateway for clients. If it listens on all addresses, it is where this page is.
+ * @param {{ listening?: string[], tls?: boolean }} state
+ */
+export function baseUrl({ listening = [], tls }) {
+  const [address = '127.0.0.1:8080'] = listening;
+  const host = address.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
+  return `${tls ? 'https' : 'http'}://${host}/v1`;
+}
+
+/**
  * The costs that are reserved for running calls, by key; empty if the user may not see them.
  * @param {AbortSignal} [signal]
  * @returns {Promise<{ holds: Record<string, string> }>}

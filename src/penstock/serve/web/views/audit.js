@@ -5,9 +5,10 @@ import { link, linkWith } from '../kit/address.js';
 import { getJson, showError } from '../kit/api.js';
 import { announce, emptyState, field, h, select, table, th, words } from '../kit/dom.js';
 import { fullTime, plural, shortTime } from '../kit/format.js';
-import { RANGES } from '../kit/queries.js';
+import { fetchKeyNames, RANGES } from '../kit/queries.js';
+import { may } from '../kit/user.js';
 
-/** @import { Address, AuditEntry } from '../types.js' */
+/** @import { Address, AuditEntry, Key } from '../types.js' */
 
 export const title = 'Audit';
 
@@ -16,15 +17,45 @@ const ACTIONS = [
   ['key', 'Keys'],
   ['team', 'Teams'],
   ['token', 'API tokens'],
-  ['session', 'Sessions'],
-  ['content', 'Content'],
+  ['session', 'Sign-ins'],
+  ['request', 'Refused requests'],
+  ['content', 'Looks at content'],
   ['call', 'Stopped calls'],
   ['playground', 'Playground'],
   ['user', 'End users'],
 ];
+/** @type {Record<string, string>} */
+const MEANINGS = {
+  'key.create': 'Key created',
+  'key.update': 'Key changed',
+  'key.rotate': 'Key rotated',
+  'key.revoke': 'Key revoked',
+  'team.create': 'Team created',
+  'team.update': 'Team changed',
+  'team.delete': 'Team deleted',
+  'token.create': 'API token created',
+  'token.revoke': 'API token revoked',
+  'session.start': 'Signed in',
+  'session.end': 'Signed out',
+  'session.refuse': 'Sign-in refused',
+  'request.refuse': 'Request refused',
+  'content.read': 'Conversation read',
+  'content.capture': 'Capture read',
+  'content.follow': 'Running answer read',
+  'call.stop': 'Call stopped',
+  'playground.call': 'Playground used',
+  'user.find': 'End user looked up',
+  'user.erase': 'End user erased',
+};
 /** Fields of something new that the row has already. */
 const OBVIOUS = new Set(['path', 'created', 'hint']);
+/** Changes that are as the action says. @type {Record<string, string>} */
+const SAID = { 'key.revoke': 'revoked', 'key.rotate': 'rotated', 'team.delete': 'deleted' };
+/** @type {Record<string, string>} */
+const FIELDS = { hint: 'secret ends in', previous_until: 'previous secret valid until' };
+const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 const PAGE_SIZE = 100;
+const HISTORY = 10;
 
 /**
  * @param {HTMLElement} root
@@ -35,8 +66,11 @@ export function mount(root, first) {
   let address = first;
   /** @type {(name: string) => (value: string) => void} */
   const filter = (name) => (value) => void (location.hash = linkWith(address, { [name]: value.trim(), before: '' }));
+  const names = fetchKeyNames();
   const who = textFilter('who', 'Anyone', filter('who'));
-  const subject = textFilter('subject', 'Any id or path', filter('subject'));
+  const subject = textFilter('subject', 'Name, id or path', async (value) =>
+    filter('subject')(await idOf(value, names)),
+  );
   const action = select(ACTIONS, first.query.get('action') ?? '', filter('action'));
   const times = [['', 'All time'], ...RANGES.map(([value, text]) => [value, `Last ${text}`])];
   const since = select(times, first.query.get('since') ?? '', filter('since'));
@@ -47,9 +81,9 @@ export function mount(root, first) {
     h(
       'div',
       { class: 'filters', role: 'search', 'aria-label': 'Filter the audit log' },
-      field('Who', who),
-      field('Act', action),
-      field('On', subject),
+      field('User', who),
+      field('Action', action),
+      field('Key, team or call', subject),
       field('Time', since),
     ),
     container,
@@ -70,14 +104,14 @@ export function mount(root, first) {
     try {
       const query = new URLSearchParams(next.query);
       query.set('limit', String(PAGE_SIZE));
-      /** @type {{ entries: AuditEntry[], next: number | null }} */
-      const answer = await getJson(`/admin/audit?${query}`, signal);
+      /** @type {[{ entries: AuditEntry[], next: number | null }, Map<string, string>]} */
+      const [answer, known] = await Promise.all([getJson(`/admin/audit?${query}`, signal), names]);
       container.removeAttribute('aria-busy');
-      const acts = plural(answer.entries.length, 'act');
-      total.textContent = answer.next ? `${acts}, older ones on the next page` : acts;
-      announce(`${acts} listed`);
+      const entries = plural(answer.entries.length, 'entry', 'entries');
+      total.textContent = answer.next ? `${entries}, older ones on the next page` : entries;
+      announce(`${entries} listed`);
       container.replaceChildren(
-        answer.entries.length ? listed(answer.entries) : emptyState('No acts match this filter.'),
+        answer.entries.length ? listed(answer.entries, known) : emptyState('No entries match this filter.'),
         h(
           'div',
           { class: 'row after' },
@@ -99,6 +133,41 @@ export function mount(root, first) {
 }
 
 /**
+ * What was done with a key, newest first, for its page.
+ * @param {Key} key
+ * @param {AbortSignal} signal
+ */
+export function history(key, signal) {
+  if (!may('GET /admin/audit')) return '';
+  const section = h('section', { hidden: true });
+  show().catch(() => {}); // the rest of the page does not depend on it
+  return section;
+
+  async function show() {
+    const query = new URLSearchParams({ subject: key.id, limit: String(HISTORY) });
+    /** @type {{ entries: AuditEntry[], next: number | null }} */
+    const { entries, next } = await getJson(`/admin/audit?${query}`, signal);
+    if (!entries.length) return;
+    section.replaceChildren(
+      h('h2', {}, 'History'),
+      listed(entries, new Map([[key.id, key.name]])),
+      next ? h('p', {}, h('a', { href: link('audit', { subject: key.id }) }, 'All entries of this key')) : '',
+    );
+    section.hidden = false;
+  }
+}
+
+/**
+ * The id of the key that has a name; other texts stay as they are.
+ * @param {string} text
+ * @param {Promise<Map<string, string>>} names
+ */
+async function idOf(text, names) {
+  const found = [...(await names)].filter(([, name]) => name === text.trim());
+  return found.length === 1 ? found[0][0] : text;
+}
+
+/**
  * @param {string} name
  * @param {string} placeholder
  * @param {(value: string) => void} onchange
@@ -109,9 +178,12 @@ function textFilter(name, placeholder, onchange) {
   return control;
 }
 
-/** @param {AuditEntry[]} entries */
-function listed(entries) {
-  const columns = [th('Time (UTC)'), th('Who'), th('Act'), th('On'), th('Change'), th('From')];
+/**
+ * @param {AuditEntry[]} entries
+ * @param {Map<string, string>} names of keys by id
+ */
+function listed(entries, names) {
+  const columns = [th('Time (UTC)'), th('User'), th('Action'), th('Key, team or call'), th('Change'), th('Address')];
   const rows = entries.map((entry) =>
     h(
       'tr',
@@ -121,9 +193,9 @@ function listed(entries) {
         { class: 'tight soft' },
         h('time', { datetime: entry.at, title: fullTime(entry.at) }, shortTime(entry.at)),
       ),
-      h('td', { class: 'short', title: entry.who }, entry.who, h('span', { class: 'soft' }, ` (${entry.via})`)),
-      h('td', { class: 'name' }, h('code', {}, entry.action)),
-      h('td', { class: 'short' }, subjectLink(entry)),
+      h('td', { class: 'short', title: entry.who }, userOf(entry)),
+      h('td', { class: 'name', title: entry.action }, MEANINGS[entry.action] ?? h('code', {}, entry.action)),
+      h('td', { class: 'short' }, subjectLink(entry, names)),
       h('td', { class: 'whole soft' }, changeText(entry)),
       h('td', { class: 'tight soft' }, entry.address),
     ),
@@ -132,22 +204,34 @@ function listed(entries) {
 }
 
 /** @param {AuditEntry} entry */
-function subjectLink({ action, subject }) {
+function userOf({ who, via }) {
+  if (who === 'link') return 'one-time link';
+  return via === 'none' || who === via ? who : [who, h('span', { class: 'soft' }, ` (${via})`)];
+}
+
+/**
+ * @param {AuditEntry} entry
+ * @param {Map<string, string>} names
+ */
+function subjectLink({ action, who, subject }, names) {
+  if (subject === who) return ''; // a user who signs in or out
   const kind = action.split('.')[0];
   /** @type {Record<string, string>} */
   const views = { key: 'keys', team: 'teams', content: 'calls', call: 'calls' };
   return views[kind] && subject
-    ? h('a', { href: link(views[kind], {}, subject), title: subject }, subject)
+    ? h('a', { href: link(views[kind], {}, subject), title: subject }, names.get(subject) ?? subject)
     : h('span', { title: subject }, subject);
 }
 
 /** @param {AuditEntry} entry */
-function changeText({ before, after }) {
+function changeText({ action, before, after }) {
   return Object.keys({ ...before, ...after })
+    .filter((name) => name !== SAID[action])
     .filter((name) => name in before || (shown(after[name]) && !OBVIOUS.has(name)))
-    .map((name) =>
-      name in before ? `${name}: ${text(before[name])} → ${text(after[name])}` : `${words(name)}: ${text(after[name])}`,
-    )
+    .map((name) => {
+      const change = name in before ? `${text(before[name])} → ${text(after[name])}` : text(after[name]);
+      return `${FIELDS[name] ?? words(name)}: ${name === 'reason' ? words(change) : change}`;
+    })
     .join('; ');
 }
 
@@ -167,6 +251,7 @@ function shown(value) {
 function text(value) {
   if (value === null || value === undefined || value === '') return 'none';
   if (Array.isArray(value)) return value.join(', ') || 'none';
+  if (typeof value === 'string' && TIME.test(value)) return fullTime(value);
   if (typeof value !== 'object') return String(value);
   const parts = Object.entries(value).filter(([, part]) => shown(part));
   return parts.map(([name, part]) => `${words(name)} ${text(part)}`).join(', ') || 'none';

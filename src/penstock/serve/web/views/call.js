@@ -5,6 +5,7 @@ import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
+import { baseUrl } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
@@ -40,8 +41,7 @@ export async function showCall(root, address, names, signal) {
     const [entry, known, gateway] = await Promise.all([getJson(path, signal), names, state]);
     heading.textContent = entry.model;
     container.removeAttribute('aria-busy');
-    const host = gateway?.listening?.[0] ?? '127.0.0.1:8080';
-    container.replaceChildren(...sections(entry, known, host));
+    container.replaceChildren(...sections(entry, known, baseUrl(gateway ?? {})));
     const recorded = gateway?.recording && entry.attempts.length > 0;
     if (recorded && may('GET /admin/calls/{id}/capture')) container.append(captures(entry, signal));
     if (may('GET /admin/calls/{id}/content')) container.append(conversation(entry.id, signal));
@@ -55,9 +55,9 @@ export async function showCall(root, address, names, signal) {
 /**
  * @param {Entry} entry
  * @param {Map<string, string>} names
- * @param {string} host
+ * @param {string} url of the gateway
  */
-function sections(entry, names, host) {
+function sections(entry, names, url) {
   return [
     entry.error && entry.outcome !== 'completed' ? reason(entry, entry.error) : null,
     summary(entry, names),
@@ -67,7 +67,7 @@ function sections(entry, names, host) {
     notices(entry),
     losses(entry),
     tags(entry),
-    repeat(entry, host),
+    repeat(entry, url),
   ].filter((each) => each !== null);
 }
 
@@ -83,6 +83,13 @@ function reason(entry, error) {
     { class: `note reason${ours ? '' : ' bad'}` },
     h('p', {}, h('strong', {}, inlineCode(toSentence(error)))),
     entry.code && h('p', { class: 'soft' }, 'Error code ', h('code', {}, entry.code)),
+    entry.code === 'no_healthy_target' &&
+      h(
+        'p',
+        {},
+        'After failures, the gateway does not call a provider for some seconds (cool-down). ',
+        h('a', { href: link('calls', { model: entry.model, outcome: 'failed' }) }, 'Failed calls of this model'),
+      ),
   );
 }
 
@@ -124,6 +131,9 @@ function timeline(entry) {
     bar(attempt, total),
     h('div', { class: 'number' }, outcomeBadge(attempt.outcome)),
     h('div', { class: 'axis' }, h('span', {}, description(attempt))),
+    attempt.error &&
+      attempt !== entry.attempts.at(-1) &&
+      h('div', { class: 'axis' }, h('span', {}, inlineCode(attempt.error))),
   ]);
   const labels = ['0', total > 3 ? duration(total / 2) : '', duration(total)].map((text) => h('span', {}, text));
   const legend = 'Faint: waiting for the first event, or stalled. Solid: streaming. Marker: end of the attempt.';
@@ -258,10 +268,10 @@ function tags(entry) {
 
 /**
  * @param {Entry} entry
- * @param {string} host
+ * @param {string} url
  */
-function repeat(entry, host) {
-  const text = curlCommand(entry, host);
+function repeat(entry, url) {
+  const text = curlCommand(entry, url);
   const source = h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'curl command' }, text);
   const button = h('button', { type: 'button', onclick: oncopy }, 'Copy as curl');
 
@@ -281,9 +291,9 @@ function repeat(entry, host) {
 
 /**
  * @param {Entry} entry
- * @param {string} host
+ * @param {string} url
  */
-function curlCommand(entry, host) {
+function curlCommand(entry, url) {
   const embeddings = entry.surface.startsWith('embed');
   const messages = [{ role: 'user', content: 'YOUR PROMPT' }];
   const body = embeddings
@@ -291,7 +301,7 @@ function curlCommand(entry, host) {
     : { model: entry.model, stream: entry.stream, messages };
   const quoted = JSON.stringify(body).replaceAll("'", "'\\''");
   return [
-    `curl -N http://${host}/v1/${embeddings ? 'embeddings' : 'chat/completions'} \\`,
+    `curl -N ${url}/${embeddings ? 'embeddings' : 'chat/completions'} \\`,
     '  -H "Authorization: Bearer $PENSTOCK_KEY" \\',
     "  -H 'Content-Type: application/json' \\",
     `  -d '${quoted}'`,

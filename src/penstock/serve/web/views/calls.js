@@ -16,6 +16,8 @@ import { showCall } from './call.js';
 export const title = 'Calls';
 
 const OUTCOMES = ['completed', 'truncated', 'failed', 'cancelled', 'timed_out', 'refused', 'orphaned'];
+/** The outcome filter for all calls without a complete answer: all other outcomes. */
+const INCOMPLETE = 'incomplete';
 const FILTERS = [
   'find',
   'outcome',
@@ -115,7 +117,7 @@ function createList(names) {
     showFilters(address.query);
     container.setAttribute('aria-busy', 'true');
     try {
-      const query = new URLSearchParams(address.query);
+      const query = apiQuery(address.query);
       query.delete('before');
       exported.href = `/admin/export?${query}`;
       if (address.query.has('before')) query.set('before', address.query.get('before') ?? '');
@@ -174,9 +176,13 @@ function createFilters(names, onfilter) {
     'div',
     { class: 'filters', role: 'search', 'aria-label': 'Filter calls' },
     textFilter('Search', 'find', 'Id, model, key, provider, tag, error'),
-    selectFilter('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, words(word)])]).wrapper,
-    textFilter('Model', 'model', 'Any (exact name)'),
-    textFilter('Provider', 'provider', 'Any (exact name)'),
+    selectFilter('Outcome', 'outcome', [
+      ['', 'Any'],
+      [INCOMPLETE, 'incomplete'],
+      ...OUTCOMES.map((word) => [word, words(word)]),
+    ]).wrapper,
+    textFilter('Model', 'model', 'Exact name'),
+    textFilter('Provider', 'provider', 'Exact name'),
     key.wrapper,
     repair.wrapper,
     selectFilter('Loss', 'loss', [['', 'Any'], ...Object.keys(LOSSES).map((code) => [code, code])]).wrapper,
@@ -250,6 +256,19 @@ function createFilters(names, onfilter) {
       }
     },
   };
+}
+
+/**
+ * The filters as the admin API takes them.
+ * @param {URLSearchParams} filters
+ */
+function apiQuery(filters) {
+  const query = new URLSearchParams(filters);
+  if (query.get('outcome') === INCOMPLETE) {
+    query.delete('outcome');
+    for (const word of OUTCOMES) if (word !== 'completed') query.append('outcome', word);
+  }
+  return query;
 }
 
 /**

@@ -16,7 +16,10 @@ export const title = 'Health';
 
 /** @type {Record<string, string>} */
 const BUCKETS = { '1h': '1m', '24h': '30m', '7d': '3h', '30d': '12h' };
+/** How long a bar of a chart is, by minutes. @type {Record<number, string>} */
+const WIDTHS = { 1: '1 min', 30: '30 min', 180: '3 h', 720: '12 h' };
 const MAX_REPAIRS = 6;
+const MAX_FAILING = 8;
 const USAGE_MISSING = 'The provider did not report usage.';
 
 /**
@@ -67,7 +70,8 @@ export function mount(root, first) {
       const rows = report.rows.filter((row) => !provider || row.provider === provider);
       rows.sort((one, other) => other.attempts - one.attempts);
       container.removeAttribute('aria-busy');
-      if (rows.length) container.replaceChildren(legend(rows), ...rows.map((row) => sectionOf(row, report, since)));
+      const sections = rows.map((row) => sectionOf(row, report, since));
+      if (rows.length) container.replaceChildren(failing(rows, sections), legend(rows), ...sections);
       else container.replaceChildren(noCalls());
       announce(`${plural(rows.length, 'model')} shown`);
     } catch (error) {
@@ -96,10 +100,42 @@ function noCalls() {
   );
 }
 
+/**
+ * The models with errors, those with the largest share first, as buttons that lead to their sections.
+ * @param {HealthRow[]} rows
+ * @param {HTMLElement[]} sections of the same rows
+ */
+function failing(rows, sections) {
+  const found = rows
+    .map((row, index) => ({ row, section: sections[index], share: errorsOf(row) / row.attempts }))
+    .filter(({ share }) => share > 0)
+    .sort((one, other) => other.share - one.share);
+  if (!found.length) return h('p', { class: 'soft lead' }, 'No errors in this time range.');
+  const buttons = found.slice(0, MAX_FAILING).map(({ row, section }) => {
+    const onclick = () => {
+      section.scrollIntoView({ block: 'start' });
+      section.focus({ preventScroll: true });
+    };
+    const text = `${row.provider} / ${row.model}: ${percent(errorsOf(row), row.attempts)}`;
+    return h('button', { type: 'button', class: 'chip', onclick }, text);
+  });
+  const more = found.length > MAX_FAILING && ` and ${plural(found.length - MAX_FAILING, 'more model')}`;
+  return h('p', { class: 'row lead' }, 'Errors: ', buttons, more);
+}
+
+/**
+ * A provider is not to blame if the client disconnected (cancelled) or the gateway died (orphaned).
+ * @param {HealthRow} row
+ */
+function errorsOf({ attempts, outcomes: { completed = 0, cancelled = 0, orphaned = 0 } }) {
+  return attempts - completed - cancelled - orphaned;
+}
+
 /** @param {HealthRow[]} rows */
 function legend(rows) {
   const present = OUTCOMES.filter((word) => rows.some(({ outcomes }) => outcomes[word]));
-  return h('p', { class: 'legend' }, present.map(outcomeBadge));
+  const points = 'A dot is a median (p50), a ring a 95th percentile (p95), where there is no line.';
+  return h('p', { class: 'legend' }, present.map(outcomeBadge), h('span', {}, points));
 }
 
 /**
@@ -120,7 +156,7 @@ function sectionOf(row, report, since) {
   };
   return h(
     'section',
-    { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
+    { class: 'provider', tabindex: '-1', 'aria-label': `${row.provider} ${row.model}` },
     h('header', {}, h('h2', {}, `${row.provider} / ${row.model}`), summary(scope)),
     h('div', { class: 'trio' }, outcomes(scope), firstEvent(scope), repairs(scope)),
     h('details', {}, h('summary', {}, 'Show as table'), dataTable(scope)),
@@ -129,9 +165,7 @@ function sectionOf(row, report, since) {
 
 /** @param {Scope} scope */
 function summary({ row, calls }) {
-  // A provider is not to blame if the client disconnected (cancelled) or the gateway died (orphaned).
-  const { completed = 0, cancelled = 0, orphaned = 0 } = row.outcomes;
-  const errors = row.attempts - completed - cancelled - orphaned;
+  const errors = errorsOf(row);
   const gap = row.longest_gap_ms;
   return [
     h('a', { href: calls() }, plural(row.attempts, 'attempt')),
@@ -146,7 +180,7 @@ function summary({ row, calls }) {
 }
 
 /** @param {Scope} scope */
-function outcomes({ row, buckets, span_ms, calls, callsIn }) {
+function outcomes({ row, report, buckets, span_ms, calls, callsIn }) {
   const columns = buckets.map(({ at_ms, outcomes }) => {
     return { at_ms, parts: outcomes, title: `${fullTime(at_ms)}: ${countsText(outcomes) || 'no attempts'}` };
   });
@@ -159,7 +193,7 @@ function outcomes({ row, buckets, span_ms, calls, callsIn }) {
   const chart = barChart(columns, OUTCOMES, {
     label,
     span_ms,
-    scaleLabel: (value) => plural(value, 'attempt'),
+    scaleLabel: (value) => `${plural(value, 'attempt')} in ${WIDTHS[report.bucket_ms / 60_000]}`,
     onpick: (column) => (location.hash = callsIn(column)),
   });
   return h('div', {}, h('h3', {}, 'Outcomes', h('span', {}, links)), chart);

@@ -4,13 +4,14 @@
 import { link } from '../kit/address.js';
 import { change, getJson, post, showError } from '../kit/api.js';
 import { budgetBox } from '../kit/budget.js';
-import { announce, facts, h, stateBadge } from '../kit/dom.js';
+import { confirmDone, facts, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, money } from '../kit/format.js';
 import { fetchHolds } from '../kit/queries.js';
 import { may } from '../kit/user.js';
-import { editKey } from './key_forms.js';
+import { history } from './audit.js';
+import { editKey, usageNote } from './key_forms.js';
 import { limitsText } from './keys.js';
 
 /** @import { Address, Key } from '../types.js' */
@@ -54,7 +55,7 @@ export async function showKey(root, address, signal) {
       heading.textContent = key.name || key.id;
       container.removeAttribute('aria-busy');
       actions.replaceChildren(...buttons(key));
-      container.replaceChildren(...sections(key, Number(holds[key.id] ?? 0)));
+      container.replaceChildren(...sections(key, Number(holds[key.id] ?? 0)), history(key, signal));
     } catch (error) {
       if (!signal.aborted) showError(container, error, load);
     }
@@ -62,8 +63,8 @@ export async function showKey(root, address, signal) {
 
   /** @param {string} text */
   async function changed(text) {
-    announce(text);
     await load();
+    confirmDone(container, text);
     heading.focus({ preventScroll: true });
   }
 
@@ -76,7 +77,8 @@ export async function showKey(root, address, signal) {
       h('button', { type: 'button', class: className || null, onclick }, text);
     const mayChange = may('PATCH /admin/keys/{id}');
     return [
-      mayChange && button('Edit', () => editKey(key, () => changed('The key was changed'))),
+      mayChange &&
+        button('Edit', () => editKey(key, () => changed('Saved. The gateway applies the change within a second.'))),
       may('POST /admin/keys/{id}/rotate') && key.state !== 'expired' && button('Rotate', () => rotate(key)),
       mayChange && button(blocked ? 'Unblock' : 'Block', () => block(!blocked)),
       may('POST /admin/keys/{id}/revoke') && button('Revoke', () => revoke(key), 'stop'),
@@ -87,9 +89,10 @@ export async function showKey(root, address, signal) {
   function rotate(key) {
     const grace = {
       name: 'grace',
-      label: 'The present secret',
+      label: 'The current secret',
       kind: /** @type {const} */ ('select'),
       options: GRACES,
+      hint: 'The key gets a new secret, which is shown once. Its name, budgets and limits stay.',
     };
     formDialog(
       `Rotate ${key.name}`,
@@ -99,9 +102,7 @@ export async function showKey(root, address, signal) {
         action: 'Rotate',
         async save(values) {
           const { secret } = await (await post(`${path}/rotate`, values)).json();
-          secretDialog('New secret', secret, h('p', { class: 'soft' }, 'Clients use it as their API key.'), () =>
-            changed('The key was rotated'),
-          );
+          secretDialog('New secret', secret, await usageNote(), () => changed('The key has a new secret.'));
         },
       },
     );
@@ -111,7 +112,7 @@ export async function showKey(root, address, signal) {
   function block(blocked) {
     const run = async () => {
       await change('PATCH', path, { blocked });
-      await changed(blocked ? 'The key is blocked' : 'The key is active');
+      await changed(blocked ? 'The key is blocked: its calls are refused.' : 'The key is active again.');
     };
     if (!blocked) {
       run().catch((error) => showError(container, error, load));
@@ -130,7 +131,7 @@ export async function showKey(root, address, signal) {
     );
     const run = async () => {
       await post(`${path}/revoke`);
-      await changed('The key was revoked');
+      await changed('The key is revoked: its calls are refused from now on.');
     };
     confirmDialog('Revoke this key?', text, { action: 'Revoke', danger: true, run });
   }
@@ -146,7 +147,7 @@ function sections(key, reserved) {
   return [
     facts([
       ['State', stateBadge(key.state)],
-      ['Secret', `ends in ${key.hint}`],
+      ['Secret', `ends in …${key.hint}`],
       key.team && ['Team', h('a', { href: link('teams', {}, key.team) }, key.team)],
       key.owner && ['Owner', key.owner],
       ['Limits', limitsText(key)],
@@ -157,7 +158,7 @@ function sections(key, reserved) {
       key.previous_until && ['Previous secret valid until', fullTime(key.previous_until)],
       key.blocked && ['Blocked', fullTime(key.blocked)],
       key.revoked && ['Revoked', fullTime(key.revoked)],
-      key.strict && ['Translations', 'strict: losses that change the meaning are errors'],
+      key.strict && ['Strict', 'A call fails if the provider’s API cannot express the request'],
       tags.length > 0 && ['Tags', tags],
     ]),
     h(
@@ -171,7 +172,7 @@ function sections(key, reserved) {
     h(
       'section',
       {},
-      h('h2', {}, 'What it was used for'),
+      h('h2', {}, 'Calls'),
       h(
         'div',
         { class: 'row' },

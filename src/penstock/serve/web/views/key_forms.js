@@ -6,7 +6,8 @@ import { change, getJson, post } from '../kit/api.js';
 import { secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
-import { isInTeamsOnly } from '../kit/user.js';
+import { baseUrl } from '../kit/queries.js';
+import { isInTeamsOnly, may } from '../kit/user.js';
 
 /** @import { FormField, FormValues, Key } from '../types.js' */
 
@@ -24,7 +25,7 @@ const FIELDS = [
   { name: 'period', label: 'Budget period (UTC)', kind: 'select', options: PERIODS, half: true },
   { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
   { name: 'tokens_per_minute', label: 'Tokens per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'concurrent', label: 'Calls at the same time', kind: 'number', placeholder: 'no limit', half: true },
+  { name: 'concurrent', label: 'Concurrent calls', kind: 'number', placeholder: 'no limit', half: true },
   { name: 'expires', label: 'Expires', placeholder: 'never', hint: '30d, or 2027-01-01 (UTC)', half: true },
   {
     name: 'models',
@@ -34,7 +35,11 @@ const FIELDS = [
     hint: 'Names or patterns, separated by commas: fast, groq/*',
   },
   { name: 'tags', label: 'Tags', kind: 'pairs', placeholder: 'none', hint: 'Added to every call: team=red, env=test' },
-  { name: 'strict', label: 'Strict: fail if a translation would change the meaning', kind: 'check' },
+  {
+    name: 'strict',
+    label: 'Strict: a call fails if the provider’s API cannot express a part of the request',
+    kind: 'check',
+  },
 ];
 
 /** @param {FormValues} [values] for example the team */
@@ -49,8 +54,7 @@ export async function createKey(values = {}) {
         const terms = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null && value !== ''));
         if (all.budget === null) delete terms.period;
         const key = await (await post('/admin/keys', terms)).json();
-        const note = h('p', { class: 'soft' }, 'Clients send it as their API key, to the address of the gateway.');
-        secretDialog('Key created', key.secret, note, () => (location.hash = link('keys', {}, key.id)));
+        secretDialog('Key created', key.secret, await usageNote(), () => (location.hash = link('keys', {}, key.id)));
       },
     },
   );
@@ -75,6 +79,19 @@ export async function editKey(key, then) {
         then();
       },
     },
+  );
+}
+
+/** How clients use a secret. */
+export async function usageNote() {
+  const state = may('GET /admin/state') ? await getJson('/admin/state').catch(() => null) : null;
+  const url = state && baseUrl(state);
+  return h(
+    'p',
+    { class: 'soft' },
+    'Clients use it as their API key',
+    url && [', with the base URL ', h('code', {}, url)],
+    '.',
   );
 }
 

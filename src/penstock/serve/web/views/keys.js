@@ -57,8 +57,8 @@ async function showKeys(root, address, signal) {
   const total = h('span', { class: 'sub' }, '\u00a0');
   const container = h('div', { 'aria-busy': 'true' });
   const states = [
-    ['', 'In use'],
-    ['1', 'All'],
+    ['', 'Active'],
+    ['1', 'With revoked'],
   ];
   root.append(
     h(

@@ -5,7 +5,7 @@
 import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, emptyState, h, outcomeBadge, table, th } from '../kit/dom.js';
-import { count, cost, duration, percent, plural, UNKNOWN } from '../kit/format.js';
+import { count, cost, duration, percent, plural, shortTime, UNKNOWN } from '../kit/format.js';
 import { fetchEntry, testCall } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 
@@ -16,7 +16,9 @@ export const title = 'Providers';
 /** From this share of errors on, a provider is marked, unless it had only a few attempts. */
 const MANY_ERRORS = 0.2;
 const FEW = 5;
-const TEST_NOTE = 'Test sends a real call of at most 16 tokens, which is booked as any other.';
+/** Outcomes of attempts for which the provider is not to blame. */
+const NOT_TO_BLAME = new Set(['completed', 'cancelled', 'orphaned']);
+const TEST_NOTE = 'Test sends a real call of at most 16 tokens. It is logged and billed like any other call.';
 
 /** @param {HTMLElement} root */
 export function mount(root) {
@@ -75,6 +77,8 @@ function providerCard(provider, rows, signal) {
   );
   const result = h('div', { class: 'result' });
   const button = testButton(`Test ${provider.name}`, () => `${provider.name}/${select.value}`, result, signal);
+  const why = h('p', { class: 'why-errors', hidden: true });
+  showLastError(why, worstOf(provider, rows), signal);
   return h(
     'section',
     { class: 'card', 'aria-label': provider.name },
@@ -91,6 +95,7 @@ function providerCard(provider, rows, signal) {
       fact('API', provider.dialects.join(', ')),
     ),
     healthLine(provider, rows),
+    why,
     provider.problem && h('p', { class: 'note bad' }, toSentence(provider.problem)),
     isCooling(provider) &&
       h(
@@ -117,6 +122,8 @@ function state(provider, { attempts, errors }) {
   if (attempts >= FEW && errors / attempts >= MANY_ERRORS) {
     return h('span', { class: 'outcome failed' }, `${percent(errors, attempts)} errors`);
   }
+  if (!attempts) return h('span', { class: 'outcome', title: 'Test it to find out' }, 'configured, not called yet');
+  if (errors === attempts) return h('span', { class: 'outcome failed' }, 'no successful call');
   return h('span', { class: 'outcome good' }, 'ready');
 }
 
@@ -141,11 +148,51 @@ function errorsOf({ name }, all) {
   let [attempts, errors] = [0, 0];
   for (const row of all) {
     if (row.provider !== name) continue;
-    const { completed = 0, cancelled = 0, orphaned = 0 } = row.outcomes;
     attempts += row.attempts;
-    errors += row.attempts - completed - cancelled - orphaned;
+    for (const [outcome, number] of Object.entries(row.outcomes)) if (!NOT_TO_BLAME.has(outcome)) errors += number;
   }
   return { attempts, errors };
+}
+
+/**
+ * The model of a provider with the most errors of the last day, if there are any.
+ * @param {ProviderSetup} provider
+ * @param {HealthRow[]} rows
+ */
+function worstOf(provider, rows) {
+  const failing = rows
+    .filter((row) => row.provider === provider.name)
+    .map((row) => ({ row, errors: errorsOf(provider, [row]).errors }))
+    .filter(({ errors }) => errors);
+  return failing.sort((one, other) => other.errors - one.errors)[0]?.row;
+}
+
+/**
+ * Shows why the last attempt at a model failed.
+ * @param {HTMLElement} line
+ * @param {HealthRow | undefined} row
+ * @param {AbortSignal} signal
+ */
+async function showLastError(line, row, signal) {
+  if (!row) return;
+  const target = `${row.provider}/${row.model}`;
+  const query = new URLSearchParams({ target, since: '24h', limit: '1' });
+  for (const outcome of Object.keys(row.outcomes)) if (!NOT_TO_BLAME.has(outcome)) query.append('attempt', outcome);
+  /** @type {{ entries: Entry[] }} */
+  const { entries } = await getJson(`/admin/entries?${query}`, signal).catch(() => ({ entries: [] }));
+  const [entry] = entries;
+  const attempt = entry?.attempts.findLast(
+    ({ provider, model, outcome }) => `${provider}/${model}` === target && !NOT_TO_BLAME.has(outcome),
+  );
+  if (!attempt) return;
+  const own = attempt === entry.attempts.at(-1) && entry.outcome !== 'completed' ? entry.error : null;
+  line.replaceChildren(
+    `Last error, ${shortTime(entry.at)} UTC: `,
+    ...inlineCode(toSentence(own ?? attempt.error ?? attempt.code ?? 'no reason is known')),
+    ' ',
+    h('a', { href: link('calls', {}, entry.id) }, 'Show the call'),
+  );
+  line.hidden = false;
 }
 
 /** @param {ProviderSetup} provider */

@@ -22,7 +22,7 @@ const GROUPS = [
 ];
 const DAY_MS = 86_400_000;
 const MAX_BUDGETS = 200;
-const NO_BUDGETS = 'No key has a budget. The view Keys creates keys with one.';
+const NO_BUDGETS = 'No key has a budget. Edit a key to give it one.';
 
 /**
  * The range that is shown: as the admin API takes it, and when it began.
@@ -136,7 +136,7 @@ function totals(days, since) {
     ['Input tokens', compactCount(sum('input'))],
     ['Output tokens', compactCount(sum('output'))],
     sum('unpriced') > 0 && ['Unpriced', calls('unpriced', 'calls, not in the sum')],
-    sum('estimated') > 0 && ['Estimated usage', calls('estimated', 'calls')],
+    sum('estimated') > 0 && ['With estimated usage', calls('estimated', 'calls')],
     sum('approximate') > 0 && ['Approximate cost', calls('approximate', 'calls')],
   ]);
 }

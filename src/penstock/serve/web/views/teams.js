@@ -5,7 +5,7 @@ import { link } from '../kit/address.js';
 import { change, getJson, post, showError } from '../kit/api.js';
 import { budgetBox } from '../kit/budget.js';
 import { confirmDialog } from '../kit/dialog.js';
-import { announce, emptyState, facts, h, stateBadge, table, th } from '../kit/dom.js';
+import { announce, confirmDone, emptyState, facts, h, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { count, fullTime, money, plural } from '../kit/format.js';
 import { fetchHolds, fetchKeys } from '../kit/queries.js';
@@ -29,7 +29,7 @@ const LIMITS = [
   })),
   { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
   { name: 'tokens_per_minute', label: 'Tokens per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'concurrent', label: 'Calls at the same time', kind: 'number', placeholder: 'no limit', half: true },
+  { name: 'concurrent', label: 'Concurrent calls', kind: 'number', placeholder: 'no limit', half: true },
   {
     name: 'models',
     label: 'Models',
@@ -107,7 +107,7 @@ function noTeams(create) {
     h(
       'p',
       {},
-      'An organisation has teams, and a team has projects. Each has budgets and limits, which hold for all keys below it.',
+      'An organisation has teams, and a team has projects. The budgets and limits of each apply to all its keys together.',
     ),
     createButton(create),
   );
@@ -160,7 +160,7 @@ function tree(teams) {
 /** @param {Team} team */
 function budgetsOf(team) {
   if (!team.budgets.length) {
-    return h('span', { class: 'soft' }, `no budget, ${money(team.spent_this_month)} spent this month`);
+    return h('span', { class: 'soft' }, `No budget. ${money(team.spent_this_month)} spent this month.`);
   }
   return team.budgets.map(budgetBox);
 }
@@ -202,12 +202,24 @@ async function showTeam(root, path, signal) {
           ['Spent this month', money(team.spent_this_month)],
           ['Calls', h('a', { href: link('calls', { team: path }) }, 'Calls of this team')],
         ]),
-        h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, budgetsOf(team))),
+        h(
+          'section',
+          {},
+          h('h2', {}, 'Budgets'),
+          h('div', { class: 'budgets' }, budgetsOf(team)),
+          !team.budgets.length &&
+            may('PATCH /admin/teams/{id}') &&
+            h(
+              'div',
+              { class: 'row after' },
+              h('button', { type: 'button', onclick: () => edit(team) }, 'Set a budget'),
+            ),
+        ),
         h(
           'section',
           {},
           h('h2', {}, 'Keys of this team'),
-          own.length ? keyTable(own, holds) : h('p', { class: 'soft' }, 'It has no keys of its own.'),
+          own.length ? keyTable(own, holds) : h('p', { class: 'soft' }, 'No keys yet.'),
           may('POST /admin/keys') &&
             h(
               'div',
@@ -215,33 +227,22 @@ async function showTeam(root, path, signal) {
               h('button', { type: 'button', class: 'main', onclick: () => createKey({ team: path }) }, 'Create key'),
             ),
         ),
-        h(
-          'section',
-          {},
-          h('h2', {}, 'Below it'),
-          below.length ? tree(below) : h('p', { class: 'soft' }, 'There is nothing below it.'),
-          may('POST /admin/teams') &&
-            team.level !== 'project' &&
-            h(
-              'div',
-              { class: 'row after' },
-              h(
-                'button',
-                { type: 'button', onclick: () => createTeam(path) },
-                team.level === 'team' ? 'Create project' : 'Create team',
-              ),
-            ),
-        ),
+        team.level === 'project' ? '' : children(team, below),
       );
     } catch (error) {
       if (!signal.aborted) showError(container, error, load);
     }
   }
 
+  /** @param {Team} team */
+  function edit(team) {
+    editTeam(team, () => changed('Saved. The gateway applies the change within a second.'));
+  }
+
   /** @param {string} text */
   async function changed(text) {
-    announce(text);
     await load();
+    confirmDone(container, text);
     heading.focus({ preventScroll: true });
   }
 
@@ -250,7 +251,7 @@ async function showTeam(root, path, signal) {
     const blocked = team.state === 'blocked';
     if (!may('PATCH /admin/teams/{id}')) return [];
     return [
-      h('button', { type: 'button', onclick: () => editTeam(team, () => changed('The team was changed')) }, 'Edit'),
+      h('button', { type: 'button', onclick: () => edit(team) }, 'Edit'),
       h('button', { type: 'button', onclick: () => block(!blocked) }, blocked ? 'Unblock' : 'Block'),
       h('button', { type: 'button', class: 'stop', onclick: remove }, 'Delete'),
     ];
@@ -260,7 +261,7 @@ async function showTeam(root, path, signal) {
   function block(blocked) {
     const run = async () => {
       await change('PATCH', address(path), { blocked });
-      await changed(blocked ? 'The team is blocked' : 'The team is active');
+      await changed(blocked ? 'The team is blocked: calls of its keys are refused.' : 'The team is active again.');
     };
     const text = blocked
       ? 'Calls of all keys of this team, and of the teams below it, are refused until it is unblocked.'
@@ -283,6 +284,27 @@ async function showTeam(root, path, signal) {
   }
 }
 
+/**
+ * The teams of an organisation, or the projects of a team.
+ * @param {Team} team
+ * @param {Team[]} below
+ */
+function children(team, below) {
+  const what = team.level === 'team' ? 'project' : 'team';
+  return h(
+    'section',
+    {},
+    h('h2', {}, `${what === 'team' ? 'Teams' : 'Projects'} of ${team.path}`),
+    below.length ? tree(below) : h('p', { class: 'soft' }, `No ${what}s yet.`),
+    may('POST /admin/teams') &&
+      h(
+        'div',
+        { class: 'row after' },
+        h('button', { type: 'button', onclick: () => createTeam(team.path) }, `Create ${what}`),
+      ),
+  );
+}
+
 /** @param {string} path */
 function address(path) {
   return `/admin/teams/${path.split('/').map(encodeURIComponent).join('/')}`;
@@ -295,7 +317,7 @@ function createTeam(above) {
     name: 'path',
     label: above ? `Path, below ${above}` : 'Path',
     placeholder: above ? `${above}/name` : 'acme, acme/search or acme/search/indexer',
-    hint: 'organisation/team/project. What is above it must exist.',
+    hint: 'acme is an organisation, acme/search a team in it, acme/search/indexer a project of that team.',
   };
   formDialog(
     'Create team',
