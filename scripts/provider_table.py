@@ -47,6 +47,18 @@ _MODELS = {
     "azure": "gpt-5",
     "azure-anthropic": "claude-sonnet-4-6",
 }
+# Models that reason, of providers whose first model does not.
+_REASONERS = {
+    "cerebras": "gpt-oss-120b",
+    "cohere": "command-a-reasoning-08-2025",
+    "fireworks": "accounts/fireworks/models/gpt-oss-120b",
+    "groq": "openai/gpt-oss-120b",
+    "mistral": "mistral-small-latest",
+    "ollama": "gpt-oss:20b",
+    "perplexity": "sonar-deep-research",
+    "together": "openai/gpt-oss-120b",
+    "xai": "grok-4.3",
+}
 
 
 def _image(part: Json) -> Json:
@@ -137,6 +149,8 @@ def _losses(provider: Provider, column: str) -> str:
     if column not in _ASKED[client]:
         return ""
     model = provider.models[0] if provider.models else _MODELS.get(provider.name, "any")
+    if column == "reasoning":
+        model = _REASONERS.get(provider.name, model)
     _, lost = asked(client, provider.dialect, _ASKED[client][column], **provider.settings_for(model))
     return ", ".join(sorted({f"`{code}`" for code, _ in lost if code != "max-tokens-assumed"}))
 

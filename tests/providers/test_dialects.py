@@ -23,6 +23,8 @@ CONVERSE = "bedrock_converse"
 # By model: the dialect for clients of chat, of Messages and of Responses.
 BUILT_IN = {
     "openai/gpt-5": (CHAT, CHAT, RESPONSES),
+    "openai/gpt-5.4-mini": (CHAT, RESPONSES, RESPONSES),
+    "openai/gpt-6-luna": (CHAT, RESPONSES, RESPONSES),
     "openai/gpt-4o-audio-preview": (CHAT, CHAT, CHAT),
     "openai/gpt-4o-search-preview": (CHAT, CHAT, CHAT),
     "openai/o3-pro": (RESPONSES,) * 3,
@@ -35,6 +37,7 @@ BUILT_IN = {
     "xai/grok-4.20-multi-agent-0309": (RESPONSES,) * 3,
     "openrouter/openai/o3-pro": (CHAT, CHAT, RESPONSES),
     "azure/gpt-5-codex": (RESPONSES,) * 3,
+    "azure/gpt-5.4": (CHAT, RESPONSES, RESPONSES),
     "gemini/gemini-3-flash": (CHAT,) * 3,
     "bedrock/us.anthropic.claude-sonnet-4-6-v1:0": (CONVERSE, MESSAGES, CONVERSE),
     "bedrock/us.amazon.nova-pro-v1:0": (CONVERSE,) * 3,
@@ -175,6 +178,10 @@ SETTINGS = {
         '[routes."openai/gpt-5"]\ntargets = ["openai/gpt-5"]\nset = { reasoning_effort = "low" }',
         (CHAT, CHAT),
     ),
+    "a preferred dialect": (
+        '[providers.openai]\ndialects.openai_responses = { preferred_for = ["gpt-*"] }',
+        (CHAT, RESPONSES),
+    ),
     "a setting that has nothing to do with it": ("[providers.openai]\ntimeouts.gap_s = 3", (CHAT, RESPONSES)),
 }
 
@@ -183,6 +190,13 @@ SETTINGS = {
 def test_a_setting_decides(tmp_path: Path, text: str, expected: tuple[str, str]) -> None:
     settings = config(tmp_path, text)
     assert (plan(settings, "openai/gpt-5", CHAT).dialect, plan(settings, "openai/gpt-5", RESPONSES).dialect) == expected
+
+
+def test_a_preferred_dialect_is_for_clients_of_a_third_one(tmp_path: Path) -> None:
+    plain = config(tmp_path, "")
+    assert plan(plain, "openai/gpt-5.4", MESSAGES).dialect == RESPONSES
+    text = '[routes."openai/gpt-5.4"]\ntargets = ["openai/gpt-5.4"]\nset = { reasoning_effort = "low" }'
+    assert plan(config(tmp_path, text), "openai/gpt-5.4", MESSAGES).dialect == CHAT
 
 
 def test_a_dialect_that_the_user_names_has_the_path_of_the_built_in(tmp_path: Path) -> None:

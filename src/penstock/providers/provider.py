@@ -65,6 +65,10 @@ class OfferedDialect(Struct, frozen=True, kw_only=True):
     required_for: Annotated[
         tuple[str, ...], Meta(description="Models that only this API offers; patterns such as o3-pro*.")
     ] = ()
+    preferred_for: Annotated[
+        tuple[str, ...],
+        Meta(description="Models that this API serves better, for clients of other APIs than the provider's."),
+    ] = ()
     only_for: Annotated[tuple[str, ...], Meta(description="Models that this API offers; patterns. Default: all.")] = (
         "*",
     )
@@ -222,13 +226,17 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def dialect_for(self, model: str, client: str) -> str:
         """The dialect in which a model is asked: the one that it requires; else that of the client, if the provider
-        offers it for the model; else the provider's first one."""
+        offers it for the model; else the one that is preferred for it; else the provider's first one. Without a client,
+        the last two are the first one."""
         for name, offer in self.dialects.items():
             if _matches(model, offer.required_for):
                 return name
         own = self.dialects.get(client)
         offered = own is not None and _matches(model, own.only_for) and not _matches(model, own.not_for)
-        return client if offered else self.dialect
+        if offered or client == self.dialect:
+            return client
+        preferred = (name for name, offer in self.dialects.items() if client and _matches(model, offer.preferred_for))
+        return next(preferred, self.dialect)
 
     def full_path(self, dialect: str = "") -> str:
         """The path after `base_url` in one of its dialects: as configured, or that of the dialect."""

@@ -26,6 +26,7 @@ def write_effort(reasoning: ReasoningSettings | None, accepted: Sequence[Effort]
     wanted = "none" if reasoning.enabled is False else reasoning.effort or (budget if reasoning.budget else None)
     if wanted is None:
         return None
+    accepted = [effort for effort in accepted if effort != "none" or wanted == "none"]  # who reasons is not silenced
     if not accepted:
         losses.append(Loss("field-dropped", "reasoning_effort"))
         return None
