@@ -10,7 +10,7 @@ from tests.cli.support import SEEDS
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD
 from tests.faults.upstream import JSON, Op, Script, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep, status
-from tests.replay.support import Player, recorded, replayed_by
+from tests.replay.support import Player, recorded, replayed_by, until
 from tests.streams import by_event, bytewise, says, sse
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_replay_is_recorded_as_the_original_was(
         record = ("--record", str(tmp_path / "again"))
         with Gateway(tmp_path, first.upstream, configuration, arguments=record) as second:
             again = ask_again(second, model, original, tmp_path / "again")
-        assert "by request" in player.output[-1]
+        until(lambda: "by request" in player.output[-1])
     assert [read.data for read in again.reads] == [read.data for read in original.reads]
     assert (again.header.status, again.header.model) == (original.header.status, model)
     assert again.header.request == original.header.request
