@@ -29,7 +29,7 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 def repaired(code: str, count: int, line: int, text: str = "", **expected: Any) -> Row:
     """The row of a capture that shows one repair and nothing else."""
-    return code, Expected(text=text, repairs={code: (count, line)}, **expected)
+    return code, Expected(text=text, **({"repairs": {code: (count, line)}} | expected))
 
 
 def called(code: str, count: int, line: int, *calls: Call, **expected: Any) -> Row:

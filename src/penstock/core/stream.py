@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
-from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
+from penstock.core.dialects.registry import answer_dialect, find_dialect, upstream_dialect
 from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Repair, Start, UsageReport
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
@@ -520,7 +520,7 @@ class StreamWriter:
     ) -> None:
         self.dialect = dialect
         self._facts = AnswerFacts(call_id="", id=id, model=model, created=created, include_usage=include_usage)
-        surface_dialect(dialect)  # raises the error if there is none
+        answer_dialect(dialect)  # raises the error if there is none
 
     @classmethod
     def for_call(cls, dialect: str, facts: AnswerFacts) -> Self:
@@ -534,7 +534,7 @@ class StreamWriter:
     def _writer(self) -> AnswerWriter:
         """The dialect's own writer, made on first use: most answers are forwarded unchanged and need none."""
         if self._made is None:
-            self._made = surface_dialect(self.dialect).writer(self._facts)
+            self._made = answer_dialect(self.dialect).writer(self._facts)
             for events in self._noted:
                 self._made.note(events)
         return self._made
@@ -568,7 +568,7 @@ class StreamWriter:
 
     def write_body(self, completion: Completion) -> bytes:
         """The body of the same answer without streaming."""
-        return surface_dialect(self.dialect).write_body(completion, self._facts, self._writer.losses)
+        return answer_dialect(self.dialect).write_body(completion, self._facts, self._writer.losses)
 
     def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
         """The bytes of the last events; the provider's own if the trailer can be forwarded."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.core.dialects.registry import DEFAULT_DIALECT, dialect_at, surface_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect, dialect_at
 from penstock.core.failure import Failure
 from penstock.core.losses import counted
 from penstock.core.repairs import by_level
@@ -59,7 +59,7 @@ def respond_failure(
     dialect: str = DEFAULT_DIALECT,
 ) -> None:
     """Send an error in the client's dialect. A provider's own error body in the same dialect is passed on unchanged."""
-    surface = surface_dialect(dialect)
+    answers = answer_dialect(dialect)
     headers = id_headers(request_id, dialect) | headers
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
@@ -68,13 +68,13 @@ def respond_failure(
     if failure.body and failure.dialect == dialect:
         body = failure.body
     else:
-        body = surface.write_error(failure, request_id)
-    exchange.respond(surface.status_of(failure), {"content-type": JSON, **headers}, body)
+        body = answers.write_error(failure, request_id)
+    exchange.respond(answers.status_of(failure), {"content-type": JSON, **headers}, body)
 
 
 def id_headers(request_id: str, dialect: str) -> dict[str, str]:
     """The headers with the id of a request, for a client of that dialect."""
-    own = surface_dialect(dialect).request_id_header
+    own = answer_dialect(dialect).request_id_header
     return {"x-request-id": request_id} | ({own: request_id} if own else {})
 
 
@@ -85,7 +85,7 @@ def error_page(status: int, message: str, target: bytes) -> tuple[dict[str, str]
         dialect_at(endpoint(plain_path(target.partition(b"?")[0].decode("latin-1")))),
     )
     failure = refused(message, _CODES.get(status, "bad_request"))
-    body = surface_dialect(dialect).write_error(failure, request_id)
+    body = answer_dialect(dialect).write_error(failure, request_id)
     return {"content-type": JSON} | id_headers(request_id, dialect), body
 
 

@@ -14,6 +14,7 @@ from penstock.core.wire.frame import Frame
 from tests.core.bedrock_converse.oracle import SentBlocks, expect, messages
 from tests.corpus import CORPUS, captures, pieces_of
 from tests.dialect_reading import DialectReading
+from tests.written_again import assert_the_same_again
 
 CONVERSE = DialectReading("bedrock_converse")
 MESSAGES = DialectReading("anthropic_messages")
@@ -100,3 +101,8 @@ def test_messages_of_claude_in_chunks_are_read() -> None:
 def test_every_error_is_read() -> None:
     for file, data in ERRORS.items():
         assert upstream_dialect("bedrock_converse").read_error(data).message == json.loads(data)["message"], file
+
+
+def test_every_answer_is_the_same_when_it_was_written_and_read_again() -> None:
+    for data in STREAMS.values():
+        assert_the_same_again(CONVERSE.dialect, data)

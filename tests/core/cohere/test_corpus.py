@@ -12,6 +12,7 @@ from tests.core.cohere.oracle import SentEvents, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of
 from tests.dialect_reading import DialectReading
 from tests.streams import by_event
+from tests.written_again import assert_the_same_again
 
 COHERE = DialectReading("cohere")
 CAPTURES = captures("cohere")
@@ -80,3 +81,8 @@ def test_every_stream_is_detected_and_version_1_is_recognised() -> None:
 def test_every_error_is_read() -> None:
     for file, data in ERRORS.items():
         assert upstream_dialect("cohere").read_error(data).message == json.loads(data)["message"], file
+
+
+def test_every_answer_is_the_same_when_it_was_written_and_read_again() -> None:
+    for data in STREAMS.values():
+        assert_the_same_again(COHERE.dialect, data)

@@ -37,6 +37,8 @@ EXPECTED: dict[str, Expected] = dict(
         row("finish-mapped", 1, 2, "An old mill."),
         row("finish-unknown", 1, 2, "Out of words.", finish="vocabulary"),
         called("tool-arguments-text", 1, 1, TIDE, usage=BILL),
+        called("tool-arguments-broken", 1, 1, (*TIDE[:2], '{"port":"Bre'), usage=BILL,
+               repairs={"tool-arguments-text": (1, 1), "tool-arguments-broken": (1, 1)}),
         called("tool-id-duplicate", 1, 2, TIDE, (None, *TIDE[1:]), usage=BILL),
         row("model-changed", 1, 2, "Who speaks?"),
         row("usage-mistyped", 1, 2, "Paid in full."),

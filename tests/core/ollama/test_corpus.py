@@ -9,6 +9,7 @@ from penstock.core.dialects.detect import detect
 from tests.core.ollama.oracle import SentLines, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of
 from tests.dialect_reading import DialectReading
+from tests.written_again import assert_the_same_again
 
 OLLAMA = DialectReading("ollama")
 STREAMS = {capture.file: capture.data for capture in captures("ollama")}
@@ -59,3 +60,8 @@ def test_a_stream_that_is_cut_is_never_completed() -> None:
 def test_every_stream_is_detected() -> None:
     for file, data in STREAMS.items():
         assert detect([data]).dialect == "ollama", file
+
+
+def test_every_answer_is_the_same_when_it_was_written_and_read_again() -> None:
+    for data in STREAMS.values():
+        assert_the_same_again(OLLAMA.dialect, data)

@@ -2,7 +2,9 @@
 
 A dialect is a package below `core/dialects/` and a row in `core/dialects/registry.py`. Everything outside
 `core/dialects/` works with the ports of this module, and looks dialects up by name. A dialect may have only one of the
-two. What only some dialects have is an optional member of `Dialect`, never a method that others stub.
+two. Between them is `AnswerDialect`: the answers of an API, without its requests. A surface has them, and so has an API
+that only replay serves. What only some dialects have is an optional member of `Dialect`, never a method that others
+stub.
 
     bytes ─ FrameReader ─▶ events ─ AnswerWriter ─▶ bytes         answers (`core/stream.py` joins the stages)
     bytes ─ read_request ─▶ ClientRequest ─ write_request ─▶ bytes   requests
@@ -200,21 +202,13 @@ class RequestError(Exception):
         self.failure = failure
 
 
-class SurfaceDialect(Protocol):
-    """How to offer an API: reads its requests, and writes answers and errors for its clients."""
+class AnswerDialect(Protocol):
+    """How servers of an API answer: writes answers and errors. Replay plays captures of any dialect with it."""
 
-    name: str
-    """The name of this API in the ledger, in metrics and in traces."""
     path: str
     """The path of the endpoint, below /v1 or the version of the API; it may contain `{model}`."""
     request_id_header: str
     """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
-
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """Read a request; checks only what the gateway acts on, and raises `RequestError`.
-
-        `path` is that of the request, with its query.
-        """
 
     def writer(self, facts: AnswerFacts) -> AnswerWriter:
         """Make the writer of a streamed answer."""
@@ -227,6 +221,19 @@ class SurfaceDialect(Protocol):
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error."""
+
+
+class SurfaceDialect(AnswerDialect, Protocol):
+    """How to offer an API: reads its requests, and writes answers and errors for its clients."""
+
+    name: str
+    """The name of this API in the ledger, in metrics and in traces."""
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+        """Read a request; checks only what the gateway acts on, and raises `RequestError`.
+
+        `path` is that of the request, with its query.
+        """
 
 
 class TokenCounting(Protocol):
@@ -383,8 +390,12 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The framing of its streams. A reader finds it by the first bytes; this is the one that is no defect."""
     upstream: UpstreamDialect | None = None
     surface: SurfaceDialect | None = None
+    answers: AnswerDialect | None = None
+    """How its servers answer. For a dialect with a surface, it is the surface."""
     unstreamed_path: str = ""
-    """The path of the endpoint for answers that are not streamed, if it is another one than `SurfaceDialect.path`."""
+    """The path of the endpoint for answers that are not streamed, if it is another one than `AnswerDialect.path`."""
+    streams_by_default: bool = False
+    """Whether a request without `stream` gets a stream."""
     detector: Detector | None = None
     """Detects the dialect by the bytes of an answer. Without it, a capture must name the dialect."""
     places: DefectPlaces | None = None
@@ -398,3 +409,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Which of its answers can be kept, and how a request continues one."""
     passthrough: PassThroughFormat | None = None
     """The description of its fast path, if it has one."""
+
+    def __post_init__(self) -> None:
+        if self.surface is not None:
+            force_setattr(self, "answers", self.surface)

@@ -3,7 +3,7 @@
 from penstock.core.dialects.anthropic_messages.dialect import ANTHROPIC_MESSAGES
 from penstock.core.dialects.bedrock_converse.dialect import BEDROCK_CONVERSE
 from penstock.core.dialects.cohere.dialect import COHERE
-from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
+from penstock.core.dialects.dialect import AnswerDialect, Dialect, SurfaceDialect, UpstreamDialect
 from penstock.core.dialects.gemini.dialect import GEMINI
 from penstock.core.dialects.ollama.dialect import OLLAMA
 from penstock.core.dialects.openai_chat.dialect import OPENAI_CHAT
@@ -47,9 +47,19 @@ def surface_dialect(name: str) -> SurfaceDialect:
     return surface
 
 
+def answer_dialect(name: str) -> AnswerDialect:
+    """How servers of an API of that dialect answer; raises `UnknownDialectError`."""
+    answers = find_dialect(name).answers
+    if answers is None:
+        raise UnknownDialectError(f"answers of the dialect {name!r} can be read, but not written")
+    return answers
+
+
 def dialect_at(path: str) -> str:
-    """The dialect of the API at a path below /v1; the default one where no dialect has such a path."""
+    """The dialect of the API that is offered at a path below /v1; the default one where there is none."""
     for name, dialect in DIALECTS.items():
+        if dialect.surface is None:
+            continue
         endpoints = (dialect.surface, dialect.token_counting)
         if any(endpoint is not None and endpoint.path == path for endpoint in endpoints):
             return name

@@ -25,6 +25,7 @@ begins would be a guess. The line of a frame is the number of its message.
 """
 
 from binascii import a2b_base64, crc32
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -43,7 +44,8 @@ _MAX_TOTAL = 1 << 25
 _MAX_HEADERS = 1 << 17
 # The sizes of header values by their types; two of them begin with their length.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-_WITH_LENGTH = (6, 7)
+_TEXT = 7
+_WITH_LENGTH = (6, _TEXT)
 
 
 def is_prelude(data: bytes) -> bool:
@@ -168,6 +170,33 @@ def _headers(data: bytes) -> dict[str, str]:
         position += size
         if position > len(data):
             raise ValueError("a header that is longer than the headers")
-        if type == 7:
+        if type == _TEXT:
             headers[name] = value.decode()
     return headers
+
+
+def write_message(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """A message with these headers, all of them text, and this payload."""
+    written = b"".join(_header(name.encode(), value.encode()) for name, value in headers.items())
+    return _message(written, payload)
+
+
+def payload_of(message: bytes) -> bytes:
+    """The payload of a whole message."""
+    return message[PRELUDE + int.from_bytes(message[4:8], "big") : -_CHECKSUM]
+
+
+def with_payload(message: bytes, payload: bytes) -> bytes:
+    """The message with the same headers and another payload."""
+    return _message(message[PRELUDE : PRELUDE + int.from_bytes(message[4:8], "big")], payload)
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + bytes((_TEXT,)) + len(value).to_bytes(2, "big") + value
+
+
+def _message(headers: bytes, payload: bytes) -> bytes:
+    total = _OVERHEAD + len(headers) + len(payload)
+    lengths = total.to_bytes(4, "big") + len(headers).to_bytes(4, "big")
+    checked = lengths + crc32(lengths).to_bytes(_CHECKSUM, "big") + headers + payload
+    return checked + crc32(checked).to_bytes(_CHECKSUM, "big")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.registry import answer_dialect
 from penstock.core.failure import Failure
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import sentence
@@ -84,7 +84,7 @@ class CallSession:
         if self._exchange.begun:
             self.end(self._stream_error(failure))
         else:
-            self.call.status = surface_dialect(self.call.dialect).status_of(failure)
+            self.call.status = answer_dialect(self.call.dialect).status_of(failure)
             self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
 
@@ -105,7 +105,7 @@ class CallSession:
             stream_type=call.stream_type,
             overrides=call.keeping.overrides("") if call.keeping is not None else {},
         )
-        return surface_dialect(call.dialect).writer(facts).fail(failure)
+        return answer_dialect(call.dialect).writer(facts).fail(failure)
 
     # Called by the server.
 

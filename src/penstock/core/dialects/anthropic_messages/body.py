@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.completion import Choice, Completion
+from penstock.core.completion import Completion
 from penstock.core.content import (
     Citation,
     MediaPart,
@@ -15,6 +15,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
+from penstock.core.dialects.answer_parts import first_choice
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
@@ -26,9 +27,7 @@ from penstock.core.seals import wrap
 
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
     """The body of a message."""
-    choice = completion.choices[0] if completion.choices else Choice(0)
-    if len(completion.choices) > 1:
-        losses.append(Loss("choices-dropped"))
+    choice = first_choice(completion, losses)
     blocks = [block for part in choice.parts if (block := _block(part, losses, facts)) is not None]
     calls = [block for block in blocks if "input" in block and "id" in block]
     for number, call in enumerate(calls):

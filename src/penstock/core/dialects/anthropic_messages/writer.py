@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.core.blocks import Blocks
 from penstock.core.content import Citation, ReasoningSeal
+from penstock.core.dialects.answer_parts import SummaryParts, call_name, of_first_choice
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.failures import envelope, write_error_event
 from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS
@@ -81,7 +82,6 @@ class AnthropicMessagesWriter:
     _failed = False
     _refused = False
     _index = -1  # of the block that was started last
-    _summary_part: int | None = None
     _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
     _finish: Finish | None = None
     _usage: Usage | None = None
@@ -96,6 +96,7 @@ class AnthropicMessagesWriter:
         self._extras: dict[str, object] = {}  # of the event that is written next: of the message, then of its delta
         self._delta_extras: dict[str, object] = {}
         self._blocks = Blocks()
+        self._summary = SummaryParts()
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
         self._calls: dict[int, int] = {}  # the index of each call's block
         self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
@@ -105,21 +106,13 @@ class AnthropicMessagesWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""
-        for event in self._blocks.order(self._of_first_choice(events)):
+        for event in self._blocks.order(of_first_choice(events, self.losses)):
             if self._pending is not None and not self._takes_extra(event):
                 self._start_call()
             self._write(event)
         self._start_call()
         out, self._out = self._out, []
         return b"".join(out)
-
-    def _of_first_choice(self, events: Iterable[Event]) -> Iterable[Event]:
-        """The events of the first choice: a message has only one."""
-        for event in events:
-            if not getattr(event, "choice", 0):
-                yield event
-            elif isinstance(event, ChoiceStart):
-                self.losses.append(Loss("choices-dropped"))
 
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
@@ -148,7 +141,7 @@ class AnthropicMessagesWriter:
             case TextDelta(_, text):
                 self._delta({"type": "text_delta", "text": text})
             case ReasoningDelta(_, text, _, part):
-                self._delta({"type": "thinking_delta", "thinking": self._summary(part, text)})
+                self._delta({"type": "thinking_delta", "thinking": self._summary.join(part, text)})
             case ToolCallDelta(_, call, arguments):
                 self._write_arguments(call, arguments)
             case Repair():
@@ -242,7 +235,7 @@ class AnthropicMessagesWriter:
             case "reasoning" if block.type == "redacted_thinking":
                 self._redacted.add(block.block)  # its data comes with the seal
             case "reasoning":
-                self._summary_part = None
+                self._summary.start()
                 own = extras if self._own else {}
                 self._open(block.block, {"type": "thinking", "thinking": "", "signature": "", **own})
             case "result" | "opaque" if self._own:
@@ -295,11 +288,6 @@ class AnthropicMessagesWriter:
     def _emit_delta(self, index: int, delta: dict[str, object]) -> None:
         self._emit("content_block_delta", {"index": index, "delta": delta})
 
-    def _summary(self, part: int | None, text: str) -> str:
-        """A piece of a summary, with a blank line before it if it begins another part."""
-        before, self._summary_part = self._summary_part, part
-        return text if part is None or before in (None, part) else f"\n\n{text}"
-
     def _write_seal(self, seal: Seal) -> None:
         value = seal.value
         if seal.scheme != SEAL_SCHEME:
@@ -339,11 +327,10 @@ class AnthropicMessagesWriter:
         if call.server and not self._own:
             self.losses.append(Loss("server-activity-hidden", call.name))
             return
-        name = f"{call.namespace}__{call.name}" if call.namespace else call.name
         content: dict[str, object] = {
             "type": "server_tool_use" if call.server else "tool_use",
             "id": call.id or call_id(self._facts, call.call),
-            "name": name,
+            "name": call_name(call),
             "input": {},
         }
         self._open(call.block if call.block is not None else -1, content | (extras if self._own else {}))

@@ -1,5 +1,6 @@
 """The dialect of Cohere: the row for the registry."""
 
+from penstock.core.dialects.cohere.answers import CohereAnswers
 from penstock.core.dialects.cohere.detector import CohereDetector
 from penstock.core.dialects.cohere.places import PLACES
 from penstock.core.dialects.cohere.reader import NAME, TITLE
@@ -11,6 +12,7 @@ COHERE = Dialect(
     name=NAME,
     title=TITLE,
     upstream=CohereUpstream(),
+    answers=CohereAnswers(),
     detector=CohereDetector(),
     places=PLACES,
     settings=CohereSettings,

@@ -51,8 +51,9 @@ FINISH_REASONS: Mapping[str, str] = {
 }
 FAILURES = frozenset(("ERROR", "TIMEOUT", "ERROR_LIMIT", "ERROR_TOXIC"))
 """Finish reasons of answers that failed."""
-_SENTINEL = "[DONE]"
-_PLAN = "tool_plan"
+SENTINEL = "[DONE]"
+PLAN = "tool_plan"
+"""The member with the plan before tool calls, and the type of its block in the hub."""
 # Far above what a real answer has; it limits the memory of one stream.
 _MAX_BLOCKS = 10_000
 _CONTENT = ("delta", "message", "content")
@@ -61,7 +62,7 @@ _TEXTS = frozenset(
     (
         (*_CONTENT, "text"),
         (*_CONTENT, "thinking"),
-        ("delta", "message", _PLAN),
+        ("delta", "message", PLAN),
         ("delta", "message", "tool_calls", "function", "arguments"),
     )
 )
@@ -84,7 +85,7 @@ class _OpenCohereBlock(Struct):
 class CohereReader:
     """Reads the events of one stream, or one unstreamed answer."""
 
-    sentinel = _SENTINEL
+    sentinel = SENTINEL
     marks_end = True
     finish_is_last = True
     limits_pieces = False
@@ -123,7 +124,7 @@ class CohereReader:
             case "tool-call-delta":
                 self._read_arguments(object_of(message.get("tool_calls")), value)
             case "tool-plan-delta":
-                self._read_plan(message.get(_PLAN))
+                self._read_plan(message.get(PLAN))
             case "content-start":
                 self._start_content(object_of(message.get("content")), value)
             case "tool-call-start":
@@ -143,7 +144,7 @@ class CohereReader:
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of an event that is not JSON: the sentinel, usually."""
-        if data.strip() != _SENTINEL.encode():
+        if data.strip() != SENTINEL.encode():
             read_undecodable(data, event, self._sink)
             return
         if self._ended:
@@ -175,8 +176,8 @@ class CohereReader:
     def _read_whole(self, value: _Json, message: _Json) -> None:
         """Read an unstreamed answer."""
         self._begin(text_of(value.get("id")))
-        if message.get(_PLAN):
-            self._read_plan(message[_PLAN])
+        if message.get(PLAN):
+            self._read_plan(message[PLAN])
         contents = objects_of(message.get("content"))
         for index, content in enumerate(contents):
             self._start_content(content, {"index": index})
@@ -291,8 +292,8 @@ class CohereReader:
             self._sink.events.append(ToolCallStart(0, block.call, id, name, block=block.number))
         else:
             self._text_block = block.number if kind == "text" else self._text_block
-            plan = _PLAN if index is None else ""
-            self._sink.events.append(BlockStart(0, block.number, kind, type=plan))
+            plan: _Json | None = {"type": PLAN} if index is None else None
+            self._sink.events.append(BlockStart(0, block.number, kind, type=PLAN if plan else "", data=plan))
         return True
 
     def _read_end(self, value: _Json) -> None:

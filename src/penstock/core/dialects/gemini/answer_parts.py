@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from penstock.core.content import Citation, ToolCall
+from penstock.core.dialects.answer_parts import call_input, call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.reader import FINISH_REASONS
 from penstock.core.events import Annotation, Finish, ToolCallStart
@@ -28,17 +27,8 @@ def answer_id(facts: AnswerFacts) -> str:
 
 def call_part(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]) -> Json:
     """A function call. Arguments that are no JSON object, such as the text of a custom tool, are its `input`."""
-    try:
-        given = msgspec.json.decode(arguments or "{}")
-    except ValueError:
-        given = None
-    if call.kind == "custom":
-        given = {"input": arguments}
-    elif not isinstance(given, dict):
-        losses.append(Loss("arguments-as-text", call.name))
-        given = {"input": arguments}
-    name = f"{call.namespace}__{call.name}" if call.namespace else call.name
-    return {"functionCall": {"name": name, "args": given} | ({"id": call.id} if call.id else {})}
+    given = call_input(call, arguments, losses)
+    return {"functionCall": {"name": call_name(call), "args": given} | ({"id": call.id} if call.id else {})}
 
 
 def finish_reason(finish: Finish, losses: list[Loss], *, own: bool, refused: bool) -> str:

@@ -33,6 +33,7 @@ from penstock.core.json_getters import integer_of, object_of, objects_of, shown,
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json_except
 from penstock.core.usage import Usage
+from penstock.core.wire.scan import JsonScan
 
 NAME = "ollama"
 TITLE = "Ollama"
@@ -153,6 +154,8 @@ class OllamaReader:
         else:
             if isinstance(arguments, str):
                 self._sink.repair("tool-arguments-text")
+                if not _is_whole(arguments):
+                    self._sink.repair("tool-arguments-broken")
             written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
             id = text_of(call.get("id")) or None
             if id is not None and id in self._ids:
@@ -187,6 +190,13 @@ class OllamaReader:
         if given is not None and type(given) is not int:
             self._sink.repair("usage-mistyped", shown(given))
         return integer_of(given)
+
+
+def _is_whole(arguments: str) -> bool:
+    """Whether arguments that are sent as text are empty, or whole JSON."""
+    scan = JsonScan()
+    scan.feed(arguments.encode(errors="surrogatepass"))
+    return scan.whole or not scan.started
 
 
 def _seconds(time: object) -> int | None:

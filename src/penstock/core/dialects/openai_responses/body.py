@@ -17,6 +17,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
+from penstock.core.dialects.answer_parts import first_choice
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.output import (
     IMAGE_CALL,
@@ -39,9 +40,7 @@ from penstock.core.losses import Loss
 
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
     """The body of a response."""
-    choice = completion.choices[0] if completion.choices else Choice(0)
-    if len(completion.choices) > 1:
-        losses.append(Loss("choices-dropped"))
+    choice = first_choice(completion, losses)
     envelope = ResponseEnvelope(facts)
     envelope.start(completion.id, completion.model, completion.created, None, announced=False)
     envelope.add(completion.extras)

@@ -26,6 +26,7 @@ from msgspec import Raw
 
 from penstock.core.blocks import Blocks
 from penstock.core.content import ReasoningSeal
+from penstock.core.dialects.answer_parts import of_first_choice
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.failures import FailureWords, ending_words, failure_words, fault_words
 from penstock.core.dialects.openai_responses.open_items import PART_FORMS, OpenItem, OpenPart
@@ -114,7 +115,7 @@ class OpenAIResponsesWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""
-        for event in self._blocks.order(self._of_first_choice(events)):
+        for event in self._blocks.order(of_first_choice(events, self.losses)):
             if self._pending is not None and not self._takes_extra(event):
                 self._start_call()
             if not self._released and isinstance(event, _CONTENT):
@@ -126,14 +127,6 @@ class OpenAIResponsesWriter:
     def _taken(self) -> bytes:
         out, self._out = self._out, []
         return b"".join(out)
-
-    def _of_first_choice(self, events: Iterable[Event]) -> Iterable[Event]:
-        """The events without those of further choices: a response has one."""
-        for event in events:
-            if not getattr(event, "choice", 0):
-                yield event
-            elif isinstance(event, ChoiceStart):
-                self.losses.append(Loss("choices-dropped"))
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them."""

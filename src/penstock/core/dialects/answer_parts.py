@@ -1,0 +1,95 @@
+"""What writers of answers have in common: the one choice, calls, summaries, and what an API cannot express."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.core.completion import Choice, Completion
+from penstock.core.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
+from penstock.core.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
+from penstock.core.losses import Loss
+
+ENDING_WORDS: Mapping[Ending, str] = {
+    "truncated": "the answer ended before it was complete",
+    "timed_out": "the model took too long",
+    "cancelled": "the answer was cancelled",
+    "failed": "the model failed",
+}
+"""The message of the error that ends a stream which is not completed and has no error of its own."""
+
+
+def of_first_choice(events: Iterable[Event], losses: list[Loss]) -> Iterator[Event]:
+    """The events without those of further choices, for APIs whose answers have one."""
+    for event in events:
+        if not getattr(event, "choice", 0):
+            yield event
+        elif isinstance(event, ChoiceStart):
+            losses.append(Loss("choices-dropped"))
+
+
+def first_choice(completion: Completion, losses: list[Loss]) -> Choice:
+    """The only choice of an answer, for APIs whose answers have one."""
+    if len(completion.choices) > 1:
+        losses.append(Loss("choices-dropped"))
+    return completion.choices[0] if completion.choices else Choice(0)
+
+
+def call_name(call: ToolCallStart | ToolCall) -> str:
+    """The name of a tool, with its namespace."""
+    return f"{call.namespace}__{call.name}" if call.namespace else call.name
+
+
+def call_input(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]) -> dict[str, object]:
+    """The arguments as an object. What is no JSON object, such as the text of a custom tool, is its `input`."""
+    if call.kind == "custom":
+        return {"input": arguments}
+    try:
+        given = msgspec.json.decode(arguments or "{}")
+    except ValueError:
+        given = None
+    if isinstance(given, dict):
+        return given
+    losses.append(Loss("arguments-as-text", call.name))
+    return {"input": arguments}
+
+
+_Hidden: TypeAlias = (
+    Annotation | BlockStart | Seal | ToolCallStart | ToolCall | MediaPart | OpaquePart | ToolResult | ToolChange
+)
+
+
+def note_hidden(item: _Hidden, losses: list[Loss]) -> None:
+    """Note the loss of something that an API cannot express. Blocks of text and of reasoning are none."""
+    match item:
+        case BlockStart(kind="media", type=detail) | MediaPart(mime=detail):
+            losses.append(Loss("media-dropped", detail))
+        case (
+            BlockStart(kind="result" | "opaque", type=detail)
+            | OpaquePart(type=detail)
+            | ToolResult(name=detail)
+            | ToolCallStart(name=detail)
+            | ToolCall(name=detail)
+        ):
+            losses.append(Loss("server-activity-hidden", detail))
+        case Annotation(title=detail):
+            losses.append(Loss("citation-dropped", detail))
+        case Seal():
+            losses.append(Loss("seal-dropped"))
+        case BlockStart() | ToolChange():
+            pass  # only requests have the latter
+
+
+class SummaryParts:
+    """Joins the parts of a summary of reasoning, with a blank line between two parts."""
+
+    _part: int | None = None
+
+    def start(self) -> None:
+        """Another block begins."""
+        self._part = None
+
+    def join(self, part: int | None, text: str) -> str:
+        """A piece of a summary, or of the reasoning itself (no `part`), as it follows the piece before."""
+        before, self._part = self._part, part
+        return text if part is None or before in (None, part) else f"\n\n{text}"

@@ -1,0 +1,61 @@
+"""The dialect of Cohere, unstreamed: a whole completion → the body of an answer of `/v2/chat`."""
+
+import msgspec
+
+from penstock.core.completion import Completion
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
+from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
+from penstock.core.dialects.cohere.reader import PLAN
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.events import Finish
+from penstock.core.losses import Loss
+from penstock.core.tool_map import arguments_of
+
+
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+    """The body of an answer."""
+    choice, own = first_choice(completion, losses), facts.same_dialect
+    contents: list[Json] = []
+    calls: list[Json] = []
+    citations: list[Json] = []
+    plan = ""
+    for part in choice.parts:
+        match part:
+            case TextPart(text):
+                contents.append({"type": "text", "text": text})
+                citations += [citation_body(citation, own=own) for citation in part.citations]
+            case RefusalPart(text):
+                contents.append({"type": "text", "text": text})
+            case ReasoningPart(text, extras=extras):
+                if own and extras.get("type") == PLAN:
+                    plan += text
+                else:
+                    contents.append({"type": "thinking", "thinking": text or "\n\n".join(part.summary)})
+                losses.extend(Loss("seal-dropped") for _ in part.seals)
+            case ToolCall(server=False):
+                function = {"name": call_name(part), "arguments": arguments_of(part)}
+                calls.append({"id": part.id, "type": "function", "function": function})
+            case ToolCall() | MediaPart() | OpaquePart() | ToolResult() | ToolChange():
+                note_hidden(part, losses)
+    message: Json = {"role": "assistant"}
+    named = {"content": contents, PLAN: plan, "tool_calls": calls, "citations": citations}
+    message |= {name: value for name, value in named.items() if value}
+    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
+    body: Json = {
+        "id": completion.id or facts.id or facts.call_id,
+        "finish_reason": finish_reason(finish, losses, own=own),
+        "message": message,
+    }
+    if completion.usage is not None:
+        body["usage"] = write_usage(completion.usage, own=own)
+    return msgspec.json.encode(body)

@@ -1,0 +1,32 @@
+"""The dialect of Ollama, as the answers of a server: `POST /api/chat`."""
+
+import msgspec
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.ollama.writer import OllamaWriter, write_body
+from penstock.core.failure import Failure
+from penstock.core.losses import Loss
+
+
+class OllamaAnswers:
+    """Answers as a server of Ollama does."""
+
+    path = "/api/chat"
+    request_id_header = ""
+
+    def writer(self, facts: AnswerFacts) -> OllamaWriter:
+        """Make the writer of a streamed answer."""
+        return OllamaWriter(facts)
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        """The body of an answer without streaming."""
+        return write_body(completion, facts, losses)
+
+    def status_of(self, failure: Failure) -> int:
+        """The usual status of the failure."""
+        return failure.status
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:  # noqa: ARG002
+        """The body of an error, which has only a message."""
+        return msgspec.json.encode({"error": failure.message})
