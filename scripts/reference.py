@@ -17,6 +17,7 @@ from penstock.core.usage import Tokens
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
+from penstock.replay.faults.content import FORMS
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine, log_schema
 from scripts.provider_table import provider_table
@@ -427,12 +428,15 @@ def _table(defects: dict[str, RepairRow]) -> str:
 
 def _results(fault: FaultSpec) -> dict[str, str]:
     """What Penstock reports, and for which dialects."""
-    results = dict.fromkeys(form.result for form in fault.forms.values())
-    general = {fault.any.result: "any other" if results else "any"} if fault.any is not None else {}
-    return general | {
-        result: ", ".join(f"`{dialect}`" for dialect, form in fault.forms.items() if form.result == result)
-        for result in results
-    }
+    dialects: dict[str, list[str]] = {}
+    for dialect in FORMS:
+        form = fault.form_for(dialect)
+        if form is not None:
+            dialects.setdefault(form.result, []).append(f"`{dialect}`")
+    words = {result: ", ".join(names) for result, names in dialects.items()}
+    if fault.any is not None and not fault.dialects:
+        words[fault.any.result] = "any other" if len(words) > 1 else "any"
+    return words
 
 
 def _faults() -> str:

@@ -29,13 +29,16 @@ from tests.streams import bytewise, fold, read
 pytestmark = pytest.mark.slow  # many cases
 
 # How each kind of argument is given here.
-ARGUMENTS = {"=N": "=2", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
+ARGUMENTS = {"=N": "=2", "=BYTES": "=400", "=STATUS": "=503", "=TIME": "=50ms"}
 # The dialects, and a style of each in which the healthy streams are.
 STYLES = {
     "openai_chat": "openai",
     "anthropic_messages": "anthropic",
     "openai_responses": "openai-responses",
     "gemini": "gemini",
+    "ollama": "ollama",
+    "cohere": "cohere",
+    "bedrock_converse": "bedrock",
 }
 # The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools;
 # and thinking with its signature.

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.registry import answer_dialect
 from penstock.core.stream import StreamReader
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
@@ -47,7 +47,7 @@ def unstreamed(script: ScriptedResponse) -> ScriptedResponse:
     answer.extend(reader.close())
     completion = answer.completion
     facts = AnswerFacts(call_id="", id=completion.id, model=completion.model, created=completion.created or 0)
-    body = surface_dialect(script.dialect).write_body(completion, facts, [])
+    body = answer_dialect(script.dialect).write_body(completion, facts, [])
     return script.with_body(body, "application/json")
 
 
@@ -71,6 +71,14 @@ def wrong_type(script: ScriptedResponse) -> ScriptedResponse:
 def cut_after(script: ScriptedResponse, count: int) -> ScriptedResponse:
     """End the body after `count` events."""
     return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
+
+
+def cut_inside(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
+    """End the body in the middle of the event after `count` events, or after half of them."""
+    events = script.by_event().pieces
+    place = _place(script, count)
+    half = [Piece(event.after_s, event.data[: len(event.data.rstrip()) // 2]) for event in events[place : place + 1]]
+    return structs.replace(script, pieces=(*events[:place], *half), ending="end", cut=True)
 
 
 def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:

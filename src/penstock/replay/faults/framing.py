@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable
 
-from penstock.replay.faults.edits import object_in
+from penstock.core.wire.event_stream import payload_of, with_payload
+from penstock.replay.faults.edits import is_message, object_in
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
 _EVENT_NAME = re.compile(rb"(?m)^event:[^\r\n]*(?:\r\n|\n|\r)")
@@ -12,13 +13,34 @@ _BOM = b"\xef\xbb\xbf"
 
 def bad_json(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
     """Cut the JSON of one event in the middle."""
+    return _changed_event(script, count, _with_half_of_json)
+
+
+def crc_wrong(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
+    """Change the checksum of one message of an AWS event stream."""
+    return _changed_event(script, count, lambda data: data[:-1] + bytes((data[-1] ^ 1,)))
+
+
+def _changed_event(script: ScriptedResponse, count: int | None, change: Callable[[bytes], bytes]) -> ScriptedResponse:
+    """Change the bytes of the event after `count` events, or after half of them."""
     pieces = list(script.by_event().pieces)
     number = min(len(pieces) // 2 if count is None else count, len(pieces) - 1)
     if pieces:
-        data = pieces[number].data
-        line = data.rstrip(b"\r\n")
-        pieces[number] = Piece(pieces[number].after_s, line[: len(line) // 2] + data[len(line) :])
+        pieces[number] = Piece(pieces[number].after_s, change(pieces[number].data))
     return script.with_pieces(pieces)
+
+
+def _with_half_of_json(event: bytes) -> bytes:
+    if is_message(event):
+        payload = payload_of(event)
+        return with_payload(event, payload[: len(payload) // 2])
+    line = event.rstrip(b"\r\n")
+    return line[: len(line) // 2] + event[len(line) :]
+
+
+def split_lines(script: ScriptedResponse) -> ScriptedResponse:
+    """Write the JSON of every line on two lines."""
+    return each(script, lambda data: re.sub(rb",", b",\n", data, count=1))
 
 
 def no_event_names(script: ScriptedResponse) -> ScriptedResponse:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.events import Event, Start
 from penstock.core.failure import Failure
 from penstock.core.stream import MAX_BODY, StreamReader
@@ -56,7 +56,7 @@ class ScriptedResponse(Struct, frozen=True):
     @property
     def error_body(self) -> bytes:
         """The body of an error response."""
-        return _surface(self.dialect).write_error(_FAILURE, "")
+        return answer_dialect(self.dialect).write_error(_FAILURE, "")
 
     def error_after(self, kept: Iterable[Piece]) -> bytes:
         """The event that reports an error after some of the pieces."""
@@ -64,7 +64,7 @@ class ScriptedResponse(Struct, frozen=True):
             return self.error
         start = next((event for event in _events(self.pieces, self.dialect) if isinstance(event, Start)), _NO_START)
         facts = AnswerFacts(call_id="", id=start.id, model=start.model, created=start.created or 0)
-        writer = _surface(self.dialect).writer(facts)
+        writer = answer_dialect(self.dialect).writer(facts)
         writer.write(_events(kept, self.dialect))  # which puts the writer into the same state
         return writer.fail(_FAILURE)
 
@@ -120,8 +120,3 @@ def events_in(data: bytes) -> list[bytes]:
 
 def _events(pieces: Iterable[Piece], dialect: str) -> list[Event]:
     return StreamReader(dialect).feed(b"".join(piece.data for piece in pieces))
-
-
-def _surface(dialect: str) -> SurfaceDialect:
-    """The API of a dialect; the default one's if no client can speak it."""
-    return find_dialect(dialect).surface or surface_dialect(DEFAULT_DIALECT)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from penstock.core.dialects.registry import find_dialect
 from penstock.replay.faults import delivery, framing
 from penstock.replay.faults.content import FORMS
 from penstock.replay.faults.form import FaultForm, counted, exact, plain
@@ -21,24 +22,34 @@ Group: TypeAlias = Literal["content", "framing", "another response", "cut or sta
 # The argument that a fault takes, as the list of faults shows it.
 Argument: TypeAlias = Literal["", "=N", "[=N]", "=BYTES", "=STATUS", "=TIME", "[=TIME[@N]]"]
 
+_EVERY_FRAMING = ("sse", "json-lines", "event-stream")
+_LINES = ("sse", "json-lines")
+_SSE = ("sse",)
+
 
 class FaultSpec(Struct, frozen=True):
-    """One row of the table: a fault that streams of any dialect can have, or those of the dialects in `forms`."""
+    """One row of the table: a fault that streams of any dialect with such a framing can have, or those of the dialects
+    in `forms`."""
 
     group: Group
     argument: Argument
     description: str
     any: FaultForm | None = None
+    framings: tuple[str, ...] = _EVERY_FRAMING
+    """The framings of streams that can have it in the form `any`."""
     forms: Mapping[str, FaultForm] = {}
 
     @property
     def dialects(self) -> tuple[str, ...]:
         """The dialects whose streams can have it; empty if all can."""
-        return () if self.any is not None else tuple(self.forms)
+        if self.any is not None and self.framings == _EVERY_FRAMING:
+            return ()
+        return tuple(dialect for dialect in FORMS if self.form_for(dialect) is not None)
 
     def form_for(self, dialect: str) -> FaultForm | None:
         """The form in streams of a dialect; None if they cannot have it."""
-        return self.forms.get(dialect) or self.any
+        framed = find_dialect(dialect).framing in self.framings
+        return self.forms.get(dialect) or (self.any if framed else None)
 
 
 _ROWS: dict[str, FaultSpec] = {
@@ -85,34 +96,46 @@ _ROWS: dict[str, FaultSpec] = {
         "The event after N, or after half of them, ends in the middle of its JSON.",
         counted("failed, `bad-json`, `ignored-after-fault`", framing.bad_json),
     ),
-    "no-done": FaultSpec("framing", "", "The end marker (`[DONE]`, `message_stop`, `response.completed`) is missing."),
-    "done-twice": FaultSpec(
-        "framing", "", "The end marker (`[DONE]`, `message_stop`, `response.completed`) is sent twice."
-    ),
+    "no-done": FaultSpec("framing", "", "The end marker (such as `[DONE]` or `message_stop`) is missing."),
+    "done-twice": FaultSpec("framing", "", "The end marker (such as `[DONE]` or `message_stop`) is sent twice."),
     "event-name-missing": FaultSpec("framing", "", "The events have no names, only data."),
     "glued": FaultSpec("framing", "", "Every event contains two JSON objects, one after the other."),
+    "split-lines": FaultSpec("framing", "", "The JSON of every line is on two lines."),
+    "crc-wrong": FaultSpec("framing", "[=N]", "The checksum of the message after N, or after half of them, is wrong."),
     "json-next-line": FaultSpec(
         "framing",
         "[=N]",
         "In every Nth event, or in all, the `data:` line is empty and the JSON is on the next line.",
         counted("completed, `json-on-next-line`", framing.json_next_line),
+        _SSE,
     ),
     "json-lines": FaultSpec("framing", "", "Every line is JSON, without `data:`, without names and without `[DONE]`."),
-    "no-space": FaultSpec("framing", "", "There is no space after `data:`.", plain("completed", framing.no_space)),
-    "keep-alives": FaultSpec("framing", "", "A comment precedes every event.", plain("completed", framing.keep_alives)),
+    "no-space": FaultSpec(
+        "framing", "", "There is no space after `data:`.", plain("completed", framing.no_space), _SSE
+    ),
+    "keep-alives": FaultSpec(
+        "framing", "", "A comment precedes every event.", plain("completed", framing.keep_alives), _SSE
+    ),
     "pings": FaultSpec("framing", "", "An `event: ping` precedes every event."),
     "no-blank-lines": FaultSpec(
         "framing",
         "",
         "There is no blank line between events.",
         plain("completed, `missing-blank-line`", framing.no_blank_lines),
+        _SSE,
     ),
     "no-final-newline": FaultSpec(
-        "framing", "", "The last line has no newline.", plain("completed, `no-final-newline`", framing.no_final_newline)
+        "framing",
+        "",
+        "The last line has no newline.",
+        plain("completed, `no-final-newline`", framing.no_final_newline),
+        _LINES,
     ),
-    "crlf": FaultSpec("framing", "", "Lines end in CR LF.", plain("completed", framing.crlf)),
-    "cr": FaultSpec("framing", "", "Lines end in CR alone.", plain("completed", framing.cr)),
-    "bom": FaultSpec("framing", "", "A byte order mark precedes the stream.", plain("completed, `bom`", framing.bom)),
+    "crlf": FaultSpec("framing", "", "Lines end in CR LF.", plain("completed", framing.crlf), _LINES),
+    "cr": FaultSpec("framing", "", "Lines end in CR alone.", plain("completed", framing.cr), _LINES),
+    "bom": FaultSpec(
+        "framing", "", "A byte order mark precedes the stream.", plain("completed, `bom`", framing.bom), _LINES
+    ),
     "html": FaultSpec(
         "another response",
         "",
@@ -142,6 +165,12 @@ _ROWS: dict[str, FaultSpec] = {
     ),
     "cut-after": FaultSpec(
         "cut or stalled", "=N", "The body ends after N events.", exact("truncated", delivery.cut_after)
+    ),
+    "cut-inside": FaultSpec(
+        "cut or stalled",
+        "[=N]",
+        "The body ends in the middle of the event after N, or after half of them.",
+        counted("truncated", delivery.cut_inside),
     ),
     "cut-bytes": FaultSpec(
         "cut or stalled", "=BYTES", "The body ends after that many bytes.", exact("truncated", delivery.cut_bytes)

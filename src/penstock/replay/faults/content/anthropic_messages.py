@@ -7,6 +7,7 @@ from penstock.replay.faults.edits import (
     Json,
     change_last,
     changed,
+    moved_behind,
     object_in,
     repeated,
     replace_json,
@@ -110,18 +111,11 @@ def block_text_repeated(script: ScriptedResponse) -> ScriptedResponse:
 
 def signature_late(script: ScriptedResponse) -> ScriptedResponse:
     """Move each signature behind the end of its thinking block."""
-    late: list[Piece] = []
-    pieces: list[Piece] = []
-    for piece in script.by_event().pieces:
-        event = object_in(piece.data) or {}
-        if _delta(event).get("type") == "signature_delta":
-            late.append(piece)
-            continue
-        pieces.append(piece)
-        if event.get("type") == "content_block_stop":
-            pieces += late
-            late = []
-    return script.with_pieces(pieces + late)
+    return moved_behind(
+        script,
+        lambda event: _delta(event).get("type") == "signature_delta",
+        lambda event: event.get("type") == "content_block_stop",
+    )
 
 
 def _with_zeros(script: ScriptedResponse, types: tuple[str, ...]) -> ScriptedResponse:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from penstock.replay.faults import framing
-from penstock.replay.faults.edits import Json, changed, object_in, repeated, without, zeroed
+from penstock.replay.faults.edits import Json, changed, object_in, repeated, without, without_member, zeroed
 from penstock.replay.faults.form import FaultForm, counted, plain
 from penstock.replay.faults.script import ScriptedResponse
 
@@ -88,13 +88,6 @@ def _with_response(script: ScriptedResponse, change: Callable[[Json], Json]) -> 
     return changed(script, change_event)
 
 
-def _without_member(script: ScriptedResponse, name: str) -> ScriptedResponse:
-    def change(event: Json) -> list[Json] | None:
-        return [event] if event.pop(name, None) is not None else None
-
-    return changed(script, change)
-
-
 def _is_added_text(event: Json) -> bool:
     """Whether an output item, or a part of one, starts. Without its start, a tool call has no name."""
     item = event.get("item")
@@ -120,12 +113,12 @@ FORMS: Mapping[str, FaultForm] = {
         lambda script: without(script, lambda event: str(event.get("type")).endswith(".done")),
     ),
     "block-index-missing": plain(
-        "completed, `block-index-missing`", lambda script: _without_member(script, "output_index")
+        "completed, `block-index-missing`", lambda script: without_member(script, "output_index")
     ),
     "item-id-rotates": plain("completed, `item-id-changed`", item_id_rotates),
     "completed-output-empty": plain("completed, `output-missing`", completed_output_empty),
     "sequence-number-missing": plain(
-        "completed, `sequence-missing`", lambda script: _without_member(script, "sequence_number")
+        "completed, `sequence-missing`", lambda script: without_member(script, "sequence_number")
     ),
     "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
     "no-done": plain("truncated", lambda script: without(script, lambda event: event.get("type") in _ENDS)),
