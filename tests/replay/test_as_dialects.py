@@ -40,6 +40,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Answers of both dialects, by model."""
     folder = tmp_path_factory.mktemp("both")
     keep(folder / "call.capture", CALL, model="calls")
+    keep(folder / "cut.capture", CALL[: len(CALL) // 2], model="cut")
     keep(folder / "thought.capture", HEALTHY["thinking"], model="thinks")
     keep(folder / "tools.capture", HEALTHY["two calls"], model="uses tools")
     keep(folder / "limit.capture", b'{"error": {"message": "slow down"}}', model="refuses", status=429)
@@ -118,6 +119,21 @@ def test_the_anthropic_sdk_reads_tool_calls(claude: anthropic.Anthropic) -> None
 def test_the_anthropic_sdk_reads_an_error_of_chat(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.RateLimitError, match="slow down"):
         answer(claude, "refuses")
+
+
+def test_requests_without_streaming_get_a_whole_answer(claude: anthropic.Anthropic, gpt: openai.OpenAI) -> None:
+    message = claude.messages.create(model="calls", max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
+    assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
+    assert (message.stop_reason, message.usage.input_tokens) == ("tool_use", 5)
+    completion = gpt.chat.completions.create(model="uses tools", messages=[])
+    assert completion.choices[0].message.content == "Let me see."
+    assert (completion.choices[0].finish_reason, completion.usage and completion.usage.prompt_tokens) == (
+        "tool_calls",
+        7,
+    )
+    with pytest.raises(anthropic.APIStatusError, match="ended before it was complete") as raised:
+        claude.messages.create(model="cut", max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
+    assert raised.value.status_code == 502
 
 
 def test_captures_of_the_same_dialect_are_written_by_its_writer(claude: anthropic.Anthropic) -> None:

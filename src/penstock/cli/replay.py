@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.inspection.stream_file import takes_dialect
 from penstock.cli.text import counted, one_line
-from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, answer_dialect
 from penstock.errors import ListenError, PenstockError
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, InjectedFault, parse_fault, usage
 from penstock.replay.faults.content import FORMS
@@ -141,7 +141,7 @@ def command(
     """Serve captures as they were recorded: bytes, pauses, errors, resets.
 
     A capture is chosen by the request, or else by the model, or else in turn, and served on the path of its dialect's
-    API. Bare streams (.sse, .txt, .json) work too. No provider is ever called.
+    API. Bare streams (.sse, .ndjson, .txt, .json) work too. No provider is ever called.
     """
     from penstock.replay.upstream import Replay  # noqa: PLC0415
     from penstock.serve.replay_server import run  # noqa: PLC0415
@@ -161,10 +161,10 @@ def command(
 
 
 def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None, *, translated: bool) -> Library:
-    offered = [name for name, each in DIALECTS.items() if each.surface is not None]
+    offered = [name for name, each in DIALECTS.items() if each.answers is not None]
     library, unusable = load(paths, picks, dialects=None if translated else offered, read_as=dialect)
     for name, count in library.left_out.items():
-        why = "Penstock does not offer this API to clients; a provider with replay can use them"
+        why = "replay does not serve this API; a provider with replay can use them"
         click.echo(f"penstock: left out {counted(count, 'capture')} of {name}: {why}", err=True)
     for file in unusable:
         click.echo(f"penstock: {one_line(str(file.path))}: {one_line(file.reason)}", err=True)
@@ -203,13 +203,13 @@ def _dialects(library: Library) -> Iterable[str]:
     """The dialects and their paths, where there is more to say than that all are chat completions."""
     for name, count in library.dialects.items():
         if name != DEFAULT_DIALECT or len(library.dialects) > 1:
-            yield f"; {counted(count, 'capture')} of {name} at {surface_dialect(name).path}"
+            yield f"; {counted(count, 'capture')} of {name} at {answer_dialect(name).path}"
 
 
 def _changes(options: PlaybackOptions) -> Iterable[str]:
     """The ways in which the answers differ from what was recorded."""
     if options.style is not None:
         dialect = options.style.dialect
-        yield f"; as {options.style.name}{f' at {surface_dialect(dialect).path}' if dialect != DEFAULT_DIALECT else ''}"
+        yield f"; as {options.style.name}{f' at {answer_dialect(dialect).path}' if dialect != DEFAULT_DIALECT else ''}"
     if options.faults:
         yield f"; faults: {', '.join(fault.name for fault in options.faults)}"

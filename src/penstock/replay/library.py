@@ -23,15 +23,17 @@ from msgspec import Struct
 
 from penstock.capture import Capture, dialect_of, parse
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.dialect import Dialect, RequestError
+from penstock.core.dialects.paths import model_at
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
+from penstock.core.request import ClientRequest
 from penstock.core.stream import StreamReader
 from penstock.errors import CaptureError
 
 Pick: TypeAlias = Literal["request", "model", "turn"]
 
 # The files that are read from a directory. A file that is given by its own name may have any suffix.
-SUFFIXES = (".capture", ".sse", ".txt", ".json")
+SUFFIXES = (".capture", ".sse", ".txt", ".json", ".ndjson")
 EVERY_PICK: tuple[Pick, ...] = ("request", "model", "turn")
 # How much of a stream is read to find its model, which is in the first events.
 _MODEL_WITHIN_BYTES = 65_536
@@ -190,13 +192,32 @@ def request_key(fields: dict[str, object], dialect: str) -> bytes:
 
 def model_of_request(body: bytes, path: str, dialect: str) -> object:
     """The model that a request names; the raw value of its `model` field if the request is not valid."""
-    surface = find_dialect(dialect).surface
-    if surface is not None:
-        try:
-            return surface.read_request(body, {}, path).model
-        except (RequestError, RecursionError):
-            pass
-    return fields_of(body).get("model")
+    row = find_dialect(dialect)
+    request = _client_request(body, path, row)
+    if request is not None:
+        return request.model
+    templates = (row.answers.path if row.answers is not None else "", row.unstreamed_path)
+    named = (model_at(path, template) for template in templates if template)
+    return next(filter(None, named), None) or fields_of(body).get("model")
+
+
+def asks_for_stream(body: bytes, path: str, dialect: str) -> bool:
+    """Whether a request asks for a stream: by its path, or by its `stream` field."""
+    row = find_dialect(dialect)
+    request = _client_request(body, path, row)
+    if request is not None:
+        return request.stream
+    if row.unstreamed_path:
+        return model_at(path, row.unstreamed_path) is None
+    return fields_of(body).get("stream", row.streams_by_default) is True
+
+
+def _client_request(body: bytes, path: str, dialect: Dialect) -> ClientRequest | None:
+    """The request as the dialect's surface reads it; None if there is no surface, or if the request is not valid."""
+    try:
+        return dialect.surface.read_request(body, {}, path) if dialect.surface is not None else None
+    except (RequestError, RecursionError):
+        return None
 
 
 def fields_of(body: bytes) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from penstock.capture import Capture
 from penstock.replay.faults import Piece
+from penstock.replay.faults.script import events_in
 
 Split: TypeAlias = Literal["reads", "bytes", "random", "events"]
 
@@ -61,7 +62,9 @@ def _anywhere(data: bytes, chance: random.Random) -> list[int]:
 
 
 def _behind_events(data: bytes, _chance: random.Random) -> list[int]:
-    """After each blank line; after each line, in a stream without blank lines."""
+    """After each message of an AWS event stream; after each blank line of a text, or each line if there are none."""
+    if data[:1] == b"\0":
+        return list(accumulate(map(len, events_in(data))))[:-1]
     ends = _BLANK_LINE if _BLANK_LINE.search(data) else _LINE_END
     return [match.end() for match in ends.finditer(data) if match.end() < len(data)]
 

@@ -12,7 +12,7 @@ import re
 from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
-from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect, find_dialect, upstream_dialect
 from penstock.core.failure import Failure
 from penstock.replay.faults import (
     ERROR_CODE,
@@ -25,7 +25,7 @@ from penstock.replay.faults import (
     inject,
 )
 from penstock.replay.pieces import Split, pieces_of, split_up
-from penstock.replay.rewrite import rewrite
+from penstock.replay.rewrite import Rewriting, rewrite, rewrite_unstreamed
 from penstock.replay.styles import ChatStyle, ProviderStyle, write_error_in_style
 
 AS_FAST_AS_POSSIBLE = math.inf
@@ -112,21 +112,25 @@ def playback_of(
     *,
     recorded_as: str = DEFAULT_DIALECT,
     include_usage: bool = True,
+    stream: bool = True,
 ) -> Playback:
     """The answer in a capture. A capture without an ending ends as a connection that is closed too early.
 
-    `recorded_as` is the dialect of the capture, and `include_usage` whether the request asks for the usage. Styles
-    depend on them.
+    `recorded_as` is the dialect of the capture. `include_usage` and `stream` are whether the request asks for the usage
+    and for a stream. Styles depend on them.
     """
     header, closing = capture.header, capture.closing
     ended_s = closing.at_s if closing is not None else None
     last_s = max((read.at_s or 0.0 for read in capture.reads), default=0.0)
-    pieces, headers = _body(capture, options.style, recorded_as, include_usage=include_usage)
+    body = _recorded_body(capture, recorded_as)
+    if options.style is not None and header.status is not None:
+        rewriting = Rewriting(options.style, recorded_as, include_usage=include_usage)
+        body = _rewritten(body, rewriting, stream=stream or bool(options.faults))  # faults are those of streams
     playback = Playback(
-        status=header.status,
-        headers=headers,
+        status=body.status,
+        headers=body.headers,
         head_s=(header.head_s or 0.0) / options.speed,
-        pieces=[Piece(piece.after_s / options.speed, piece.data) for piece in pieces],
+        pieces=[Piece(piece.after_s / options.speed, piece.data) for piece in body.pieces],
         ending=closing.how if closing is not None else "closed",
         ending_after_s=max((ended_s or 0.0) - last_s, 0.0) / options.speed,
         apart_s=0.0 if options.speed == AS_FAST_AS_POSSIBLE else APART_S,
@@ -149,32 +153,46 @@ def parse_speed(text: str) -> float:
     return float(factor[1])
 
 
-def _body(
-    capture: Capture, style: ProviderStyle | None, recorded_as: str, *, include_usage: bool
-) -> tuple[list[Piece], dict[str, str]]:
-    """The body and its headers. An error response is played as it was, unless the style is of another dialect."""
-    pieces, headers = pieces_of(capture), _headers(capture)
-    if style is None or capture.header.status is None:
-        return pieces, headers
-    if capture.header.status == _OK:
-        written = rewrite(pieces, style, recorded_as, include_usage=include_usage)
-        if written is not None:
-            return written, headers | {"content-type": style.content_type}
-    elif style.dialect != recorded_as:
-        body = _translated_error(capture, recorded_as, style.dialect)
-        if body:
-            return [Piece(sum(piece.after_s for piece in pieces), body)], headers | {"content-type": _JSON}
-    return pieces, headers
+class _Body(Struct, frozen=True):
+    """The body of an answer, with its status and headers."""
+
+    status: int | None
+    headers: dict[str, str]
+    pieces: list[Piece]
+
+    def with_json(self, data: bytes, status: int | None) -> "_Body":
+        """A copy with one JSON text as the body, sent when the last piece was."""
+        headers = self.headers | {"content-type": _JSON}
+        return _Body(status, headers, [Piece(sum(piece.after_s for piece in self.pieces), data)])
 
 
-def _translated_error(capture: Capture, recorded_as: str, dialect: str) -> bytes:
+def _recorded_body(capture: Capture, dialect: str) -> _Body:
+    return _Body(capture.header.status, _headers(capture, dialect), pieces_of(capture))
+
+
+def _rewritten(body: _Body, rewriting: Rewriting, *, stream: bool) -> _Body:
+    """The body in a style, if it has an answer. An error response stays, unless the style is of another dialect."""
+    style = rewriting.style
+    if body.status != _OK:
+        translated = _translated_error(body, rewriting) if style.dialect != rewriting.recorded_as else b""
+        return body.with_json(translated, body.status) if translated else body
+    if stream:
+        written = rewrite(body.pieces, rewriting)
+        headers = body.headers | {"content-type": style.content_type}
+        return _Body(_OK, headers, written) if written is not None else body
+    answer = rewrite_unstreamed(body.pieces, rewriting)
+    return body.with_json(answer.data, answer.status) if answer is not None else body
+
+
+def _translated_error(body: _Body, rewriting: Rewriting) -> bytes:
     """The body of an error response in another dialect; empty if it cannot be read, such as an HTML page."""
+    data = b"".join(piece.data for piece in body.pieces)
     try:
-        message = upstream_dialect(recorded_as).read_error(capture.data).message
+        message = upstream_dialect(rewriting.recorded_as).read_error(data).message
     except ValueError:
         return b""
-    failure = Failure(code="upstream_error", message=message, status=capture.header.status or 0)
-    return surface_dialect(dialect).write_error(failure, "")
+    failure = Failure(code="upstream_error", message=message, status=body.status or 0)
+    return answer_dialect(rewriting.style.dialect).write_error(failure, "")
 
 
 def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
@@ -204,18 +222,24 @@ def _error_event(style: ProviderStyle | None) -> bytes:
     return write_error_in_style(ERROR_MESSAGE, ERROR_CODE, style) if isinstance(style, ChatStyle) else b""
 
 
-def _headers(capture: Capture) -> dict[str, str]:
+def _headers(capture: Capture, dialect: str) -> dict[str, str]:
     """The recorded headers that can be sent again, and a content type if none was recorded."""
     kept = {
         name.lower(): value
         for name, value in capture.header.headers.items()
         if _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value) and name.lower() not in _FRAMING
     }
-    return {"content-type": _content_type(capture)} | kept
+    return {"content-type": _content_type(capture, dialect)} | kept
 
 
-def _content_type(capture: Capture) -> str:
-    first = capture.reads[0].data.lstrip()[:1] if capture.reads else b""
-    if first in (b"{", b"["):
-        return _JSON
-    return "text/html" if first == b"<" else "text/event-stream"
+def _content_type(capture: Capture, dialect: str) -> str:
+    """The content type that the first bytes suggest."""
+    data = capture.data.lstrip(b" \t\r\n")
+    if data[:1] == b"<":
+        return "text/html"
+    if data[:1] == b"\0":
+        return "application/vnd.amazon.eventstream"
+    if data[:1] not in (b"{", b"["):
+        return "text/event-stream"
+    lines = find_dialect(dialect).framing == "json-lines" and b"\n" in data.rstrip()
+    return "application/x-ndjson" if lines else _JSON

@@ -10,6 +10,8 @@ from bisect import bisect_left
 
 from msgspec import Struct
 
+from penstock.core.completion import Accumulator
+from penstock.core.dialects.registry import answer_dialect
 from penstock.core.events import (
     ChoiceStart,
     Event,
@@ -19,11 +21,13 @@ from penstock.core.events import (
     TextDelta,
     ToolCallDelta,
 )
+from penstock.core.failure import Failure
 from penstock.core.stream import StreamReader
 from penstock.replay.faults import Piece
-from penstock.replay.styles import ProviderStyle, write_in_style
+from penstock.replay.styles import ProviderStyle, write_in_style, write_unstreamed
 
 _PROVIDERS_OWN = "provider-error"
+_INCOMPLETE = "the answer ended before it was complete"
 
 
 class _TimedEvents(Struct):
@@ -34,18 +38,54 @@ class _TimedEvents(Struct):
     times: list[float] = []
 
 
-def rewrite(pieces: list[Piece], style: ProviderStyle, dialect: str, *, include_usage: bool) -> list[Piece] | None:
-    """The body in that style, one piece per event; None if it has no answer, such as an HTML page or an empty body.
+class Rewriting(Struct, frozen=True):
+    """How a body is written again: the style, the dialect that it was recorded in, and whether to include the usage."""
 
-    `dialect` is the one that the body was recorded in.
-    """
-    recorded = _read(pieces, dialect)
+    style: ProviderStyle
+    recorded_as: str
+    include_usage: bool = True
+
+
+class UnstreamedAnswer(Struct, frozen=True):
+    """An answer that is not streamed: its status and its body."""
+
+    status: int
+    data: bytes
+
+
+def rewrite(pieces: list[Piece], rewriting: Rewriting) -> list[Piece] | None:
+    """The body as a stream, one piece per event; None if it has no answer, such as an HTML page or an empty body."""
+    recorded = _read(pieces, rewriting.recorded_as)
+    events = _answer(recorded)
+    if events is None:
+        return None
+    written = write_in_style(
+        events, rewriting.style, include_usage=rewriting.include_usage, recorded_as=rewriting.recorded_as
+    )
+    return _timed(written, rewriting.style.dialect, recorded)
+
+
+def rewrite_unstreamed(pieces: list[Piece], rewriting: Rewriting) -> UnstreamedAnswer | None:
+    """The body without streaming; None if it has no answer. An answer that is not complete becomes an error."""
+    events = _answer(_read(pieces, rewriting.recorded_as))
+    if events is None:
+        return None
+    answer = Accumulator(rewriting.recorded_as)
+    answer.extend(events)
+    completion = answer.completion
+    if completion.ending == "completed":
+        return UnstreamedAnswer(200, write_unstreamed(events, rewriting.style, recorded_as=rewriting.recorded_as))
+    message = completion.fault.message if completion.fault is not None else _INCOMPLETE
+    failure = Failure(code="upstream_error", message=message)
+    answers = answer_dialect(rewriting.style.dialect)
+    return UnstreamedAnswer(answers.status_of(failure), answers.write_error(failure, ""))
+
+
+def _answer(recorded: _TimedEvents) -> list[Event] | None:
+    """The events of an answer; None if there is none."""
     # Only the provider's own errors are written again: a fault of our reader was never part of the stream.
     events = [event for event in recorded.events if not isinstance(event, Fault) or event.code == _PROVIDERS_OWN]
-    if not any(isinstance(event, (ChoiceStart, Fault)) for event in events):
-        return None
-    written = write_in_style(events, style, include_usage=include_usage, recorded_as=dialect)
-    return _timed(written, style.dialect, recorded)
+    return events if any(isinstance(event, (ChoiceStart, Fault)) for event in events) else None
 
 
 def _read(pieces: list[Piece], dialect: str) -> _TimedEvents:

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from penstock.capture import How, parse
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
 from penstock.http.client import LONGEST_TURN, Receiver, UpstreamError, turn_size
 from penstock.replay.faults import Piece
-from penstock.replay.library import Library, fields_of, model_of_request
+from penstock.replay.library import Library, asks_for_stream, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
 
 # The error code if no capture answers a request.
@@ -203,6 +203,7 @@ class Replay:
                 self._chance,
                 recorded_as=choice.entry.dialect,
                 include_usage=_asks_for_usage(body),
+                stream=asks_for_stream(body, path, dialect),
             )
         except Exception as error:  # noqa: BLE001 - a client waits for an answer, whatever the error is
             return PlayedCapture(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
@@ -298,13 +299,12 @@ def _no_capture(model: object, dialect: str | None, library: Library) -> Playbac
 
 
 def _unreadable(message: str, dialect: str) -> Playback:
-    surface = find_dialect(dialect).surface or surface_dialect(DEFAULT_DIALECT)
     failure = Failure(code=NO_CAPTURE, message=message, status=502, param="model")
     return Playback(
         status=failure.status,
         headers={"content-type": "application/json"},
         head_s=0.0,
-        pieces=[Piece(0.0, surface.write_error(failure, ""))],
+        pieces=[Piece(0.0, answer_dialect(dialect).write_error(failure, ""))],
         ending="complete",
         ending_after_s=0.0,
     )

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from penstock.core.dialects.paths import model_at
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
@@ -46,8 +47,8 @@ class ReplayApp:
         self._paths = {
             path: name
             for name, dialect in DIALECTS.items()
-            if dialect.surface is not None
-            for path in (dialect.surface.path, dialect.unstreamed_path)
+            if dialect.answers is not None
+            for path in (dialect.answers.path, dialect.unstreamed_path)
             if path
         }
 
@@ -76,8 +77,7 @@ class ReplayApp:
     def handle(self, exchange: Exchange) -> None:
         """Route a request."""
         method, path = exchange.request.method, exchange.request.path
-        named = endpoint(plain_path(path))
-        dialect = next((name for posted, name in self._paths.items() if path.endswith(posted) or named == posted), None)
+        dialect = self._dialect_at(path)
         if not self._is_allowed(exchange.request.headers):
             _refuse(exchange, _NOT_ALLOWED, "host_not_allowed")
         elif dialect is not None:
@@ -94,6 +94,12 @@ class ReplayApp:
             respond_json(exchange, 200, {"status": "ok"})
         else:
             _refuse(exchange, f"there is nothing at {path[:200]}", "not_found")
+
+    def _dialect_at(self, path: str) -> str | None:
+        """The dialect whose API has this path; None if none has."""
+        named = endpoint(plain_path(path))
+        found = (name for posted, name in self._paths.items() if model_at(path, posted) is not None or named == posted)
+        return next(found, None)
 
     def _is_allowed(self, headers: Mapping[str, str]) -> bool:
         if self._hosts is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.errors import UnknownStyleError
 from penstock.replay.styles.catalog import load_style, style_names
 from penstock.replay.styles.made_up import make_value
@@ -62,7 +62,7 @@ def test_ids_that_are_made_up_look_like_the_real_ones(name: str) -> None:
     ids = load_style(name).ids
     for seed in ("a", "b", ""):
         assert re.fullmatch(ids.fits, make_value(ids.form, seed, created=1_760_532_474))
-    assert make_value(ids.form, "a") != make_value(ids.form, "b")
+    assert not ids.form or make_value(ids.form, "a") != make_value(ids.form, "b")  # some answers have no id
     assert "{" not in make_value(ids.call, "a")
 
 
@@ -80,7 +80,7 @@ def test_says_whose_style_it_is(name: str) -> None:
 
 @every_style
 def test_clients_can_ask_for_its_dialect(name: str) -> None:
-    assert surface_dialect(load_style(name).dialect).path
+    assert answer_dialect(load_style(name).dialect).path
 
 
 @pytest.mark.parametrize(

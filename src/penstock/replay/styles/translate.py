@@ -4,12 +4,13 @@ What the other dialect cannot express is left out, as the gateway does when it t
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
+from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.registry import answer_dialect
 from penstock.core.events import End, Event, Start, ToolCallStart, UsageReport
 from penstock.core.stream import StreamReader
 from penstock.core.usage import Usage
@@ -26,12 +27,26 @@ def write_in_dialect(
     `recorded_as` is the dialect that they were read from. A stream that was not completed ends as it did: with the
     provider's error, or without any ending.
     """
+    facts = _facts(events, style, recorded_as, include_usage=include_usage)
+    written = [event for event in _with_ids(events, style, facts) if not _is_incomplete(event)]
+    return events_in(answer_dialect(style.dialect).writer(facts).write(written))
+
+
+def write_body_in_dialect(events: Sequence[Event], style: ProviderStyle, recorded_as: str) -> bytes:
+    """The events of a completed answer as a body of the style's dialect, without streaming."""
+    facts = _facts(events, style, recorded_as, include_usage=True)
+    answer = Accumulator(recorded_as)
+    answer.extend(_with_ids(events, style, facts))
+    return answer_dialect(style.dialect).write_body(answer.completion, facts, [])
+
+
+def _facts(events: Sequence[Event], style: ProviderStyle, recorded_as: str, *, include_usage: bool) -> AnswerFacts:
     start = next((event for event in events if isinstance(event, Start)), Start("", "", None))
     id = start.id
     if not re.fullmatch(style.ids.fits, id):
         id = make_value(style.ids.form, f"{id} {start.model}", created=start.created or 0)
     usage = next((event.usage.normal() for event in events if isinstance(event, UsageReport)), Usage())
-    facts = AnswerFacts(
+    return AnswerFacts(
         call_id=make_value("{hex:24}", id),
         id=id,
         model=start.model,
@@ -40,18 +55,23 @@ def write_in_dialect(
         input_estimate=max((usage.input or 0) - (usage.cached or 0) - (usage.cache_write or 0), 0),
         same_dialect=recorded_as == style.dialect,
     )
-    written: list[Event] = []
+
+
+def _with_ids(events: Sequence[Event], style: ProviderStyle, facts: AnswerFacts) -> Iterator[Event]:
+    """The events with ids in the forms of the style."""
     for event in events:
         match event:
             case Start():
-                written.append(structs.replace(event, id=id))
+                yield structs.replace(event, id=facts.id)
             case ToolCallStart(choice, call, None):
-                written.append(structs.replace(event, id=make_value(style.ids.call, f"{id} call {(choice, call)}")))
-            case End(ending) if ending != "completed":
-                pass
+                yield structs.replace(event, id=make_value(style.ids.call, f"{facts.id} call {(choice, call)}"))
             case _:
-                written.append(event)
-    return events_in(surface_dialect(style.dialect).writer(facts).write(written))
+                yield event
+
+
+def _is_incomplete(event: Event) -> bool:
+    """Whether the event says that the answer is not complete. A provider's stream just ends."""
+    return isinstance(event, End) and event.ending != "completed"
 
 
 def translate(events: Sequence[Event], style: ProviderStyle, recorded_as: str) -> list[Event]:

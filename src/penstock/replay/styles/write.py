@@ -27,7 +27,7 @@ from penstock.replay.styles.framing import frame
 from penstock.replay.styles.made_up import make_value, padding
 from penstock.replay.styles.recorded import RecordedStream, events_of, group_events
 from penstock.replay.styles.style import ChatStyle, ProviderStyle, StyleField
-from penstock.replay.styles.translate import translate, write_in_dialect
+from penstock.replay.styles.translate import translate, write_body_in_dialect, write_in_dialect
 from penstock.replay.styles.usage import usage_fields
 
 _KIND = "chat.completion.chunk"
@@ -53,6 +53,14 @@ def write_in_style(
     if recorded_as != style.dialect:
         events = translate(events, style, recorded_as)
     return _StyledWriter(group_events(events), style, include_usage=include_usage).events()
+
+
+def write_unstreamed(
+    answer: Completion | Iterable[Event], style: ProviderStyle, *, recorded_as: str = DEFAULT_DIALECT
+) -> bytes:
+    """Write a completed answer as a body without streaming. Only its ids depend on the style, not on the dialect."""
+    events = events_of(answer) if isinstance(answer, Completion) else list(answer)
+    return write_body_in_dialect(events, style, recorded_as)
 
 
 def write_error_in_style(message: str, code: str, style: ProviderStyle) -> bytes:
