@@ -1,6 +1,6 @@
 """The local model, asked through each API that the gateway offers, with the official SDK of that API.
 
-The answers are real ones. Each call is booked with the tokens that its client was told.
+The answers are real ones. Each call is booked with the tokens that its client saw.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ QUESTIONS: list[MessageParam] = [{"role": "user", "content": QUESTION}]
 MAX_TOKENS = 12
 
 
-class Told(NamedTuple):
-    """What an SDK tells of a call: the id of its response, its text, and its tokens."""
+class Answer(NamedTuple):
+    """What an SDK shows of a call: the id of its response, its text, and its tokens."""
 
     request_id: str
     text: str
@@ -37,17 +37,17 @@ def joined(texts: list[str]) -> str:
     return "".join(texts)
 
 
-def chat(served: Served) -> Told:
+def chat(served: Served) -> Answer:
     raw = served.sdk.chat.completions.with_raw_response.create(
         model=MODEL, messages=user(QUESTION), max_completion_tokens=MAX_TOKENS
     )
     answer = raw.parse()
     assert answer.usage is not None
     text = answer.choices[0].message.content or ""
-    return Told(raw.headers["x-request-id"], text, answer.usage.prompt_tokens, answer.usage.completion_tokens)
+    return Answer(raw.headers["x-request-id"], text, answer.usage.prompt_tokens, answer.usage.completion_tokens)
 
 
-def chat_streamed(served: Served) -> Told:
+def chat_streamed(served: Served) -> Answer:
     with served.sdk.chat.completions.create(
         model=MODEL,
         messages=user(QUESTION),
@@ -59,17 +59,19 @@ def chat_streamed(served: Served) -> Told:
     usage = chunks[-1].usage
     assert usage is not None
     texts = [choice.delta.content for chunk in chunks for choice in chunk.choices if choice.delta.content]
-    return Told(stream.response.headers["x-request-id"], joined(texts), usage.prompt_tokens, usage.completion_tokens)
+    return Answer(stream.response.headers["x-request-id"], joined(texts), usage.prompt_tokens, usage.completion_tokens)
 
 
-def responses(served: Served) -> Told:
+def responses(served: Served) -> Answer:
     raw = served.sdk.responses.with_raw_response.create(model=MODEL, input=QUESTION, max_output_tokens=MAX_TOKENS)
     answer = raw.parse()
     assert answer.usage is not None
-    return Told(raw.headers["x-request-id"], answer.output_text, answer.usage.input_tokens, answer.usage.output_tokens)
+    return Answer(
+        raw.headers["x-request-id"], answer.output_text, answer.usage.input_tokens, answer.usage.output_tokens
+    )
 
 
-def responses_streamed(served: Served) -> Told:
+def responses_streamed(served: Served) -> Answer:
     with served.sdk.responses.create(model=MODEL, input=QUESTION, max_output_tokens=MAX_TOKENS, stream=True) as stream:
         events = list(stream)
     last = events[-1]
@@ -78,7 +80,7 @@ def responses_streamed(served: Served) -> Told:
     assert usage is not None
     texts = [event.delta for event in events if event.type == "response.output_text.delta"]
     assert joined(texts) == last.response.output_text
-    return Told(stream.response.headers["x-request-id"], joined(texts), usage.input_tokens, usage.output_tokens)
+    return Answer(stream.response.headers["x-request-id"], joined(texts), usage.input_tokens, usage.output_tokens)
 
 
 def anthropic(served: Served) -> Anthropic:
@@ -86,22 +88,22 @@ def anthropic(served: Served) -> Anthropic:
     return Anthropic(base_url=url, api_key="none", max_retries=0, http_client=AnthropicHttp(trust_env=False))
 
 
-def messages(served: Served) -> Told:
+def messages(served: Served) -> Answer:
     with anthropic(served) as sdk:
         raw = sdk.messages.with_raw_response.create(model=MODEL, messages=QUESTIONS, max_tokens=MAX_TOKENS)
         answer = raw.parse()
     (text,) = [block.text for block in answer.content if block.type == "text"]
-    return Told(raw.headers["x-request-id"], text, input_of(answer.usage), answer.usage.output_tokens)
+    return Answer(raw.headers["x-request-id"], text, input_of(answer.usage), answer.usage.output_tokens)
 
 
-def messages_streamed(served: Served) -> Told:
+def messages_streamed(served: Served) -> Answer:
     with (
         anthropic(served) as sdk,
         sdk.messages.stream(model=MODEL, messages=QUESTIONS, max_tokens=MAX_TOKENS) as stream,
     ):
         texts = list(stream.text_stream)
         usage = stream.get_final_message().usage
-    return Told(stream.response.headers["x-request-id"], joined(texts), input_of(usage), usage.output_tokens)
+    return Answer(stream.response.headers["x-request-id"], joined(texts), input_of(usage), usage.output_tokens)
 
 
 def input_of(usage: Usage) -> int:
@@ -109,25 +111,25 @@ def input_of(usage: Usage) -> int:
     return usage.input_tokens + (usage.cache_read_input_tokens or 0)
 
 
-def check(served: Served, told: Told, *, stream: bool) -> None:
+def check(served: Served, answer: Answer, *, stream: bool) -> None:
     """The client got text, and the call is booked as the client saw it."""
-    assert told.text
-    assert told.input > 10
-    assert 0 < told.output <= MAX_TOKENS
-    entry = served.book.entry(told.request_id)
+    assert answer.text
+    assert answer.input > 10
+    assert 0 < answer.output <= MAX_TOKENS
+    entry = served.book.entry(answer.request_id)
     assert (entry.outcome, entry.status, entry.stream) == ("completed", 200, stream)
-    assert (entry.tokens.input, entry.tokens.output) == (told.input, told.output)
+    assert (entry.tokens.input, entry.tokens.output) == (answer.input, answer.output)
     (attempt,) = entry.attempts
     assert (f"{attempt.provider}/{attempt.model}", attempt.measure) == (MODEL, "reported")
 
 
 @pytest.mark.parametrize("ask", [chat, responses, messages])
-def test_an_answer_is_booked_as_its_client_sees_it(shared: Served, ask: Callable[[Served], Told]) -> None:
+def test_an_answer_is_booked_as_its_client_sees_it(shared: Served, ask: Callable[[Served], Answer]) -> None:
     check(shared, ask(shared), stream=False)
 
 
 @pytest.mark.parametrize("ask", [chat_streamed, responses_streamed, messages_streamed])
-def test_a_stream_is_booked_as_its_client_sees_it(shared: Served, ask: Callable[[Served], Told]) -> None:
+def test_a_stream_is_booked_as_its_client_sees_it(shared: Served, ask: Callable[[Served], Answer]) -> None:
     check(shared, ask(shared), stream=True)
 
 
@@ -147,5 +149,5 @@ def test_googles_client_is_answered_too(shared: Served, google: Judge[Ask, Repor
     assert seen.usage is not None
     assert report.sent_text == (seen.text if way == "stream" else "")
     prompt = seen.usage["input"] + seen.usage["cache_read"]
-    told = Told(report.headers["x-request-id"], seen.text, prompt, seen.usage["output"])
-    check(shared, told, stream=way == "stream")
+    answer = Answer(report.headers["x-request-id"], seen.text, prompt, seen.usage["output"])
+    check(shared, answer, stream=way == "stream")
