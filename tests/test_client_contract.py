@@ -1,8 +1,8 @@
 """Error codes and headers, which clients depend on, are in one table each. The code is scanned for any other."""
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args, get_type_hints
 
@@ -90,11 +90,10 @@ def test_the_code_sends_and_reads_no_header_that_is_not_in_the_table() -> None:
     assert {name for name in known if HEADER.fullmatch(name)} <= used
 
 
-def _modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        if path not in TABLES:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            yield path, _without_docstrings(tree)
+@functools.cache
+def _modules() -> list[tuple[Path, ast.Module]]:
+    paths = [path for path in sorted(SOURCE.rglob("*.py")) if path not in TABLES]
+    return [(path, _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))) for path in paths]
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:

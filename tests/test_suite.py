@@ -1,11 +1,12 @@
 """The test suite itself: what test modules share is in modules of its own, and fast tests start no process."""
 
 import ast
+import functools
 import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,14 +17,16 @@ from tests.tiers import FOLDERS, ROWS, TOGETHER, is_sampled, unit_of
 ROOT = Path(__file__).parents[1]
 
 
-def imported(file: Path) -> Iterator[str]:
+@functools.cache
+def imported(file: Path) -> frozenset[str]:
     """The modules that a file imports; of `from package import module`, both."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            found.update((node.module, *(f"{node.module}.{name.name}" for name in node.names)))
+    return frozenset(found)
 
 
 @pytest.mark.slow
