@@ -62,10 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("fast")
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: there is little of it among millions of new objects."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep what the collection has made, millions of objects, out of every later garbage collection."""
+    """Keep what the collection has made out of every later garbage collection."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
