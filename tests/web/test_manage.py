@@ -221,6 +221,10 @@ def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Si
     page.get_by_role("button", name="Delete").last.click()
     page.get_by_role("alert").wait_for()  # it has a key
     page.keyboard.press("Escape")
+    page.goto(f"{site.url}/#/spend")
+    box = page.locator("section", has=page.get_by_role("heading", name="Budgets of teams")).locator(".budget").first
+    box.get_by_role("link", name="acme/search").wait_for()  # the budget that is used most is the first
+    assert "$0.000001 left" in box.inner_text()
     page.goto(f"{site.url}/#/audit?subject=acme%2Fsearch")
     page.get_by_text("budgets: month 5.00 → month 0.000012").wait_for()
     (entry, *_) = site.ask("GET", "/admin/audit?action=key.create")["entries"]
@@ -247,12 +251,17 @@ def test_a_capture_is_inspected_and_downloaded_from_its_call(visit: Visitor, tmp
             page.get_by_role("link", name="Inspect the capture of attempt 1").click()
             page.get_by_role("heading", name="The stream is completed.").wait_for()
             page.get_by_text("from the capture").wait_for()
+            assert not page.get_by_label("Recorded stream").is_visible()
+            page.get_by_role("link", name="Inspect another stream").click()
+            page.get_by_label("Recorded stream").wait_for()
+            page.go_back()
+            page.get_by_role("heading", name="The stream is completed.").wait_for()
             capture.unlink()
             page.get_by_role("link", name=entry["id"]).click()
             page.get_by_role("link", name="Inspect the capture of attempt 1").click()
             page.get_by_role("alert").get_by_text("it was deleted since").wait_for()
             looks = there.ask("GET", "/admin/audit?action=content.capture")["entries"]
-            assert [(look["subject"], look["via"]) for look in looks] == [(entry["id"], "session")] * 3
+            assert [(look["subject"], look["via"]) for look in looks] == [(entry["id"], "session")] * 4
             page.close()  # before its gateway ends
 
 

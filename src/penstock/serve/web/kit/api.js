@@ -50,7 +50,7 @@ async function send(path, options) {
   const expired = 'Your session has expired, or the gateway was restarted.';
   const text = status === 401 ? expired : message || `The gateway answered with status ${status}.`;
   const known = code === 'permission_denied' ? 'An administrator can change your role.' : HINTS[status];
-  const unexplained = status >= 500 ? 'The gateway’s log may say more.' : '';
+  const unexplained = !message || code === 'internal_error' ? 'The gateway’s log may say more.' : '';
   const hint = retryHint(headers.get('retry-after')) || (known ?? unexplained);
   throw new ApiError(toSentence(text), hint, { status, code, param, requestId: headers.get('x-request-id') ?? '' });
 }

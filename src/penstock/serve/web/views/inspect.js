@@ -51,7 +51,9 @@ export function mount(root, first) {
   );
   const drop = h('div', { class: 'drop' }, text, buttons);
   const sub = h('span', { class: 'sub' });
-  root.append(h('div', { class: 'head' }, h('h1', {}, 'Inspect'), sub), drop, result);
+  const other = h('a', { href: link('inspect'), hidden: true }, 'Inspect another stream');
+  const head = h('div', { class: 'head' }, h('h1', {}, 'Inspect'), sub, h('span', { class: 'grow' }), other);
+  root.append(head, drop, result);
 
   text.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) start.click();
@@ -76,11 +78,15 @@ export function mount(root, first) {
    */
   async function open(address) {
     const [call, attempt] = [address.query.get('call'), address.query.get('attempt') ?? '1'];
+    drop.hidden = call !== null;
+    other.hidden = call === null;
     if (!call) {
       sub.replaceChildren('Defects of a recorded stream, and where they are');
+      result.replaceChildren();
       return;
     }
     sub.replaceChildren(`Capture of attempt ${attempt} of the call `, h('a', { href: link('calls', {}, call) }, call));
+    result.replaceChildren();
     request.abort();
     request = new AbortController();
     const { signal } = request;

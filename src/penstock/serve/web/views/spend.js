@@ -9,7 +9,8 @@ import { announce, choices, emptyState, figures, h, table, th } from '../kit/dom
 import { axisDay, compactCount, cost, count, isoTime, money, plural } from '../kit/format.js';
 import { fetchHolds, fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
 
-/** @import { Address, Key, UsageRow } from '../types.js' */
+/** @import { Budget } from '../kit/budget.js' */
+/** @import { Address, Key, Team, UsageRow } from '../types.js' */
 
 export const title = 'Spend';
 
@@ -63,9 +64,10 @@ export function mount(root, first) {
       container,
     );
     try {
-      const [groups, days, { keys, truncated }, { holds }, known] = await Promise.all([
+      const [groups, days, { teams }, { keys, truncated }, { holds }, known] = await Promise.all([
         getJson(`/admin/usage?by=${by}&since=${since}`, signal),
         getJson(`/admin/usage?by=day&since=${since}`, signal),
+        getJson('/admin/teams', signal),
         fetchKeys(signal),
         fetchHolds(signal),
         names,
@@ -76,7 +78,8 @@ export function mount(root, first) {
         archiveNote(groups),
         days.usage.length ? dailySpend(days.usage, range) : '',
         groupTable(groups, by, range, known),
-        budgets(
+        teamBudgets(teams),
+        keyBudgets(
           keys.map((key) => ({ ...key, reserved: Number(holds[key.id] ?? 0) })),
           truncated,
         ),
@@ -136,7 +139,7 @@ function totals(days, since) {
     ['Input tokens', compactCount(sum('input'))],
     ['Output tokens', compactCount(sum('output'))],
     sum('unpriced') > 0 && ['Unpriced', calls('unpriced', 'calls, not in the sum')],
-    sum('estimated') > 0 && ['With estimated usage', calls('estimated', 'calls')],
+    sum('estimated') > 0 && ['Usage estimated', calls('estimated', 'calls')],
     sum('approximate') > 0 && ['Approximate cost', calls('approximate', 'calls')],
   ]);
 }
@@ -251,11 +254,25 @@ function spent(row) {
   return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : cost(row);
 }
 
+/** @param {Team[]} teams */
+function teamBudgets(teams) {
+  const limited = teams.flatMap((team) => team.budgets.map((budget) => ({ path: team.path, budget })));
+  if (!limited.length) return '';
+  limited.sort((one, other) => usedShare(other.budget) - usedShare(one.budget));
+  const boxes = limited
+    .slice(0, MAX_BUDGETS)
+    .map(({ path, budget }) => budgetOf(path, link('teams', {}, path), budget));
+  const note =
+    limited.length > MAX_BUDGETS &&
+    h('p', { class: 'soft after' }, `Showing the ${count(MAX_BUDGETS)} most used of ${count(limited.length)} budgets.`);
+  return h('section', {}, h('h2', {}, 'Budgets of teams'), h('div', { class: 'budgets' }, boxes), note);
+}
+
 /**
  * @param {BudgetKey[]} keys
  * @param {boolean} truncated
  */
-function budgets(keys, truncated) {
+function keyBudgets(keys, truncated) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const tooMany = limited.length > MAX_BUDGETS;
   if (tooMany) limited.sort((one, other) => usedShare(limitOf(other)) - usedShare(limitOf(one)));
@@ -269,25 +286,28 @@ function budgets(keys, truncated) {
   return h(
     'section',
     {},
-    h('h2', {}, 'Budgets'),
-    h('div', { class: 'budgets' }, limited.slice(0, MAX_BUDGETS).map(budgetOf)),
+    h('h2', {}, 'Budgets of keys'),
+    h(
+      'div',
+      { class: 'budgets' },
+      limited
+        .slice(0, MAX_BUDGETS)
+        .map((key) => budgetOf(key.name || key.id, link('calls', { key: key.id }), limitOf(key))),
+    ),
     h('p', { class: 'soft after' }, inlineCode(notes.filter(Boolean).join(' '))),
   );
 }
 
-/** @param {BudgetKey} key */
-function budgetOf(key) {
-  const budget = limitOf(key);
-  const name = key.name || key.id;
+/**
+ * @param {string} name
+ * @param {string} href
+ * @param {Budget} budget
+ */
+function budgetOf(name, href, budget) {
   return h(
     'div',
     { class: 'budget' },
-    h(
-      'header',
-      {},
-      h('a', { href: link('calls', { key: key.id }), title: name }, name),
-      h('span', { class: 'soft' }, budgetText(budget)),
-    ),
+    h('header', {}, h('a', { href, title: name }, name), h('span', { class: 'soft' }, budgetText(budget))),
     budgetMeter(budget),
   );
 }
