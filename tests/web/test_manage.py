@@ -226,7 +226,7 @@ def test_a_team_is_created_with_a_key_and_the_audit_log_says_who_did_it(site: Si
     box.get_by_role("link", name="acme/search").wait_for()  # the budget that is used most is the first
     assert "$0.000001 left" in box.inner_text()
     page.goto(f"{site.url}/#/audit?subject=acme%2Fsearch")
-    page.get_by_text("budgets: month 5.00 → month 0.000012").wait_for()
+    page.get_by_text("budgets: month $5.00 → month $0.000012").wait_for()
     (entry, *_) = site.ask("GET", "/admin/audit?action=key.create")["entries"]
     assert (entry["via"], entry["after"]["name"]) == ("session", "of-team")
     site.ask("POST", "/admin/keys/of-team/revoke")

@@ -53,6 +53,7 @@ const OBVIOUS = new Set(['path', 'created', 'hint']);
 const SAID = { 'key.revoke': 'revoked', 'key.rotate': 'rotated', 'team.delete': 'deleted' };
 /** @type {Record<string, string>} */
 const FIELDS = { hint: 'secret ends in', previous_until: 'previous secret valid until' };
+const MONEY = new Set(['budget', 'budgets']);
 const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 const PAGE_SIZE = 100;
 const HISTORY = 10;
@@ -229,10 +230,22 @@ function changeText({ action, before, after }) {
     .filter((name) => name !== SAID[action])
     .filter((name) => name in before || (shown(after[name]) && !OBVIOUS.has(name)))
     .map((name) => {
-      const change = name in before ? `${text(before[name])} → ${text(after[name])}` : text(after[name]);
+      const [old, now] = [before, after].map((fields) => text(MONEY.has(name) ? dollars(fields[name]) : fields[name]));
+      const change = name in before ? `${old} → ${now}` : now;
       return `${FIELDS[name] ?? words(name)}: ${name === 'reason' ? words(change) : change}`;
     })
     .join('; ');
+}
+
+/**
+ * An amount of money, or amounts by period.
+ * @param {unknown} value
+ * @returns {unknown}
+ */
+function dollars(value) {
+  if (typeof value === 'string') return `$${value}`;
+  if (!value || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([period, amount]) => [period, dollars(amount)]));
 }
 
 /**

@@ -143,15 +143,13 @@ function rowOf(key, reserved) {
     h('td', { class: 'name' }, h('a', { href, title: name }, name), h('span', { class: 'soft' }, ` …${key.hint}`)),
     h('td', { class: 'short' }, key.team && h('a', { href: link('teams', {}, key.team), title: key.team }, key.team)),
     h('td', { class: 'tight first' }, stateBadge(key.state)),
-    h(
-      'td',
-      { class: 'tight' },
-      budget ? [budgetText(budget), more, ' ', budgetWarning(budget)] : h('span', { class: 'soft' }, 'no budget'),
-    ),
+    h('td', { class: 'tight' }, budget ? [budgetText(budget), more] : h('span', { class: 'soft' }, 'no budget')),
     h(
       'td',
       { class: 'share' },
-      budget ? budgetMeter(budget) : h('span', { class: 'soft' }, `${money(key.spent)} spent`),
+      budget
+        ? [budgetWarning(budget), ...budgetMeter(budget)]
+        : h('span', { class: 'soft' }, `${money(key.spent)} spent`),
     ),
     h('td', { class: 'whole soft' }, limitsText(key)),
     h('td', { class: 'short soft', title: models, 'data-what': 'models' }, models || 'all'),
