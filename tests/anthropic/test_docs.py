@@ -103,7 +103,9 @@ def test_claude_code_works_with_the_configuration_of_the_page(tmp_path: Path) ->
         },
         {"role": "system", "content": "Be brief."},
     ]
-    assert set(asked) == {"model", "messages", "tools", "max_completion_tokens", "stream", "stream_options"}
+    usual = {"model", "messages", "tools", "max_completion_tokens", "stream", "stream_options"}
+    assert set(asked) == usual | {"reasoning_effort"}
+    assert asked["reasoning_effort"] == "medium"
     assert (asked["max_completion_tokens"], len(asked["tools"])) == (32_000, 1)
     listed = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`[a-z-]+`.*?) \|", PAGE, re.MULTILINE)))
     assert lost <= set(listed)

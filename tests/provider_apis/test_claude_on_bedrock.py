@@ -11,6 +11,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from msgspec import convert
 
+from penstock.cli.litellm.toml_text import write_toml
 from penstock.providers.catalog import catalog
 from tests import messages as ant
 from tests.anthropic.support import HI, MESSAGE, TEXT, MessagesGateway, sent, text
@@ -25,7 +26,7 @@ STREAM = [message(each) for each in (ant.begins(), *ant.says_all("Hello", ", wor
 HEAD = head(headers={"content-type": "application/vnd.amazon.eventstream"})
 REGION = "eu-west-3"
 BUILT_IN = catalog()["bedrock"]
-AUTH = {"a key": f'api_key = "{PROVIDER_KEY}"', "a signature": 'auth = "aws"'}
+AUTH = {"a key": {"api_key": PROVIDER_KEY}, "a signature": {"auth": "aws"}}
 # The canary is the secret of the credentials: the gateway must not write it anywhere.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -39,7 +40,7 @@ ENVIRONMENT = {
 def authorized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagesGateway]:
     folder = tmp_path_factory.mktemp("bedrock")
     with Upstream() as upstream:
-        configuration = settings(upstream.url) + provider(AUTH[request.param], upstream.url)
+        configuration = settings(upstream.url) + "\n" + provider(AUTH[request.param], upstream.url)
         with MessagesGateway(folder, upstream, configuration, environment=ENVIRONMENT) as gateway:
             yield gateway
         gateway.keeps_secrets()
@@ -52,16 +53,10 @@ def gateway(authorized: MessagesGateway) -> Iterator[MessagesGateway]:
     authorized.forget()
 
 
-def provider(auth: str, url: str) -> str:
+def provider(auth: dict[str, str], url: str) -> str:
     """The built-in provider, with its Messages API at another address."""
     offer = convert(BUILT_IN["dialects"], dict[str, dict[str, Any]])["anthropic_messages"] | {"base_url": url}
-    place = "providers.bedrock.dialects.anthropic_messages"
-    tables = {place: offer, f"{place}.settings": offer.pop("settings")}
-    lines = [
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(table[key])}\n" for key in table)
-        for name, table in tables.items()
-    ]
-    return "\n".join(["[providers.bedrock]", auth, *lines])
+    return write_toml({"providers": {"bedrock": {**auth, "dialects": {"anthropic_messages": offer}}}})
 
 
 def signature(url: str, headers: dict[str, str], body: bytes) -> str:

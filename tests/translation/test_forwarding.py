@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from msgspec import convert
 
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 from penstock.core.request import ClientRequest
+from penstock.providers.catalog import catalog
+from penstock.providers.provider import OfferedDialect, Provider
 from tests.translation.support import CHAT, MESSAGES, Json, messages_of
 
 SURFACE, UPSTREAM = surface_dialect(MESSAGES), upstream_dialect(MESSAGES)
@@ -207,6 +210,42 @@ def test_bedrock_wants_betas_in_the_body_and_no_stream(stream: bool) -> None:
     assert (json.loads(body), lost) == (asked | version, ["option-refused-by-provider new"])
     translated, _ = messages_of(asked | {"stream": stream}, **settings)
     assert translated.keys() == {"anthropic_version", "max_tokens", "messages"}
+
+
+# By model on Bedrock: what a client sends, and the betas and losses of the request to the provider.
+BEDROCK = {
+    "us.anthropic.claude-sonnet-4-6": (
+        "claude-code-20250219,advanced-tool-use-2025-11-20,context-management-2025-06-27,tool-search-tool-2025-10-19",
+        ["tool-search-tool-2025-10-19", "tool-examples-2025-10-29", "context-management-2025-06-27"],
+        ["option-refused-by-provider claude-code-20250219"],
+    ),
+    "us.anthropic.claude-sonnet-5": (
+        "interleaved-thinking-2025-05-14,token-efficient-tools-2026-03-28,prompt-caching-scope-2026-01-05,fast-mode-2026-02-01",
+        ["interleaved-thinking-2025-05-14"],
+        [
+            "option-refused-by-provider token-efficient-tools-2026-03-28",
+            "option-refused-by-provider prompt-caching-scope-2026-01-05",
+            "option-refused-by-provider fast-mode-2026-02-01",
+        ],
+    ),
+    "us.anthropic.claude-opus-4-7": (
+        "effort-2025-11-24",
+        None,
+        ["option-refused-by-provider effort-2025-11-24"],
+    ),
+}
+
+
+@pytest.mark.parametrize("model", BEDROCK)
+def test_the_betas_of_claude_on_bedrock(model: str) -> None:
+    table = convert(catalog()["bedrock"]["dialects"], dict[str, OfferedDialect])
+    bedrock = Provider(name="bedrock", base_url="https://a.example", dialect="bedrock_converse", dialects=table)
+    betas, expected, losses = BEDROCK[model]
+    asked: Json = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    settings = bedrock.settings_for(model, "anthropic_messages")
+    body, headers, lost = forwarded(asked, {"anthropic-beta": betas}, **settings)
+    assert (json.loads(body).get("anthropic_beta"), lost) == (expected, losses)
+    assert "anthropic-beta" not in headers
 
 
 def test_sessions_of_claude_code_are_tags() -> None:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec import inspect, structs
+from msgspec import NODEFAULT, inspect, structs
 
 from penstock.core.dialects.registry import DIALECTS
 from penstock.gateway.config import json_schema, load
@@ -74,7 +74,7 @@ def test_the_page_lists_every_provider() -> None:
 @pytest.mark.parametrize(
     ("setting", "default"),
     [
-        (field.name, field.default)
+        (field.name, field.default if field.default_factory is NODEFAULT else field.default_factory())
         for dialect in DIALECTS.values()
         if dialect.settings is not None
         for field in structs.fields(dialect.settings)

@@ -28,6 +28,7 @@ _SYSTEM = re.compile(rb'"role"\s*:\s*"system"')
 
 # The prefix of the betas that belong to a field, where it is not the name of the field.
 _BETAS = {
+    "context_management": ("compact-", "context-management-"),
     "defer_loading": ("advanced-tool-use-", "tool-search-tool-"),
     "eager_input_streaming": ("fine-grained-tool-streaming-",),
     "input_examples": ("advanced-tool-use-", "tool-examples-"),
@@ -131,12 +132,16 @@ def betas_without(betas: str, refused: tuple[str, ...]) -> str:
     return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))
 
 
-def accepted_betas(betas: str, patterns: tuple[str, ...], losses: list[Loss]) -> list[str]:
-    """The betas that a provider accepts. The others are a loss each, as it would refuse the whole request."""
-    given = [beta.strip() for beta in betas.split(",")]
-    accepted = [beta for beta in given if any(fnmatchcase(beta, pattern) for pattern in patterns)]
-    losses.extend(Loss("option-refused-by-provider", beta) for beta in given if beta not in accepted)
-    return accepted
+def accepted_betas(betas: str, settings: MessagesSettings, losses: list[Loss]) -> list[str]:
+    """The betas that a provider accepts, by its names. The others are a loss each, as it would refuse the request."""
+    accepted: dict[str, None] = {}
+    for beta in betas.split(","):
+        names = settings.beta_names.get(beta.strip(), (beta.strip(),))
+        known = [name for name in names if any(fnmatchcase(name, pattern) for pattern in settings.body_betas or ())]
+        accepted |= dict.fromkeys(known)
+        if not known:
+            losses.append(Loss("option-refused-by-provider", beta.strip()))
+    return list(accepted)
 
 
 def without_tool_fields(written: Raw, refused: tuple[str, ...], losses: list[Loss]) -> Raw | None:

@@ -85,8 +85,10 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     every answer is streamed, because unstreamed ones have another path."""
     stream_field: bool = True
     """With `body_version`: whether the body says `stream` too."""
-    body_betas: tuple[str, ...] = ()
-    """The betas that the provider accepts, as patterns, if it wants them in the body and not in the header."""
+    body_betas: tuple[str, ...] | None = None
+    """The betas that the provider accepts, as patterns, if it wants them in the body; None if it wants the header."""
+    beta_names: dict[str, tuple[str, ...]] = {}
+    """With `body_betas`: what the provider calls a beta, where it has other names for it."""
 
 
 def write_request(

@@ -82,8 +82,8 @@ class AnthropicMessagesUpstream:
         if settings.refused_fields and "anthropic-beta" in headers:
             betas = betas_without(headers.pop("anthropic-beta"), settings.refused_fields)
             headers |= {"anthropic-beta": betas} if betas else {}
-        if settings.body_betas and "anthropic-beta" in headers:
-            accepted = accepted_betas(headers.pop("anthropic-beta"), settings.body_betas, losses)
+        if settings.body_betas is not None and "anthropic-beta" in headers:
+            accepted = accepted_betas(headers.pop("anthropic-beta"), settings, losses)
             if accepted:
                 changes["anthropic_beta"] = Raw(msgspec.json.encode(accepted))
         return OutgoingRequest(request.members.edited(changes), headers, tuple(losses))
