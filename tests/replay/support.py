@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump, parse
 from tests.faults.client import RawClient, Response, body, post
@@ -53,12 +53,13 @@ def keep(
     how: How | None = "complete",
     gap_s: float = 0.02,
     status: int | None = 200,
+    **header: Any,
 ) -> Path:
-    """Write a capture of reads that came so far apart."""
+    """Write a capture of reads that came so far apart. `header` are further members of its header."""
     reads = tuple(Read(round((number + 1) * gap_s, 6), part) for number, part in enumerate(data))
     closing = CaptureEnd(round((len(data) + 1) * gap_s, 6), how) if how is not None else None
-    header = CaptureHeader(provider="main", model=model, status=status, head_s=0.0 if status else None)
-    file.write_bytes(dump(Capture(header, reads, closing)))
+    about = CaptureHeader(provider="main", model=model, status=status, head_s=0.0 if status else None, **header)
+    file.write_bytes(dump(Capture(about, reads, closing)))
     return file
 
 

@@ -15,7 +15,7 @@ from penstock.replay.styles.catalog import load_style
 from tests.cli.support import GROQ
 from tests.faults.client import RawClient, Response, post
 from tests.faults.gateway import Gateway, settings
-from tests.faults.upstream import Upstream, chunk, head, last_chunk
+from tests.faults.upstream import Upstream, chunk, head, last_chunk, status
 from tests.provider_streams import HEALTHY, TEXT
 from tests.replay.support import Player, keep
 
@@ -100,6 +100,21 @@ def test_what_a_gateway_records_is_played_to_clients_of_the_recorded_api(tmp_pat
         played = ask(player.port, dialect, model, **fields)
         assert (played.status, played.body) == (200, HEALTHY[dialect]["text"])
         assert ask(player.port, dialect, model, messages=[]).status == 404
+
+
+def test_an_error_of_amazon_is_recorded_with_its_name(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        table = f'\n[providers.aws]\nbase_url = "{upstream.url}"\ndialect = "bedrock_converse"\napi_key = "k"\n'
+        record = ("--record", str(tmp_path / "captures"))
+        with Gateway(tmp_path, upstream, settings(upstream.url) + table, arguments=record) as gateway:
+            headers = {"content-type": "application/json", "x-amzn-errortype": "ValidationException"}
+            model = upstream.play([status(400, headers, b'{"message":"too hot"}')])
+            assert gateway.ask(f"aws/{model}", stream=True).status == 400
+            gateway.until(lambda: list((tmp_path / "captures").glob("*.capture")))
+    with Player(tmp_path / "captures", "--speed", "max") as player:
+        response = ask(player.port, "bedrock_converse", model)
+    assert (response.status, response.body) == (400, b'{"message":"too hot"}')
+    assert response.headers["x-amzn-errortype"] == "ValidationException"
 
 
 @every_dialect

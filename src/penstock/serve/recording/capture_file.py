@@ -35,6 +35,8 @@ _ALLOWED = frozenset(
         "server",
         "via",
         "x-accel-buffering",
+        "x-amzn-errortype",
+        "x-amzn-requestid",
         "x-envoy-upstream-service-time",
         "x-request-id",
         "x-should-retry",
