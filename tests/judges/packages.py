@@ -25,6 +25,7 @@ NODE = Path(__file__).parent / "node"
 LANGCHAIN = Path(__file__).parent / "gateway/langchain"
 AGENTS = Path(__file__).parent / "responses/agents"
 GOOGLE = Path(__file__).parent / "gemini/python"
+PROVIDERS = Path(__file__).parent / "providers/python"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
 GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
@@ -82,6 +83,11 @@ def agents_python() -> Path:
 def google_python() -> Path:
     """The interpreter that has google-genai, and LangChain's client of it."""
     return _environment("google-judge", GOOGLE / "requirements.txt")
+
+
+def providers_python() -> Path:
+    """The interpreter that has the packages of Ollama, Cohere and AWS."""
+    return _environment("providers-judge", PROVIDERS / "requirements.txt")
 
 
 def claude_code() -> Path:

@@ -1,6 +1,7 @@
 """The oracle: what a stream of the Converse API says, by botocore's own parser of event streams."""
 
 import json
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,15 @@ class SentBlocks:
     finish: str | None = None
     tokens: tuple[int, int, int, int] | None = None
     """Input, output, cached and written to the cache."""
+
+
+def decoded(data: bytes) -> bytes:
+    """The stream in a file of the corpus: some recorders wrote it in base64 or in hexadecimal digits."""
+    if data[:1] == b"\0":
+        return data
+    if data.startswith(b"000"):
+        return bytes.fromhex(data.decode())
+    return b64decode(data.removeprefix(b"base64:"))
 
 
 def messages(data: bytes) -> list[tuple[str, Any]]:

@@ -1,7 +1,6 @@
 """Every recorded stream of Bedrock: read as botocore reads it, split and cut anywhere, detected."""
 
 import json
-from base64 import b64decode
 
 import pytest
 
@@ -11,7 +10,7 @@ from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from penstock.core.wire.event_stream import EventStreamReader
 from penstock.core.wire.frame import Frame
-from tests.core.bedrock_converse.oracle import SentBlocks, expect, messages
+from tests.core.bedrock_converse.oracle import SentBlocks, decoded, expect, messages
 from tests.corpus import CORPUS, captures, pieces_of
 from tests.dialect_reading import DialectReading
 from tests.written_again import assert_the_same_again
@@ -19,15 +18,6 @@ from tests.written_again import assert_the_same_again
 CONVERSE = DialectReading("bedrock_converse")
 MESSAGES = DialectReading("anthropic_messages")
 CAPTURES = captures("bedrock")
-
-
-def decoded(data: bytes) -> bytes:
-    """The stream in a file: some recorders wrote it in base64 or in hexadecimal digits."""
-    if data[:1] == b"\0":
-        return data
-    if data.startswith(b"000"):
-        return bytes.fromhex(data.decode())
-    return b64decode(data.removeprefix(b"base64:"))
 
 
 ERRORS = {capture.file: capture.data for capture in CAPTURES if capture.status != 200}

@@ -1,0 +1,182 @@
+"""The official packages `ollama`, `cohere` and `boto3`, which a test asks by lines. Runs in an environment of its own.
+
+An ask comes in on stdin, its report goes out on stdout; `tests/judges/providers/asks.py` describes both.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import boto3  # type: ignore[import-not-found]  # the tests do without
+import cohere  # type: ignore[import-not-found]
+import ollama  # type: ignore[import-not-found]
+from botocore.config import Config
+
+Json = dict[str, Any]
+QUESTION = "How is the weather?"
+TIMEOUT_S = 10.0
+
+
+def by_ollama(ask: Json, report: Json) -> None:
+    """Ask with `ollama.Client`."""
+    client = ollama.Client(host=ask["url"], timeout=TIMEOUT_S, trust_env=False)
+    messages = [{"role": "user", "content": QUESTION}]
+    answer = client.chat(model=ask["model"], messages=messages, stream=ask["stream"])
+    for piece in answer if ask["stream"] else [answer]:
+        report["model"] = piece.model
+        report["text"] += piece.message.content or ""
+        report["thinking"] += piece.message.thinking or ""
+        for call in piece.message.tool_calls or ():
+            report["calls"].append({"id": "", "name": call.function.name, "arguments": dict(call.function.arguments)})
+        if piece.done:
+            report["stop"], report["complete"] = piece.done_reason, True
+            report["usage"] = [piece.prompt_eval_count, piece.eval_count]
+
+
+def by_cohere(ask: Json, report: Json) -> None:
+    """Ask with `cohere.ClientV2`."""
+    client = cohere.ClientV2("none", base_url=ask["url"], timeout=TIMEOUT_S)
+    arguments = {"model": ask["model"], "messages": [{"role": "user", "content": QUESTION}]}
+    once = {"max_retries": 0}
+    if ask["stream"]:
+        for event in client.chat_stream(**arguments, request_options=once):
+            _take_event(event, report)
+        return
+    answer = client.chat(**arguments, request_options=once)
+    report["id"] = answer.id
+    for content in answer.message.content or ():
+        report["text"] += getattr(content, "text", None) or ""
+        report["thinking"] += getattr(content, "thinking", None) or ""
+    report["thinking"] += answer.message.tool_plan or ""
+    for call in answer.message.tool_calls or ():
+        report["calls"].append(_cohere_call(call.id, call.function.name, call.function.arguments))
+    _finish_cohere(answer, report)
+
+
+def _take_event(event: Any, report: Json) -> None:
+    match event.type:
+        case "message-start":
+            report["id"] = event.id
+        case "content-delta":
+            content = event.delta.message.content
+            report["text"] += getattr(content, "text", None) or ""
+            report["thinking"] += getattr(content, "thinking", None) or ""
+        case "tool-plan-delta":
+            report["thinking"] += event.delta.message.tool_plan
+        case "tool-call-start":
+            call = event.delta.message.tool_calls
+            report["calls"].append({"id": call.id, "name": call.function.name, "arguments": call.function.arguments})
+        case "tool-call-delta":
+            report["calls"][event.index]["arguments"] += event.delta.message.tool_calls.function.arguments
+        case "tool-call-end":
+            call = report["calls"][event.index]
+            report["calls"][event.index] = _cohere_call(call["id"], call["name"], call["arguments"])
+        case "citation-start":
+            report["citations"].append(event.delta.message.citations.text)
+        case "message-end":
+            _finish_cohere(event.delta, report)
+            error = getattr(event.delta, "error", None)
+            if error:
+                report["error"] = {"name": "", "message": error, "status": None}
+        case _:
+            pass
+
+
+def _cohere_call(id: str, name: str, arguments: str | None) -> Json:
+    return {"id": id, "name": name, "arguments": json.loads(arguments or "{}")}
+
+
+def _finish_cohere(end: Any, report: Json) -> None:
+    report["stop"], report["complete"] = end.finish_reason, end.finish_reason != "ERROR"
+    if end.usage is not None:
+        report["usage"] = [int(end.usage.tokens.input_tokens), int(end.usage.tokens.output_tokens)]
+
+
+def by_boto3(ask: Json, report: Json) -> None:
+    """Ask with the client of `bedrock-runtime`."""
+    client = boto3.client(
+        "bedrock-runtime",
+        region_name="us-east-1",
+        endpoint_url=ask["url"],
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_S),
+    )
+    arguments = {"modelId": ask["model"], "messages": [{"role": "user", "content": [{"text": QUESTION}]}]}
+    if ask["stream"]:
+        for event in client.converse_stream(**arguments)["stream"]:
+            _take_message(event, report)
+        return
+    answer = client.converse(**arguments)
+    for content in answer["output"]["message"]["content"]:
+        report["text"] += content.get("text", "")
+        reasoning = content.get("reasoningContent", {}).get("reasoningText", {})
+        report["thinking"] += reasoning.get("text", "")
+        report["signature"] += reasoning.get("signature", "")
+        if use := content.get("toolUse"):
+            report["calls"].append({"id": use["toolUseId"], "name": use["name"], "arguments": use["input"]})
+    _finish_bedrock(answer, report)
+
+
+def _take_message(event: Json, report: Json) -> None:
+    ((name, value),) = event.items()
+    match name:
+        case "contentBlockStart" if "toolUse" in value["start"]:
+            use = value["start"]["toolUse"]
+            report["calls"].append({"id": use["toolUseId"], "name": use["name"], "arguments": ""})
+        case "contentBlockDelta":
+            delta = value["delta"]
+            report["text"] += delta.get("text", "")
+            report["thinking"] += delta.get("reasoningContent", {}).get("text", "")
+            report["signature"] += delta.get("reasoningContent", {}).get("signature", "")
+            if "toolUse" in delta:
+                report["calls"][-1]["arguments"] += delta["toolUse"]["input"]
+        case "messageStop" | "metadata":
+            _finish_bedrock(value, report)
+        case _:
+            pass
+
+
+def _finish_bedrock(value: Json, report: Json) -> None:
+    if "stopReason" in value:
+        report["stop"], report["complete"] = value["stopReason"], True
+    if usage := value.get("usage"):
+        report["usage"] = [usage["inputTokens"], usage["outputTokens"]]
+
+
+CLIENTS: dict[str, Callable[[Json, Json], None]] = {"ollama": by_ollama, "cohere": by_cohere, "boto3": by_boto3}
+
+
+def reported(ask: Json) -> Json:
+    """What an application has of an answer when its client ends or raises."""
+    report: Json = {"id": "", "model": "", "text": "", "thinking": "", "signature": "", "calls": [], "citations": []}
+    report |= {"stop": None, "usage": None, "complete": False, "error": None}
+    try:
+        CLIENTS[ask["client"]](ask, report)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the application gets it
+        response = getattr(error, "response", None)
+        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+        status = getattr(error, "status_code", None) or metadata.get("HTTPStatusCode")
+        report["error"] = {"name": type(error).__name__, "message": str(error), "status": status}
+    for call in report["calls"]:
+        if isinstance(call["arguments"], str):
+            call["arguments"] = _parsed(call["arguments"])
+    return report
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return arguments
+
+
+def main(lines: Iterable[str]) -> None:
+    """Answer every ask."""
+    for line in lines:
+        print(json.dumps(reported(json.loads(line))), flush=True)  # noqa: T201 - the report
+
+
+if __name__ == "__main__":
+    main(sys.stdin)
