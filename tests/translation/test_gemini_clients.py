@@ -279,3 +279,99 @@ def test_a_failure_is_the_last_message() -> None:
 )
 def test_an_unknown_finish_reason_is_written_only_for_its_own_api(provider: str, wire: bytes, reason: bytes) -> None:
     assert reason in translated(provider, GEMINI, wire)[0]
+
+
+# What protocol buffers accept in JSON: enums by number, numbers as text, names in snake_case.
+
+
+def test_schemas_in_every_form_that_google_accepts() -> None:
+    given = {
+        "type": 6,
+        "properties": {
+            "a": {"type": "ARRAY", "items": {"type": 1}, "minItems": "1", "max_items": "3"},
+            "b": {"type": "STRING", "enum": ["x"], "nullable": True, "max_length": 9},
+            "c": {"any_of": [{"type": "STRING"}], "nullable": True},
+        },
+    }
+    body, losses = asked(
+        CHAT,
+        tools=[{"function_declarations": [{"name": "f", "parameters": given}]}],
+        toolConfig={"functionCallingConfig": {"mode": 2}},
+    )
+    assert body["tools"][0]["function"]["parameters"] == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
+            "b": {"type": ["string", "null"], "enum": ["x", None], "maxLength": 9},
+            "c": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+    }
+    assert (body["tool_choice"], losses) == ("required", [])
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "warm", "1e999"])
+def test_numbers_may_be_text(text: str) -> None:
+    config = {"temperature": "0.5", "seed": "7", "maxOutputTokens": "5", "topP": text}
+    body, _ = asked(CHAT, generationConfig=config)
+    assert (body["temperature"], body["seed"], body["max_completion_tokens"]) == (0.5, 7, 5)
+    assert "top_p" not in body
+
+
+# What is not text, or has no id, is kept apart and not lost.
+
+
+def test_a_result_that_is_no_object_is_not_lost() -> None:
+    result = {"functionResponse": {"name": "f", "response": "sunny"}}
+    call = {"functionCall": {"name": "f"}}
+    body, _ = asked(CHAT, contents=[{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}])
+    assert body["messages"][1]["content"] == "sunny"
+
+
+def test_a_call_without_an_id_gets_none_that_another_call_has() -> None:
+    calls = [{"functionCall": {"name": "f", "args": {}}}, {"functionCall": {"name": "f", "id": "call_1"}}]
+    results = [
+        {"functionResponse": {"name": "f", "id": "call_1", "response": {"output": "second"}}},
+        {"functionResponse": {"name": "f", "response": {"output": "first"}}},
+    ]
+    body, _ = asked(CHAT, contents=[{"role": "model", "parts": calls}, {"role": "user", "parts": results}])
+    first, second = (call["id"] for call in body["messages"][0]["tool_calls"])
+    assert first != second
+    assert {message["tool_call_id"]: message["content"] for message in body["messages"][1:]} == {
+        first: "first",
+        second: "second",
+    }
+
+
+@pytest.mark.parametrize("provider", [CHAT, MESSAGES, RESPONSES, "ollama", "cohere", "bedrock_converse"])
+def test_a_system_prompt_with_an_image_declares_its_loss(provider: str) -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    body, losses = asked(provider, systemInstruction={"parts": [{"text": "Be brief."}, image]})
+    assert "Be brief." in json.dumps(body)
+    assert "aGk=" not in json.dumps(body)
+    assert [code for code, _ in losses if code == "content-dropped"] == ["content-dropped"]
+
+
+# Numbers on which a reservation depends.
+
+
+@pytest.mark.parametrize("name", ["maxOutputTokens", "max_output_tokens", "candidateCount"])
+@pytest.mark.parametrize("value", [-1_000_000_000, 0, True, 1.5, "-5", 10**30, [1]])
+def test_a_limit_that_is_no_positive_integer_is_refused(name: str, value: object) -> None:
+    with pytest.raises(RequestError, match="must be an integer from 1 to"):
+        asked(GEMINI, generationConfig={name: value})
+
+
+def test_a_limit_by_two_names_is_refused() -> None:
+    for config in (
+        {"generationConfig": {"maxOutputTokens": 1, "max_output_tokens": 10**6}},
+        {"generationConfig": {"maxOutputTokens": 1}, "generation_config": {"maxOutputTokens": 10**6}},
+    ):
+        with pytest.raises(RequestError, match="is there twice"):
+            asked(GEMINI, **config)
+
+
+@pytest.mark.parametrize("config", [{"maxOutputTokens": "50", "candidateCount": 2}, {"max_output_tokens": 100}])
+def test_limits_are_read_in_every_form(config: Json) -> None:
+    body = json.dumps({"contents": [HI], "generationConfig": config}).encode()
+    request = surface_dialect(GEMINI).read_request(body, {}, PATH)
+    assert upstream_dialect(GEMINI).limits(request, Destination(model="m", issuer=ISSUER)).output == 100

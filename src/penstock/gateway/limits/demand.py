@@ -32,7 +32,7 @@ def chat_demand(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
     """The demand of a chat request, with the limits of the request that is sent to the provider."""
     return TokenDemand(
         request.estimate(),
-        min(limits.output, _MAX_OUTPUT) if limits.output is not None else None,
+        min(max(limits.output, 0), _MAX_OUTPUT) if limits.output is not None else None,
         request.metadata,
         request.user,
         limits.tier,

@@ -7,6 +7,7 @@ Function calls and their results have no ids in most conversations; the API link
 without an id are numbered, and a result belongs to the first call of its name that has none yet.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -33,20 +34,25 @@ _PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the
 _SAMPLING = {
     "temperature": "temperature",
     "topP": "top_p",
-    "topK": "top_k",
-    "seed": "seed",
     "presencePenalty": "presence_penalty",
     "frequencyPenalty": "frequency_penalty",
 }
+_WHOLE = {"topK": "top_k", "seed": "seed"}
 _CONFIG = (
-    *_SAMPLING, "maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseSchema",
+    *_SAMPLING, *_WHOLE, "maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseSchema",
     "responseJsonSchema", "thinkingConfig",
 )  # fmt: skip
 _TOP = (
     "contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "serviceTier", "model", "labels",
     "stream",
 )  # fmt: skip
+# Enums, which protocol buffers write by their names and accept by their numbers.
 _MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
+_MODE_NUMBERS = {1: "AUTO", 2: "ANY", 3: "NONE", 4: "VALIDATED"}
+_TYPE_NUMBERS = {1: "string", 2: "number", 3: "integer", 4: "boolean", 5: "array", 6: "object", 7: "null"}
+# Members of a schema with a number, which protocol buffers write as text because it has 64 bits.
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_SCHEMA_NAMES = {snake_case(name): name for name in (*_COUNTS, "anyOf")}
 _MAX_SCHEMA_DEPTH = 64
 
 
@@ -58,7 +64,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         dialect=NAME,
         model=text_of(fields.get("model")),
         stream=fields.get("stream") is True,
-        system=tuple(_texts(member(fields, "systemInstruction"))),
+        system=tuple(_system(member(fields, "systemInstruction"))),
         turns=_read_contents(member(fields, "contents")),
         tools=tuple(_read_tools(member(fields, "tools"))),
         tool_choice=_read_choice(object_of(member(object_of(member(fields, "toolConfig")), "functionCallingConfig"))),
@@ -80,12 +86,16 @@ def _others(holder: Mapping[str, object], known: tuple[str, ...]) -> _Json:
     return {name: value for name, value in holder.items() if name not in names and value is not None}
 
 
-def _texts(content: object) -> Iterable[TextPart]:
-    """The texts of the system prompt: a content, its parts, or a text."""
+def _system(content: object) -> Iterable[Part]:
+    """The system prompt: a content, its parts, or a text. Other parts than text have no place in other APIs."""
     if isinstance(content, str):
         return [TextPart(content)]
     parts = object_of(content).get("parts") if isinstance(content, dict) else content
-    return [TextPart(text_of(part.get("text"))) for part in objects_of(_list(parts)) if part.get("text")]
+    return [
+        OpaquePart(NAME, next(iter(part)), part) if part.get("text") is None else TextPart(text_of(part["text"]))
+        for part in objects_of(_list(parts))
+        if part and part.get("text") != ""
+    ]
 
 
 def _list(value: object) -> list[object]:
@@ -94,15 +104,18 @@ def _list(value: object) -> list[object]:
 
 
 class _Calls:
-    """The calls of a conversation, and those that have no result yet."""
+    """The calls of a conversation, and those that have no result yet. Those without an id get one that is not given."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Iterable[str] = ()) -> None:
+        self._given = frozenset(given)
         self._count = 0
         self._open: list[tuple[str, str]] = []  # the id and the name of each
 
     def start(self, id: str, name: str) -> str:
-        self._count += 1
-        id = id or f"call_{self._count}"
+        while not id:
+            self._count += 1
+            numbered = f"call_{self._count}"
+            id = "" if numbered in self._given else numbered
         self._open.append((id, name))
         return id
 
@@ -116,7 +129,7 @@ class _Calls:
 
 
 def _read_contents(contents: object) -> tuple[Message, ...]:
-    calls = _Calls()
+    calls = _Calls(_given_ids(contents))
     turns: list[Message] = []
     for content in _list(contents):
         fields = object_of(content)
@@ -126,6 +139,14 @@ def _read_contents(contents: object) -> tuple[Message, ...]:
             parts += _read_part(part, calls)
         turns.append(Message("assistant" if role == "assistant" else "user", tuple(parts)))
     return tuple(turns)
+
+
+def _given_ids(contents: object) -> Iterable[str]:
+    """The ids of the calls that have one."""
+    for content in objects_of(_list(contents)):
+        for part in objects_of(_list(content.get("parts"))):
+            if id := text_of(object_of(member(part, "functionCall")).get("id")):
+                yield id
 
 
 def _read_part(part: object, calls: _Calls) -> list[Part]:
@@ -155,7 +176,7 @@ def _read_other(fields: _Json, calls: _Calls) -> Part:
     if result:
         name = text_of(result.get("name"))
         id = calls.answered(text_of(result.get("id")), name)
-        return _read_result(id, name, object_of(result.get("response")), result)
+        return _read_result(id, name, result)
     holder = inline or file
     data, url, mime = (text_of(member(holder, name)) for name in ("data", "fileUri", "mimeType"))
     if data or url:
@@ -165,8 +186,10 @@ def _read_other(fields: _Json, calls: _Calls) -> Part:
     return OpaquePart(NAME, kind, fields)
 
 
-def _read_result(id: str, name: str, response: _Json, result: _Json) -> ToolResult:
+def _read_result(id: str, name: str, result: _Json) -> ToolResult:
     """The result of a call. One that is only an output or an error is that text; any other is JSON."""
+    given = result.get("response")
+    response = given if isinstance(given, dict) else {} if given is None else {"output": given}
     media = [part for each in objects_of(result.get("parts")) if isinstance(part := _media(each), MediaPart)]
     is_error = set(response) == {"error"}
     only = next(iter(response.values())) if set(response) in ({"output"}, {"error"}, {"result"}) else response
@@ -215,27 +238,41 @@ def json_schema(schema: _Json, depth: int = 0) -> _Json:
     if depth > _MAX_SCHEMA_DEPTH:
         return {}
     written: _Json = {}
-    for name, value in schema.items():
-        if name == "type" and isinstance(value, str):
-            written[name] = value.lower()
+    for given, value in schema.items():
+        name = _SCHEMA_NAMES.get(given, given)
+        if name == "type" and type(value) in (int, str):
+            written[name] = _TYPE_NUMBERS.get(value) if isinstance(value, int) else text_of(value).lower()
+        elif name in _COUNTS:
+            written[name] = value if (count := integer_of(value)) is None else count
         elif name == "properties" and isinstance(value, dict):
             written[name] = {
                 key: json_schema(each, depth + 1) if isinstance(each, dict) else each for key, each in value.items()
             }
-        elif name in ("anyOf", "any_of") and isinstance(value, list):
-            written["anyOf"] = [json_schema(each, depth + 1) for each in objects_of(value)]
+        elif name == "anyOf" and isinstance(value, list):
+            written[name] = [json_schema(each, depth + 1) for each in objects_of(value)]
         elif name == "items" and isinstance(value, dict):
             written[name] = json_schema(value, depth + 1)
         elif name not in ("nullable", "propertyOrdering", "property_ordering"):
             written[name] = value
-    kind = written.get("type")
-    if schema.get("nullable") is True and isinstance(kind, str):
-        written["type"] = [kind, "null"]
+    if schema.get("nullable") is True:
+        _allow_null(written)
     return written
 
 
+def _allow_null(schema: _Json) -> None:
+    """Add null to what a schema allows."""
+    kind, options, values = schema.get("type"), schema.get("anyOf"), schema.get("enum")
+    if isinstance(kind, str):
+        schema["type"] = [kind, "null"]
+    if isinstance(options, list) and {"type": "null"} not in options:
+        schema["anyOf"] = [*options, {"type": "null"}]
+    if isinstance(values, list) and None not in values:
+        schema["enum"] = [*values, None]
+
+
 def _read_choice(config: _Json) -> ToolChoice | None:
-    mode = text_of(config.get("mode")).upper()
+    given = config.get("mode")
+    mode = _MODE_NUMBERS.get(given, "") if isinstance(given, int) else text_of(given).upper()
     names = tuple(name for name in list_of(member(config, "allowedFunctionNames")) if isinstance(name, str))
     match _MODES.get(mode), names:
         case None, _:
@@ -253,12 +290,20 @@ def _read_choice(config: _Json) -> ToolChoice | None:
 
 
 def _read_sampling(config: _Json) -> Sampling:
-    given = {ours: member(config, theirs) for theirs, ours in _SAMPLING.items()}
-    numbers = {
-        name: value for name, value in given.items() if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    whole = {"top_k", "seed"}
-    return Sampling(**{name: int(value) if name in whole else float(value) for name, value in numbers.items()})  # type: ignore[arg-type]
+    numbers = {ours: _number(member(config, theirs)) for theirs, ours in _SAMPLING.items()}
+    whole = {ours: integer_of(member(config, theirs)) for theirs, ours in _WHOLE.items()}
+    return Sampling(**numbers, **whole)  # type: ignore[arg-type]
+
+
+def _number(value: object) -> float | None:
+    """A number, which protocol buffers accept as text too."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _read_format(config: _Json) -> ResponseFormat | None:

@@ -13,13 +13,13 @@ from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.body import write_body
 from penstock.core.dialects.gemini.failures import write_error
-from penstock.core.dialects.gemini.members import member
+from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.writer import GeminiWriter
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
-from penstock.core.json_getters import object_of, text_of
+from penstock.core.json_getters import integer_of, object_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.request import MAX_TAGS, ClientRequest, ReadOnce
 
@@ -28,6 +28,8 @@ UNSTREAMED = "generateContent"
 _ONCE = ("contents", "generationConfig", "generation_config", "model")
 _LISTS = ("tools", "safetySettings")
 _MAX_MODEL = 256
+# What multiplies the cost of a call, and the highest value of each.
+_LIMITS = {"maxOutputTokens": 2**31 - 1, "candidateCount": 128}
 _VERSION = re.compile(r"^/(?:gemini/)?(?:v1(?:beta|alpha)?/)?")
 _MODELS = "/models/"
 _ARRAY = "application/json; charset=utf-8"
@@ -78,6 +80,9 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
     config = member(fields, "generationConfig")
     if config is not None and not isinstance(config, dict):
         raise refused("generationConfig: must be an object", param="generationConfig")
+    _check_twice(fields, "generationConfig")
+    for name, most in _LIMITS.items():
+        _check_limit(object_of(config), name, most)
     check_lengths(fields, _LISTS)
     labels = object_of(fields.get("labels"))
     tags = {name: value for name, value in labels.items() if isinstance(value, str)}
@@ -99,6 +104,22 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
         estimate=lambda: estimate_request(read()),
         read=read,
     )
+
+
+def _check_twice(holder: Mapping[str, object], name: str) -> None:
+    """Refuse a member that is there by both of its names: which one counts is up to the provider."""
+    if holder.get(name) is not None and holder.get(snake_case(name)) is not None:
+        raise refused(f"`{name}` is there twice, also as `{snake_case(name)}`", param=name, code="duplicate_key")
+
+
+def _check_limit(config: Mapping[str, object], name: str, most: int) -> None:
+    """Check a number on which the cost of the call depends."""
+    _check_twice(config, name)
+    value = member(config, name)
+    number = None if isinstance(value, bool) else integer_of(value)
+    if value is not None and (number is None or not 1 <= number <= most):
+        path = f"generationConfig.{name}"
+        raise refused(f"{path}: must be an integer from 1 to {most}", param=path)
 
 
 def model_in(path: str) -> tuple[str, str]:

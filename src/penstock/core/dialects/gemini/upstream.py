@@ -14,7 +14,7 @@ from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME, GeminiReader
 from penstock.core.dialects.gemini.request_writer import GeminiSettings, write_request
 from penstock.core.error_shapes import read_error
-from penstock.core.json_getters import object_of, objects_of, text_of
+from penstock.core.json_getters import integer_of, object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
 from penstock.core.sink import Sink
@@ -75,8 +75,8 @@ class GeminiUpstream:
         changed = object_of(overrides.get("generationConfig", overrides.get(snake_case("generationConfig"))))
         most = most if member(changed, "maxOutputTokens") is None else member(changed, "maxOutputTokens")
         tier = overrides.get("serviceTier", tier)
-        count = choices if isinstance(choices, int) and choices > 1 else 1
-        return RequestLimits(most * count if isinstance(most, int) else None, text_of(tier).lower())
+        limit, count = integer_of(most), max(integer_of(choices) or 1, 1)
+        return RequestLimits(None if limit is None else limit * count, text_of(tier).lower())
 
     def read_error(self, body: bytes) -> ProviderError:
         """Read an error: an object, or a list of one where the request did not ask for server-sent events.
