@@ -141,6 +141,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "a tag without a value": (["--tag", "red"], "name=value"),
     "a name with a line end": (["--name", "a\nb"], "printable characters"),
     "an id as a name": (["--name", "key_0123456789ab"], "look like the id"),
+    "the id of clients with a JWT": (["--name", "jwt:acme/search"], "look like the id"),
     "a model of nothing": (["--model", ""], "names or patterns"),
 }
 

@@ -25,7 +25,8 @@ _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _CENTURY_MS = 36_525 * _UNITS_MS["d"]
-_ID = re.compile(r"key_[0-9a-f]{12}")
+# Of a stored key, and of the clients of a team that have a JWT (`people/jwt_keys.py`).
+_ID = re.compile(r"key_[0-9a-f]{12}|jwt:.*")
 # Longer texts would be shortened in the store, and the key would not have the requested values.
 _MAX_LENGTH = 200
 _MAX_MODELS = 100
