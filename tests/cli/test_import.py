@@ -187,3 +187,45 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pyt
     for shown in re.findall(r"^```console\n\$ penstock (.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[:2]:
         command, _, output = shown.partition("\n")
         assert output.removesuffix("…\n") in invoke(*command.split()).output
+
+
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB + "model_list: [{model_name: x, litellm_params: {model: openai/x, api_base: *i}}]\n",
+        "model_list: &x [{model_name: x, litellm_params: {model: openai/x, api_base: *x}}]\n",
+    ],
+    ids=["billion laughs", "a list in itself"],
+)
+def test_aliases_that_expand_without_end_are_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    run = invoke("import", "litellm", str(file))
+    assert run.exit_code == 1
+    assert "its aliases make more than 1,000,000 values of it" in run.output
+
+
+def test_every_name_can_go_to_one_provider(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text('model_list: [{model_name: "*", litellm_params: {model: "openai/*"}}]\n')
+    made = tomllib.loads(invoke("import", "litellm", str(file), "--report", str(tmp_path / "report")).stdout)
+    assert made["routes"] == {"*": {"targets": ["openai/*"]}}
+
+
+@pytest.mark.parametrize("value", ["5x", "yes", ".inf", ".nan", "-5", "0", "[1]"])
+def test_what_is_no_number_is_not_taken(value: str, tmp_path: Path) -> None:
+    file, report = tmp_path / "config.yaml", tmp_path / "report"
+    limits = f"timeout: {value}, stream_timeout: {value}, rpm: {value}, tpm: {value}"
+    file.write_text(
+        f"model_list: [{{model_name: x, litellm_params: {{model: openai/x, {limits}}}}}]\n"
+        f"router_settings: {{timeout: {value}, cooldown_time: {value}}}\n"
+    )
+    made = tomllib.loads(invoke("import", "litellm", str(file), "--report", str(report)).stdout)
+    assert report.read_text().count("is not a positive number") == 6
+    assert set(made) == {"server", "routes", "providers"}
+    assert made["providers"] == {"openai": {}}

@@ -1,5 +1,6 @@
 """`penstock import litellm`: converts the configuration of LiteLLM's proxy, and reports every field."""
 
+import math
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team
 
+# The files of large installations have some ten thousand.
+_MAX_VALUES = 1_000_000
 _STATUSES = ("not possible", "approximated", "taken")
 _EXTRA = "the import needs the Python package pyyaml, which is not installed; try: pip install 'penstock[litellm]'"
 
@@ -75,9 +78,22 @@ def _read(source: Path) -> Imported:
         mark = getattr(error, "problem_mark", None)  # without the error's text, which quotes the file
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise click.ClickException(one_line(f"{source}{line}: this is not YAML")) from None
+    if _size(given, {}) > _MAX_VALUES:
+        raise click.ClickException(one_line(f"{source}: its aliases make more than {_MAX_VALUES:,} values of it"))
     if not isinstance(given, dict) or not isinstance(given.get("model_list"), list):
         raise click.ClickException(one_line(f"{source}: this is no configuration of LiteLLM: it has no model_list"))
     return convert(given, text)
+
+
+def _size(value: object, known: dict[int, float]) -> float:
+    """The number of values, those behind aliases counted each time. Infinite if one contains itself."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf  # until it is counted
+        items = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(item, known) for item in items)
+    return known[id(value)]
 
 
 def _take_over(database: str, file: Path | None, findings: Findings, *, dry_run: bool) -> None:

@@ -134,14 +134,12 @@ def _settings(
     name: str, section: Section, routes: Routes, variables: Variables, document: dict[str, dict[str, Any]]
 ) -> None:
     for key, ours in (("timeout", "total_s"), ("request_timeout", "total_s"), ("stream_timeout", "first_event_s")):
-        if (value := section.take(key)) is not None:
-            document["timeouts"][ours] = variables.plain(value)
+        if (value := variables.number(section, key, f"[timeouts] {ours}")) is not None:
+            document["timeouts"][ours] = value
             if ours == "total_s":
-                document["timeouts"]["answer_s"] = variables.plain(value)
-            section.taken(key, f"[timeouts] {ours}")
-    if (value := section.take("cooldown_time")) is not None:
-        document["retries"]["cooldown_s"] = variables.plain(value)
-        section.taken("cooldown_time", "[retries] cooldown_s")
+                document["timeouts"]["answer_s"] = value
+    if (value := variables.number(section, "cooldown_time", "[retries] cooldown_s")) is not None:
+        document["retries"]["cooldown_s"] = value
     if (value := section.take("json_logs")) is not None:
         document["server"]["log"] = "json" if value else "auto"
         section.taken("json_logs", "[server] log")

@@ -186,24 +186,21 @@ class ProviderTables:
 
     def _timeouts(self, section: Section, table: dict[str, Any]) -> None:
         timeouts: dict[str, object] = {}
-        if (timeout := section.take("timeout")) is not None:
-            timeouts |= {"answer_s": self._variables.plain(timeout), "total_s": self._variables.plain(timeout)}
-            section.taken("timeout", "answer_s and total_s of the provider")
-        if (timeout := section.take("stream_timeout")) is not None:
-            timeouts["first_event_s"] = self._variables.plain(timeout)
-            section.taken("stream_timeout", "first_event_s of the provider")
+        number = self._variables.number
+        if (timeout := number(section, "timeout", "answer_s and total_s of the provider")) is not None:
+            timeouts |= {"answer_s": timeout, "total_s": timeout}
+        if (timeout := number(section, "stream_timeout", "first_event_s of the provider")) is not None:
+            timeouts["first_event_s"] = timeout
         if timeouts:
             table["timeouts"] = timeouts
 
     def _limits(self, section: Section, *, has_key: bool) -> dict[str, object]:
         limits: dict[str, object] = {}
         for name in ("rpm", "tpm"):
-            limit = section.take(name)
-            if limit is not None and has_key:
-                limits[name] = self._variables.plain(limit)
-                section.taken(name, "a limit of the provider's key")
-            elif limit is not None:
+            if not has_key and section.take(name) is not None:
                 section.impossible(name, "a limit belongs to a provider's key, and this provider has none")
+            elif (limit := self._variables.number(section, name, "a limit of the provider's key")) is not None:
+                limits[name] = int(limit) if isinstance(limit, float) else limit
         return limits
 
     def _usual(self, known: Known | None) -> str:

@@ -75,7 +75,8 @@ class Routes:
         group = str(section.take("model_name") or "")
         parameters = Section(f"{path}.litellm_params", section.take("litellm_params"), self._findings)
         info = Section(f"{path}.model_info", section.take("model_info"), self._findings)
-        if group == _STAR and parameters.take("model") == _STAR:
+        if group == _STAR and parameters.peek("model") == _STAR:
+            parameters.take("model")
             self.any_model = True
             section.approximated("model_name", "clients may call provider/model of every provider with a key")
         elif not group or group.count(_STAR) > 1:

@@ -10,6 +10,8 @@ from penstock.cli.litellm.findings import Findings, Section
 from penstock.cli.litellm.toml_text import literal
 
 _FROM_ENVIRONMENT = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
+# More seconds, requests or tokens than anyone means.
+_MAX_NUMBER = 1e15
 _NOT_IN_A_NAME = re.compile(r"[^A-Z0-9]+")
 
 
@@ -46,6 +48,23 @@ class Variables:
     def plain(self, value: object) -> object:
         """A value that is no secret: a reference, or the value itself."""
         return self.reference(value) or (literal(value) if isinstance(value, str) else value)
+
+    def number(self, section: Section, name: str, note: str) -> object:
+        """A field that is a positive number, or a reference to one; None if it is missing, or reported as no number."""
+        value = section.take(name)
+        if value is None:
+            return None
+        found: object = self.reference(value)
+        if found is None:
+            try:
+                found = float(value) if isinstance(value, str) else value
+            except ValueError:
+                found = None
+            if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < _MAX_NUMBER:
+                section.impossible(name, "is not a positive number")
+                return None
+        section.taken(name, note)
+        return found
 
     def _variable(self, secret: str, suggested: str, field: str) -> str:
         if secret not in self._by_secret:
