@@ -21,6 +21,11 @@ def test_embeddings_take_a_token_for_four_bytes_and_generate_none(text: str, tok
     assert embed(input=text) == TokenDemand(tokens, 0)
 
 
+@pytest.mark.parametrize(("tokens", "count"), [([1] * 400, 400), ([[1] * 90, [2]], 91), ([], 1)])
+def test_tokens_in_place_of_text_are_counted(tokens: object, count: int) -> None:
+    assert embed(input=tokens) == TokenDemand(count, 0)
+
+
 def test_embeddings_have_tags_and_a_user() -> None:
     demand = embed(metadata={"team": "red", "shift": 2, "task": "index"}, user="me")
     assert (demand.tags, demand.user) == ({"team": "red", "task": "index"}, "me")
@@ -36,7 +41,8 @@ def test_tags_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "expected"), [(None, None), (0, 0), (50, 50), (10**9, 10**9), (10**9 + 1, 10**9), (2**63 - 1, 10**9)]
+    ("output", "expected"),
+    [(None, None), (-5, 0), (0, 0), (50, 50), (10**9, 10**9), (10**9 + 1, 10**9), (2**63 - 1, 10**9)],
 )
 def test_the_output_of_a_chat_is_bounded(output: int | None, expected: int | None) -> None:
     body = {"model": "m", "messages": MESSAGES, "metadata": {"team": "red"}, "user": "me"}

@@ -257,6 +257,7 @@ def test_tokens_are_learned_from_answers_that_were_completed(kept: Runner) -> No
         for ending, chars, usage, sound, estimate in (
             ("truncated", 64, Usage(input=1, output=32), 0, 25),
             ("completed", 64, Usage(input=1, output=32, reasoning=1), 0, 25),
+            ("completed", 64, Usage(input=1, output=10**18), 0, 25),
             ("completed", 64, Usage(input=1, output=32), 3_200, 25),
             ("completed", 64, Usage(input=1, output=33, audio_output=1), 3_200, 50),
         ):

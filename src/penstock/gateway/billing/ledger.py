@@ -17,6 +17,7 @@ from typing import Protocol
 
 from penstock.core.failure import Failure
 from penstock.core.price import ServiceTier
+from penstock.core.usage import Usage
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
@@ -246,6 +247,8 @@ class Ledger:
 
     def _learn(self, attempt: Attempt) -> None:
         usage = attempt.tokens or attempt.usage
+        if isinstance(usage, Usage) and usage.absurd:
+            return
         if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.audio_chars):
             written = (usage.output or 0) - (usage.audio_output or 0)
             self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.output_chars, written)

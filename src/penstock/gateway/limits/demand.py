@@ -41,8 +41,11 @@ def chat_demand(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
 
 def embeddings_demand(request: EmbeddingsRequest) -> TokenDemand:
     """The demand of a request for embeddings."""
-    size = len(request.members.values["input"])
-    return TokenDemand(size // _BYTES_PER_TOKEN + 1, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
+    given = bytes(request.members.values["input"])
+    tokens = len(given) // _BYTES_PER_TOKEN + 1
+    if given.lstrip(b"[ \t\r\n")[:1].isdigit():  # lists of tokens, each a number
+        tokens = max(tokens, given.count(b",") + 1)
+    return TokenDemand(tokens, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
 
 
 def _raw(request: EmbeddingsRequest, name: str) -> Any:
