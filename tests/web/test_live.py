@@ -34,6 +34,8 @@ def test_with_no_traffic_it_says_what_it_is_and_how_to_begin(visit: Visitor) -> 
     page.get_by_role("link", name="Send a test prompt").click()
     page.get_by_role("heading", name="Playground").wait_for()
     assert page.locator("#prompt").input_value()
+    until(page, "document.querySelector('select')?.value")
+    assert "unavailable" not in str(page.evaluate("document.querySelector('select').selectedOptions[0].textContent"))
 
 
 def test_tokens_appear_while_a_stream_runs(site: Site, visit: Visitor) -> None:

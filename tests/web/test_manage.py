@@ -144,7 +144,7 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         page.goto(f"{there.url}/#/providers")
         page.get_by_role("region", name="main", exact=True).get_by_text("1 error (50%)").wait_for()
         page.get_by_text("Last error").filter(has_text="The engine is overloaded.").wait_for()
-        page.get_by_role("region", name="spare", exact=True).get_by_text("not called yet").wait_for()
+        page.get_by_role("region", name="spare", exact=True).get_by_text("no recent calls").wait_for()
         assert "GROQ_API_KEY" in page.locator("main").inner_text()
         page.goto(f"{there.url}/#/health")
         page.get_by_role("button", name="main / pair-0-a: 50%").click()

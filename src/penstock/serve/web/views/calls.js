@@ -317,11 +317,7 @@ function noCalls() {
     'No calls yet.',
     h('p', {}, 'A call is listed here when it has ended, with its outcome, tokens, cost, times and repairs.'),
     may('POST /admin/playground') &&
-      h(
-        'a',
-        { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
-        'Send a test prompt',
-      ),
+      h('a', { class: 'button main', href: link('playground', { prompt: 'hello' }) }, 'Send a test prompt'),
   );
 }
 

@@ -92,7 +92,7 @@ export function mount(root, first) {
 }
 
 function noCalls() {
-  const prompt = link('playground', { model: 'local/smollm2', prompt: 'hello' });
+  const prompt = link('playground', { prompt: 'hello' });
   return emptyState(
     'No calls in this time range.',
     h('p', {}, 'Choose a longer range, or send a test prompt.'),

@@ -59,7 +59,7 @@ export function mount(root, first) {
     'No running calls match this filter.',
     h('p', {}, h('a', { href: link('live') }, 'Show all running calls')),
   );
-  const prompt = link('playground', { model: 'local/smollm2', prompt: 'hello' });
+  const prompt = link('playground', { prompt: 'hello' });
   const idle = emptyState(
     'No calls are running.',
     h('p', {}, ABOUT),

@@ -122,7 +122,7 @@ function state(provider, { attempts, errors }) {
   if (attempts >= FEW && errors / attempts >= MANY_ERRORS) {
     return h('span', { class: 'outcome failed' }, `${percent(errors, attempts)} errors`);
   }
-  if (!attempts) return h('span', { class: 'outcome', title: 'Test it to find out' }, 'configured, not called yet');
+  if (!attempts) return h('span', { class: 'outcome', title: 'Test it to see whether it works' }, 'no recent calls');
   if (errors === attempts) return h('span', { class: 'outcome failed' }, 'no successful call');
   return h('span', { class: 'outcome good' }, 'ready');
 }
