@@ -20,6 +20,8 @@ HELLO = b"5\r\nhello\r\n"
 CHUNK_WITHIN = b"a\r\n5\r\nhello\r\n\r\n"
 HEAD_WITHIN = b"e\r\n\r\n\r\n5\r\nhello\r\n\r\n"
 LIKE_ITSELF = b"9\r\n\r\n\r\n9\r\n\r\n\r\n"
+SIZE_FIRST = b"a\r\na\r\na\r\na\r\na\r\n"
+CRLF_EVENT = b"c\r\ndata: {}\r\n\r\n\r\n"
 ENDED = b"0\r\n\r\n"
 
 
@@ -81,13 +83,12 @@ async def listen(*reads: bytes) -> list[bool]:
         "trailers to come": ([CHUNKED + HELLO + b"0\r\n", b"A: b\r\n"], [False]),
         "trailers": ([CHUNKED + HELLO + b"0\r\nA: b\r\n", b"\r\n"], [False]),
         "trailers that look like a head": ([CHUNKED + HELLO + b"0\r\nA: b\r\n\r\n5\r\nhello\r\n"], [False]),
-        "a chunk within a chunk": ([CHUNKED + CHUNK_WITHIN], [False]),
-        "a head within a chunk": ([CHUNKED + HEAD_WITHIN, HEAD_WITHIN], [False, False]),
-        "a chunk like itself": ([CHUNKED + LIKE_ITSELF, LIKE_ITSELF], [False, False]),
-        "the rest of a chunk, like a chunk": (
-            [CHUNKED + b"14\r\n0123456789", b"a\r\na\r\na\r\na\r\na\r\n"],
-            [False, False],
-        ),
+        "an event whose lines end with CRLF": ([CHUNKED + CRLF_EVENT, CRLF_EVENT + CRLF_EVENT], [True, True]),
+        "a chunk within a chunk": ([CHUNKED + CHUNK_WITHIN], [True]),
+        "a head within a chunk": ([CHUNKED + HEAD_WITHIN, HEAD_WITHIN], [True, True]),
+        "a chunk like itself": ([CHUNKED + LIKE_ITSELF, LIKE_ITSELF], [True, True]),
+        "a chunk that begins with its size": ([CHUNKED + SIZE_FIRST, SIZE_FIRST], [False, False]),
+        "the rest of a chunk, like a chunk": ([CHUNKED + b"14\r\n0123456789", SIZE_FIRST], [False, False]),
         "the last byte of a chunk, like a chunk": ([CHUNKED + b"2\r\n0", b"1\r\n1\r\n"], [False, False]),
         "three chunks, one of them cut": ([CHUNKED + HELLO + HELLO + HELLO[:-1], b"\n" + HELLO], [False, False]),
         "a length": ([SIZED + HELLO, HELLO], [False, False]),
@@ -111,9 +112,12 @@ def test_an_answer_stands_between_two_chunks_only_where_it_is_certain(reads: lis
     "chunks",
     {
         "plain": (HELLO, HELLO),
+        "events": (CRLF_EVENT, CRLF_EVENT),
         "a chunk within": (CHUNK_WITHIN, HELLO),
         "a head within": (HEAD_WITHIN, HELLO),
         "like itself": (LIKE_ITSELF, LIKE_ITSELF),
+        "its size within": (b"14\r\n0123456789" + SIZE_FIRST[3:], SIZE_FIRST),
+        "its size first": (SIZE_FIRST, SIZE_FIRST),
         "an end within": (b"7\r\n\r\n0\r\n\r\n\r\n", b"5\r\n0\r\n\r\n\r\n"),
         "short ones": (b"1\r\n1\r\n", b"2\r\n22\r\n"),
     }.values(),
@@ -124,9 +128,9 @@ def test_wherever_reads_fall_it_is_reported_only_where_a_chunk_ends(chunks: tupl
     answer = head + b"".join(chunks) + b"0\r\nA: b\r\n\r\n"
 
     # Where reads may end, and between which of these they may lie, for it to be certain.
-    plain = [chunk.count(b"\r") == 2 and len(chunk) > len(b"1\r\n1\r\n") for chunk in chunks]
-    ends = {(0, first): plain[0], (0, second): all(plain)}
-    lies = {(len(head), first): plain[0], (first, second): plain[1], (len(head), second): all(plain)}
+    plain = [chunk not in (SIZE_FIRST, b"1\r\n1\r\n") for chunk in chunks]
+    ends = {(0, first): plain[0], (0, second): plain[0]}
+    lies = {(len(head), first): plain[0], (first, second): plain[1], (len(head), second): plain[0]}
 
     async def run() -> None:
         for cut in range(1, len(answer)):

@@ -140,19 +140,23 @@ class UpstreamConnection(asyncio.Protocol):
         r"""The payloads of this read, if it consists of whole HTTP chunks only and the parser is between two chunks.
 
         It is valid during `on_data`. The proof: the pieces that the parser has found, encoded again as chunks, are
-        compared with the bytes of the read. If they are equal, the read is exactly these chunks, and the parser is at a
-        chunk boundary. The same holds for a read with the head and then such chunks: the first empty line ends the
-        head, wherever it is, and the rest cannot be an unchunked body, because that would be one piece with different
-        bytes. Two cases look like whole chunks and are excluded. In both, the read is the rest of a chunk and the size
-        of the next one. The rest has a CR in it, as `4\r\n4` in the read `4\r\n4\r\n4\r\n`; or it is one byte, as `1`
-        in the read `1\r\n1\r\n`.
+        compared with the bytes of the read. If they are equal, and the parser was between two chunks before, it read
+        exactly these chunks, because it can read the same bytes in one way only. The same holds for a read with the
+        head and then such chunks: the first empty line ends the head, wherever it is, and the rest cannot be an
+        unchunked body, because that would be one piece with different bytes. If the parser was in the line with the
+        size of a chunk, the read has the end of that line, and the rest is the same. If it was in a chunk, the first
+        piece is the rest of that chunk, with which the read begins, although equal bytes begin with the size of this
+        piece. So two cases look like whole chunks and are excluded: the piece begins with its own size, as `4\r\n4` in
+        the read `4\r\n4\r\n4\r\n`; or it is one byte, as `1` in the read `1\r\n1\r\n`.
         """
         pieces = self._pieces
         if not pieces or self._complete or self._rest or len(pieces[0]) == 1:
             return ()
+        if pieces[0].startswith(b"%x\r\n" % len(pieces[0])):
+            return ()
         chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
         read = self._read.partition(b"\r\n\r\n")[2] if self._starts_response else self._read
-        return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
+        return pieces if read == chunks else ()
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; the receiver gets the response."""
