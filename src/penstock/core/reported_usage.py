@@ -29,7 +29,7 @@ the answer, is written anew, so that the writer knows of the block.
 """
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -46,6 +46,7 @@ _COUNT = rb"[1-9][0-9]{0,8}"
 _IS_COUNT = re.compile(_COUNT)
 # Counts between punctuation. Digits in a string are so rarely among them that the proof may fail then.
 _NUMBERS = re.compile(rb"(?<=[:, \[])(%b)(?=[,}\] ])" % _COUNT)
+_NO_COUNTS = re.compile(b"")
 # The largest report. Recorded ones have some 300 bytes, and each byte takes a microsecond to compile into a pattern.
 _MAX_REPORT = 1_024
 # Added to a count for the proof.
@@ -101,8 +102,8 @@ def learn_reported(
         return None
     if sum(map(len, between)) > _MAX_REPORT or not _differs_in_values(line[1], probe[1], path, reported.path):
         return None
-    pattern = _COUNT.join([b"", *map(re.escape, between), b""]) if counts else b""
-    text = ReportedText(event[:start], suffix, re.compile(pattern), tail, line[2])
+    pattern = _pattern(tuple(between)) if counts else _NO_COUNTS
+    text = ReportedText(event[:start], suffix, pattern, tail, line[2])
     make = partial(type(delta), delta.choice)
     return DeltaTemplate((text.prefix,), suffix, (), event.count(b"\n"), make, {}), text
 
@@ -122,6 +123,12 @@ def _split(event: bytes, start: int, name: str) -> tuple[list[bytes], list[bytes
         return [event[start:]], []
     first, *others = _NUMBERS.split(event[report:])
     return [event[start:report] + first, *others[1::2]], others[::2]
+
+
+@lru_cache(maxsize=64)
+def _pattern(between: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """The pattern of counts with these literals between them. Nearly all streams of a provider have the same."""
+    return re.compile(_COUNT.join([b"", *map(re.escape, between), b""]))
 
 
 def _differs_in_values(line: bytes, probe: bytes, text: Path, report: Path) -> bool:
