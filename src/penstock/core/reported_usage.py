@@ -47,8 +47,10 @@ _IS_COUNT = re.compile(_COUNT)
 # Counts between punctuation. Digits in a string are so rarely among them that the proof may fail then.
 _NUMBERS = re.compile(rb"(?<=[:, \[])(%b)(?=[,}\] ])" % _COUNT)
 _NO_COUNTS = re.compile(b"")
-# The largest report. Recorded ones have some 300 bytes, and each byte takes a microsecond to compile into a pattern.
+# The largest report, and the most counts in it. Recorded ones have some 300 bytes with up to ten counts. To compile a
+# pattern takes a microsecond for each byte and some ten for each count.
 _MAX_REPORT = 1_024
+_MAX_COUNTS = 40
 # Added to a count for the proof.
 _ADDED = 1_000_003
 
@@ -90,7 +92,7 @@ def learn_reported(
     """The template of an event that was read as `delta`, and perhaps as a report; None if it cannot be proved."""
     reported, path = format.reported, format.text_path(delta)
     line = _EVENT.fullmatch(event) if len(event) <= MAX_LEARNED else None
-    span = _text_span(event, str(path[-1]), delta.text)
+    span = _text_span(event, str(path[-1]), delta.text) if line is not None else None
     if reported is None or line is None or span is None:
         return None
     start, end = span
@@ -98,9 +100,11 @@ def learn_reported(
     others = [b"%d" % (int(count) + _ADDED) for count in counts]
     probe = _EVENT.fullmatch(event[:end] + b"." + b"".join(alternating(literals, others)))
     suffix, *between, tail = literals if counts else [*literals, b""]
+    if len(counts) > _MAX_COUNTS or sum(map(len, between)) > _MAX_REPORT:
+        return None
     if probe is None or not (event[:start] + event[end:]).isascii():
         return None
-    if sum(map(len, between)) > _MAX_REPORT or not _differs_in_values(line[1], probe[1], path, reported.path):
+    if not _differs_in_values(line[1], probe[1], path, reported.path):
         return None
     pattern = _pattern(tuple(between)) if counts else _NO_COUNTS
     text = ReportedText(event[:start], suffix, pattern, tail, line[2])

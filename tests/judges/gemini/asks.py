@@ -64,13 +64,21 @@ def _wires(answer: Answer, *messages: gem.Json, finish: str = "STOP") -> Mapping
     return {"main": answer.chat, "claude": answer.claude, "gem": own}
 
 
+def _so_far(candidates: int) -> gem.Json:
+    """The usage that a message before the last one reports."""
+    return _COUNTS | {"candidatesTokenCount": candidates, "totalTokenCount": 20 + candidates}
+
+
 def _call(id: str, name: str, arguments: str) -> gem.Json:
     return {"functionCall": {"id": id, "name": name, "args": msgspec.json.decode(arguments)}}
 
 
 ANSWERS = {
     "text": GeminiAnswer(
-        wires=_wires(answers.ANSWERS["text"], gem.says("Hello"), gem.says(", wörld 🌞")), text="Hello, wörld 🌞"
+        wires=_wires(
+            answers.ANSWERS["text"], gem.says("Hello", usage=_so_far(1)), gem.says(", wörld 🌞", usage=_so_far(4))
+        ),
+        text="Hello, wörld 🌞",
     ),
     "thinking": GeminiAnswer(
         wires=_wires(answers.ANSWERS["thinking"], gem.thinks("Let me "), gem.thinks("see."), gem.says("42")),
