@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from tests.faults.client import Response
+from tests.faults.client import Response, post
 from tests.faults.dialects import Provider
 from tests.faults.test_passthrough import ON_SENT, SENT_TEXT, broken, on, regular, tolerated
-from tests.faults.upstream import chunk, fin, rst, until_read
-from tests.gemini import answer, finishes, message, report, says, thinks, wire
-from tests.gemini_api.support import GeminiGateway, messages, text
+from tests.faults.upstream import Gate, Op, chunk, fin, head, last_chunk, rst, send, until_read
+from tests.gemini import GROUNDING, Json, answer, calls, finishes, message, report, says, thinks, wire
+from tests.gemini_api.support import HI, KEY, GeminiGateway, messages, text
 
 pytestmark = pytest.mark.slow
 
@@ -121,3 +121,68 @@ def test_the_usage_of_the_last_message_is_booked_if_there_is_no_finish(gateway: 
         (attempt,) = entry.attempts
         assert (entry.outcome, attempt.measure) == ("truncated", "reported")
         assert (attempt.tokens.input, attempt.tokens.output) == (9, 92)
+
+
+LAST = says("Sail \n then.", finish="STOP", usage=report(42, prompt=5))
+
+
+def ended(*messages: Json) -> list[Op]:
+    """Messages, of which the last one comes with the end of the body."""
+    *before, last = map(wire, messages)
+    return [head(), *(each for piece in before for each in (chunk(piece), until_read())), together(last)]
+
+
+def together(last: bytes) -> Op:
+    return send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+
+
+WORDS = [says(f"w{number} ", usage=report(number + 1, prompt=5)) for number in range(5)]
+THOUGHT = thinks("Hm", usage=report(1, prompt=5, thoughtsTokenCount=3))
+
+
+@pytest.mark.parametrize(
+    ("messages", "as_it_came"),
+    {
+        "text": ([*WORDS, LAST], True),
+        "one message": ([LAST], True),
+        "the limit": ([*WORDS, LAST | says("x", finish="MAX_TOKENS", usage=report(42, prompt=5))], True),
+        "a reason that is unknown": ([*WORDS, says("x", finish="MOON", usage=report(42, prompt=5))], False),
+        "a count that is missing": ([THOUGHT, LAST], False),
+        "no usage": ([*WORDS, says("x", finish="STOP")], False),
+        "a new block": ([thinks("Hm"), LAST], False),
+        "citations": ([*WORDS, says("x", finish="STOP", usage=report(42, prompt=5), **GROUNDING)], False),
+        "a call before": ([message(calls()), LAST], False),
+        "two parts": ([*WORDS, says("x", "y", finish="STOP", usage=report(42, prompt=5))], False),
+    }.values(),
+)
+def test_a_last_message_is_forwarded_if_the_body_ends_with_it(
+    gateway: GeminiGateway, messages: list[Json], as_it_came: bool
+) -> None:
+    response = gateway.generate(f"gem/{gateway.upstream.play(ended(*messages))}")
+    last = messages[-1]["candidates"][0]
+    assert response.complete
+    assert (wire(messages[-1]) in sent(response)) == as_it_came
+    assert text(response).endswith("".join(part["text"] for part in last["content"]["parts"]))
+    assert response.body.count(b'"finishReason"') == 1
+    assert last["finishReason"].encode() in sent(response)[-1] or last["finishReason"] == "MOON"
+    (entry,) = gateway.quiet()
+    ((attempt,), output) = (entry.attempts, 42 if "usageMetadata" in messages[-1] else 5)
+    assert entry.outcome == "completed"
+    assert (attempt.tokens.input, attempt.tokens.output - attempt.tokens.reasoning) == (5, output)
+
+
+def test_a_last_message_that_comes_before_the_end_is_written_at_once(gateway: GeminiGateway) -> None:
+    """Its text must not wait for the end of the body, and its finish must."""
+    gate = Gate()
+    pieces = [each for word in [*WORDS, LAST] for each in (chunk(wire(word)), until_read())]
+    ops: list[Op] = [head(), *pieces, gate, last_chunk()]
+    body = json.dumps({"contents": HI}).encode()
+    path = f"/v1beta/models/gem/{gateway.upstream.play(ops)}:streamGenerateContent?alt=sse"
+    gateway.expected += 1
+    with gateway.client() as client:
+        client.send(post(body, KEY, path))
+        client.read_until(b"then.")
+        gate.open()
+        response = gateway.keep(client.response())
+    assert response.body.count(b'"finishReason"') == 1
+    assert messages(response)[-1]["usageMetadata"]["candidatesTokenCount"] == 42

@@ -138,6 +138,9 @@ class PassThrough:
     """The opening, if the fast path read it and the slow path has not caught up."""
     forwardable = False
     """Whether the last bytes fed are whole, healthy events, so that they may be forwarded as they are."""
+    finishes = False
+    """Whether the last bytes fed are healthy text that finishes the answer, so that they may be forwarded as they are
+    if no more bytes follow. Only dialects with `ReportedUsage` have such messages."""
     frame_reader: FastFrameReader | None = None
     """The frame reader of the slow path, or None before the slow path has read anything of this stream."""
     grammar: Grammar | None = None

@@ -26,6 +26,11 @@ of a block: these do not happen again for the same JSON. Any other event, a repa
 **What may be forwarded.** Lines may end with CRLF. A read is forwarded only if it consists of `data: ` lines with JSON
 and of blank lines, because some clients accept nothing else. A message that begins a block, unless it is the first of
 the answer, is written anew, so that the writer knows of the block.
+
+**The last message** mostly has text, too. The slow path reads it. If the body ends with the same read, the relay may
+forward it (`PassThrough.finishes`): it is one text delta as above, and the finish of the only choice, after which the
+grammar calls the answer completed; and its report has all that was reported before. Otherwise its text is written at
+once, and the finish when the bytes end.
 """
 
 import re

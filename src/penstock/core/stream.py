@@ -9,7 +9,7 @@ import msgspec
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import answer_dialect, find_dialect, upstream_dialect
-from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Repair, Start, UsageReport
+from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Finish, Repair, Start, TextDelta, UsageReport
 from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
 from penstock.core.losses import Loss
@@ -98,6 +98,7 @@ class StreamReader:
     _plain = 0  # those of them that were one healthy text delta and nothing else
     _first_plain = 0  # which frame was the first of them, in dialects without typed decoders
     _misses = 0  # frames in a row that the typed decoders refused
+    _finishing = False  # whether the last frame was text that finishes the answer, in dialects with `ReportedUsage`
     _value: object = None  # the JSON of the last frame, if that was such a one; for dialects without typed decoders
     _usual = False  # whether the first frame was the usual opening
     _first = b""  # the bytes of that opening, if the slow path has read it
@@ -197,6 +198,7 @@ class StreamReader:
         """Take the slow path, and decide whether the next events may take the fast one."""
         idle, plain, first = self._idle, self._plain, not self._has_read
         self._has_read = True
+        self._finishing = fast.finishes = False
         self._value = None
         items = self._framer.feed(data)
         self._idle = self._framer.idle
@@ -205,12 +207,16 @@ class StreamReader:
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         if fast.format.reported is not None:  # the first message is a text delta too
-            healthy = text and self._idle and (idle or first) and _MESSAGES.fullmatch(data) is not None
-            forwardable = healthy and (first or _BORDERS.isdisjoint(map(type, events)))  # of which the writer must know
+            whole = self._idle and (idle or first) and _MESSAGES.fullmatch(data) is not None
+            healthy = text and whole
+            forwardable = first or _BORDERS.isdisjoint(map(type, events))  # else the writer must know of the block
+            forwardable = forwardable and not _has_odd_line_ends(data, crlf=True)
+            fast.forwardable = healthy and forwardable
+            last = self._finishing and len(items) == self._plain - plain + 1
+            fast.finishes = whole and forwardable and last
         else:
             healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-            forwardable = healthy and fast.format.repeated is None
-        fast.forwardable = forwardable and not _has_odd_line_ends(data, crlf=fast.format.reported is not None)
+            fast.forwardable = healthy and fast.format.repeated is None and not _has_odd_line_ends(data, crlf=False)
         if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
             healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
@@ -375,6 +381,8 @@ class StreamReader:
                             self._note_failure()
                         elif self._fast is None and self._is_one_delta(seen.events, out.events[before:]):
                             self._plain += self._is_plain(out.events[-1], item, value)
+                        else:
+                            self._finishing = self._is_last(seen.events, out.events[before:], value)
                 seen.events = []
             elif isinstance(item, Repair):
                 out.events.append(item)  # legal everywhere
@@ -431,6 +439,21 @@ class StreamReader:
             return len(seen) == 1 and seen == ordered
         report = len(seen) > 1 and isinstance(seen[-1], UsageReport)
         return seen[: len(seen) - report] == ordered and _BORDERS.issuperset(map(type, ordered[:-1])) and bool(ordered)
+
+    def _is_last(self, seen: list[Event], ordered: list[Event], value: object) -> bool:
+        """Whether a frame is one delta, as above, that finishes the answer with all of the usage so far."""
+        fast, grammar = self.passthrough, self._grammar
+        if fast is None or fast.format.reported is None or len(seen) < 3 or type(seen[-2]) is not Finish:
+            return False
+        report = value_at(value, fast.format.reported.path)
+        return (
+            self._is_one_delta([*seen[:-2], seen[-1]], ordered)
+            and isinstance(ordered[-1], TextDelta)
+            and grammar.whole
+            and grammar.expects_finish
+            and grammar.usage is not None
+            and grammar.usage.raw == report
+        )
 
     def _is_plain(self, event: Event, frame: Frame, value: object) -> bool:
         """Whether a frame with this JSON, which produced only this event, is a text delta that may be forwarded."""

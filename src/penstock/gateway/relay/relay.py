@@ -129,6 +129,7 @@ class Relay:
     _decompress_handle: asyncio.Handle | None = None
     _connection: Connection | None = None
     _recording: RecordingReceiver | None = None
+    _forwards_end = False  # whether the last message, with the finish and the usage, was forwarded as it came
     _pending = 0  # frames of the trailer so far; they are progress, though their events come at the end only
     _body_size = 0  # of the answer, in bytes, without those that took the fast path
     _answer: Accumulator | None = None
@@ -219,6 +220,8 @@ class Relay:
                 self._check_pending()
             return  # `on_end` follows at once
         events = self._reader.feed(data)
+        if last and fast is not None and fast.finishes:
+            fast.forwardable = self._forwards_end = True
         if fast is None or not fast.forwardable:
             self._on_events(events, last=last)
             if fast is not None and fast.agreed is None and self._phase == "streaming" and self._writer.compare(fast):
@@ -615,7 +618,7 @@ class Relay:
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
         if self._answer is None:
-            data = self._uncommitted + self._writer.write_end(self._trailer(), events)
+            data = b"" if self._forwards_end else self._uncommitted + self._writer.write_end(self._trailer(), events)
         else:
             self._answer.extend(events)
             data = self._writer.write_body(self._answer.completion)

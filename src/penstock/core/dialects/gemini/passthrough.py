@@ -1,7 +1,8 @@
 """The fast path of Gemini: what `core/passthrough.py` needs to know about this dialect.
 
 Messages with one text and perhaps a report of the usage so far are forwarded, the first of an answer too. A message
-with a thought, a signature, a finish reason, citations or anything else that becomes an event is read and written anew.
+with a thought, a signature, citations or anything else that becomes an event is read and written anew. So is one with a
+finish reason, unless the body ends with it.
 """
 
 from typing import cast
