@@ -124,11 +124,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=STREAMS, help="streams at a time (default: %(default)s)")
     parser.add_argument("--events", type=int, default=EVENTS, help="events with text in each (default: %(default)s)")
     parser.add_argument("--relayed", action="store_true", help="only pairs in which both sides speak the same API")
+    names = [api.name for api in APIS]
+    parser.add_argument("--apis", nargs="+", choices=names, default=names, help="only these APIs, and chat completions")
     return parser.parse_args()
 
 
 def _pairs(options: argparse.Namespace) -> list[Pair]:
-    return [pair for pair in PAIRS if not options.relayed or pair.client == pair.provider]
+    names = {BASE.client.name, *options.apis}
+    pairs = [pair for pair in PAIRS if {pair.client.name, pair.provider.name} <= names]
+    return [pair for pair in pairs if not options.relayed or pair.client == pair.provider]
 
 
 @contextmanager

@@ -118,6 +118,7 @@ from penstock.core.passthrough_format import (
 from penstock.core.reported_usage import ReportedText, learn_reported
 from penstock.core.templates import OpeningTemplate, learn_opening, learn_template, members_of, plain_text, value_at
 
+_STRING = msgspec.json.Decoder(str)
 # A template that matches no event is learned this many times in a row. After that, only one frame in some is learned.
 _MAX_UNUSED = 4
 
@@ -317,14 +318,29 @@ class PassThrough:
 
     def _take_reported(self, payload: bytes) -> str:
         """The text of one event with a report, which is counted; an empty text if the event does not match."""
-        text = self._reported.text_of(payload) if self._reported is not None else ""
-        if text:
-            self.frames += 1
-            self._last = size = len(payload)
-            self._size += size
-            self._last_event = payload
-            if self._texts is not None:
-                self._texts.append(text)
+        if self._reported is None:
+            return ""
+        prefix, suffix, counts, tail, _ = self._reported
+        if not payload.startswith(prefix) or not payload.endswith(tail):
+            return ""
+        size = len(payload)
+        raw, suffix, report = payload[len(prefix) : size - len(tail)].partition(suffix)
+        if not suffix or counts.fullmatch(report) is None:
+            return ""
+        try:
+            text = raw.decode()
+            if not text or not text.isprintable():
+                return ""
+            if "\\" in text or '"' in text:  # it refuses a quote that is not escaped, and halves of surrogate pairs
+                text = _STRING.decode(b'"%b"' % raw)
+        except ValueError:
+            return ""
+        self.frames += 1
+        self._last = size
+        self._size += size
+        self._last_event = payload
+        if self._texts is not None:
+            self._texts.append(text)
         return text
 
     def read(self, data: bytes) -> list[Event]:

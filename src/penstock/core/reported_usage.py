@@ -43,7 +43,6 @@ from penstock.core.passthrough_format import DeltaTemplate, PassThroughFormat, P
 from penstock.core.templates import MAX_LEARNED, alternating, value_at
 
 _JSON = msgspec.json.Decoder()
-_STRING = msgspec.json.Decoder(str)
 # One SSE event with one `data:` line, in the only form that all clients read.
 _EVENT = re.compile(rb"data: (\{[^\r\n]*\})(\r\n\r\n|\n\n)")
 # What varies: an integer that is not zero, so that no report becomes a blank one; and below any absurd count.
@@ -72,23 +71,6 @@ class ReportedText(NamedTuple):
     tail: bytes
     end: bytes
     """The line ends of the event."""
-
-    def text_of(self, event: bytes) -> str:
-        """The text of an event; empty if it does not match, or its text is empty or not printable."""
-        tail = self.tail
-        if not event.startswith(self.prefix) or not event.endswith(tail):
-            return ""
-        raw, suffix, counts = event[len(self.prefix) : len(event) - len(tail)].partition(self.suffix)
-        if not suffix or self.counts.fullmatch(counts) is None:
-            return ""
-        try:
-            text = raw.decode()
-            if not text.isprintable():
-                return ""
-            # The decoder refuses a quote that is not escaped, and halves of surrogate pairs.
-            return _STRING.decode(b'"%b"' % raw) if "\\" in text or '"' in text else text
-        except ValueError:
-            return ""
 
 
 def learn_reported(
