@@ -143,7 +143,8 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     # The end of the stream
     "no-done": RepairRow(
-        "The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages.",
+        "The marker of the end is missing: `[DONE]`, the event `message_stop` of Anthropic Messages, or `metadata` of "
+        "Bedrock.",
         "The end of the bytes is the end of the stream.",
         "Every choice that began has its finish reason.",
     ),

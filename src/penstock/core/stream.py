@@ -43,6 +43,10 @@ _LEARN_EVERY = 8
 # messages.
 _BORDERS = frozenset((Start, ChoiceStart, BlockStart, BlockEnd))
 _MESSAGES = re.compile(rb"(?:data: \{[^\r\n]*\}(?:\r\n\r\n|\n\n))+")
+# The framings whose streams may have a marker of the end.
+_MARKED = ("sse", "event-stream")
+# What is no event. After a complete answer it belongs to nothing.
+_GARBAGE = ("not-a-stream", "event-stream-damaged")
 
 
 class Failed(NamedTuple):
@@ -256,7 +260,7 @@ class StreamReader:
             self._out.repair("data-after-done", "the bytes stop in the middle of an event")
         if self.done or (self._dialect.finish_is_last and self._grammar.whole):
             cut = False  # the answer is complete
-        if not cut and not self.done and self._dialect.marks_end and self.framing == "sse" and self._grammar.whole:
+        if not cut and not self.done and self._dialect.marks_end and self.framing in _MARKED and self._grammar.whole:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
@@ -386,7 +390,7 @@ class StreamReader:
                 seen.events = []
             elif isinstance(item, Repair):
                 out.events.append(item)  # legal everywhere
-            elif self.done and item.code == "not-a-stream":
+            elif self.done and item.code in _GARBAGE:
                 out.repair("data-after-done", item.message[:80])  # garbage after a complete answer
             else:
                 self._dialect.flush()

@@ -10,6 +10,7 @@ from msgspec import structs
 from penstock import ReasoningPart
 from penstock.core.dialects.detect import detect
 from penstock.gateway.calls.failure import from_fault
+from tests.bedrock import bill
 from tests.dialect_reading import DialectReading
 from tests.event_streams import event
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
@@ -134,6 +135,20 @@ def test_the_reasons_are_mapped_and_an_answer_without_usage_is_complete(native: 
     choice = answer.choices[0]
     assert (answer.ending, answer.usage) == ("completed", None)
     assert (choice.finish_reason, choice.native_finish_reason) == (REASONS[native], native)
+
+
+@pytest.mark.parametrize("end", [0, 30])
+def test_an_answer_whose_usage_is_missing_or_cut_has_no_end_marker(end: int) -> None:
+    answer = CONVERSE.completion(finished("end_turn") + bill()[:end])
+    assert (answer.ending, answer.usage) == ("completed", None)
+    assert [repair.code for repair in answer.repairs] == ["no-done"]
+
+
+@pytest.mark.parametrize("garbage", [b"\0\1", b"and then some", b"\0" * 40, bill()[:-1] + b"?"])
+def test_garbage_after_a_complete_answer_belongs_to_nothing(garbage: bytes) -> None:
+    answer = CONVERSE.completion(HEALTHY["text"] + garbage)
+    assert (answer.ending, answer.text) == ("completed", TEXT)
+    assert [repair.code for repair in answer.repairs] == ["data-after-done"]
 
 
 @pytest.mark.parametrize("native", ["malformed_model_output", "malformed_tool_use"])

@@ -92,7 +92,7 @@ export const REPAIRS = {
   "done": "It is replaced by U+FFFD."
  },
  "no-done": {
-  "wrong": "The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages.",
+  "wrong": "The marker of the end is missing: `[DONE]`, the event `message_stop` of Anthropic Messages, or `metadata` of Bedrock.",
   "done": "The end of the bytes is the end of the stream."
  },
  "done-misspelled": {
