@@ -9,13 +9,25 @@ from tests.streams import Json
 
 def message(payload: bytes, **headers: str) -> bytes:
     """A message with this payload; `event_type="x"` becomes the header `:event-type`."""
-    head = b"".join(
-        bytes((len(name) + 1,)) + f":{name}".replace("_", "-").encode() + b"\7" + len(value).to_bytes(2, "big") + value
-        for name, value in ((name, value.encode()) for name, value in headers.items())
-    )
-    lengths = (len(head) + len(payload) + 16).to_bytes(4, "big") + len(head).to_bytes(4, "big")
-    body = lengths + crc32(lengths).to_bytes(4, "big") + head + payload
+    return framed(b"".join(header(f":{name}".replace("_", "-"), value) for name, value in headers.items()), payload)
+
+
+def framed(headers: bytes, payload: bytes) -> bytes:
+    """A message with these headers and this payload."""
+    body = prelude(len(headers) + len(payload) + 16, len(headers)) + headers + payload
     return body + crc32(body).to_bytes(4, "big")
+
+
+def prelude(total: int, headers: int = 0) -> bytes:
+    """The beginning of a message: its lengths, and their checksum."""
+    lengths = total.to_bytes(4, "big") + headers.to_bytes(4, "big")
+    return lengths + crc32(lengths).to_bytes(4, "big")
+
+
+def header(name: str, value: str, type: int = 7) -> bytes:
+    """A header, usually with text."""
+    written = value.encode()
+    return bytes((len(name),)) + name.encode() + bytes((type,)) + len(written).to_bytes(2, "big") + written
 
 
 def event(type: str, value: Json) -> bytes:

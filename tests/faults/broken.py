@@ -5,17 +5,23 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.gateway.billing.entry import Entry, Measure
 from tests import messages, responses
+from tests.event_streams import prelude
+from tests.faults import provider_rows
+from tests.faults.case import HTML, PAGE, Broken, bad, body, busy, error, idle, silent, truncated
 from tests.faults.dialects import (
+    BEDROCK,
     CHAT,
+    CHAT_CLIENT,
     CHAT_ONLY,
     MESSAGES,
+    OLLAMA,
     OVERLOADED,
     PAIRS,
+    PROVIDER_PAIRS,
     PROVIDERS,
     RESPONSES,
     TEXT,
@@ -45,58 +51,6 @@ from tests.faults.upstream import (
     status,
 )
 from tests.streams import DONE, begins, finishes, says, sse
-
-HTML = {"content-type": "text/html; charset=utf-8"}
-PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to the network</body></html>"
-
-
-@dataclass(frozen=True)
-class Broken:
-    """One way to break: the script, and how the gateway must report it."""
-
-    script: Script
-    code: str
-    status: int = 502
-    sent_text: str = ""
-    """The text before the break. If there is any, the stream has begun."""
-    ending: str = "failed"
-    """How a stream that had begun ended."""
-    words: str = ""
-    """What the message must quote."""
-    role: str = "main"
-    """The provider that is asked, by its timeouts."""
-    headers: dict[str, str] = field(default_factory=dict)
-    upstream_status: int = 0
-    """The status that the provider means, where some clients get another one for it."""
-
-
-def error(code: int, headers: dict[str, str] | None = None, body: bytes = CHAT.error(OVERLOADED)) -> Script:
-    return [status(code, JSON | (headers or {}), body)]
-
-
-def busy(each: Provider, retry_after: str) -> Broken:
-    headers = {"retry-after": retry_after}
-    return Broken(error(429, headers, each.error(OVERLOADED)), "upstream_rate_limited", 429, headers=headers)
-
-
-def truncated(script: Script, sent_text: str = "Hello") -> Broken:
-    return Broken(script, "upstream_truncated", sent_text=sent_text, ending="truncated")
-
-
-def silent(script: Script, code: str = "upstream_timeout_idle") -> Broken:
-    return Broken(script, code, 504, ending="timed_out", role="hasty")
-
-
-def idle(script: Script, sent_text: str = "Hello") -> Broken:
-    return Broken(script, "upstream_timeout_idle", 504, sent_text=sent_text, ending="timed_out", role="hasty-gap")
-
-
-def bad(script: Script, sent_text: str = "", code: str = "upstream_bad_response") -> Broken:
-    return Broken(script, code, sent_text=sent_text)
-
-
-def body(data: bytes, headers: dict[str, str] | None = None) -> Script:
-    return [status(200, headers or EVENT_STREAM, data)]
 
 
 def flood(data: bytes) -> Op:
@@ -166,15 +120,7 @@ def _broken(each: Provider) -> dict[str, Broken]:
         "U16 the same, until the connection closes": truncated([head(framing=""), send(each.hello), fin()]),
         "U16 the same, of known length": truncated(body(each.hello)),
         "U16 nothing at all": bad(stream(), code="upstream_empty"),
-        "U16 only comments": bad(stream(b": hello\n\n"), code="upstream_empty"),
-        **(
-            {"U17 no end mark": truncated(stream(each.wire.removesuffix(each.end)), TEXT)}
-            if each.end_is_whole
-            else {
-                "U16 only end mark": bad(stream(each.end), code="upstream_empty"),
-                "U18 end mark without a finish": truncated(stream(each.hello, each.end)),
-            }
-        ),
+        **_unfinished(each),
         "U19 reset before the head": Broken([rst()], "upstream_reset", ending="truncated"),
         "U19 reset after the head": Broken([head(), rst()], "upstream_reset", ending="truncated"),
         "U19 reset between events": Broken(
@@ -216,15 +162,11 @@ def _broken(each: Provider) -> dict[str, Broken]:
         "U25 drips the first event": silent([head(), drip(each.hello, 0.05)]),
         "U25 drips an event": idle([head(), chunk(each.hello), drip(each.world, 0.05)]),
         "U25 drips the head": silent([send(b"HTTP/1.1 200 OK\r\nx: "), drip_head()], code="upstream_timeout_headers"),
-        "U26 comments before the first event": silent([head(), for_ever(b": processing\n\n", 0.05)]),
-        "U26 comments between events": idle([head(), chunk(each.hello), for_ever(b": processing\n\n", 0.05)]),
-        "U26 empty events": idle([head(), chunk(each.hello), for_ever(b"data: \n\n", 0.05)]),
-        "U27 empty deltas for ever": idle(
-            [head(), chunk(each.hello), for_ever(each.says("") + b": and so on\n\n", 0.05)]
-        ),
+        **_beating(each),
+        "U27 empty deltas for ever": idle([head(), chunk(each.hello), for_ever(each.says("") + each.beat, 0.05)]),
         "U33 bytes of no encoding": bad(stream(b"\x00\xff\xfe\x01" * 100), code="upstream_bad_response"),
-        "U35 an event that is no JSON": bad(stream(each.hello, b"data: {nonsense\n\n", each.rest), "Hello"),
-        "U35 the first event is no JSON": bad(stream(b"data: {nonsense\n\n", each.rest)),
+        "U35 an event that is no JSON": bad(stream(each.hello, each.junk, each.rest), "Hello"),
+        "U35 the first event is no JSON": bad(stream(each.junk, each.rest)),
         "U36 content that is a number": bad(stream(each.hello, each.says(42), each.rest), "Hello"),
         "U37 an error after content": Broken(
             stream(each.hello, each.fails(OVERLOADED)), "upstream_error", sent_text="Hello", words=OVERLOADED
@@ -239,7 +181,11 @@ def _broken(each: Provider) -> dict[str, Broken]:
         "U38 an error after the role": Broken(
             stream(each.begin, each.fails(OVERLOADED)), "upstream_error", words=OVERLOADED
         ),
-        "U38 429 inside a 200": Broken(stream(each.busy), "upstream_rate_limited", 429, words="slow down"),
+        **(
+            {"U38 429 inside a 200": Broken(stream(each.busy), "upstream_rate_limited", 429, words="slow down")}
+            if each.busy
+            else {}
+        ),
         "U39 a JSON error": Broken(body(each.error(OVERLOADED), JSON), "upstream_error", words=OVERLOADED),
         "U40 a page": bad([status(200, HTML, PAGE)], code="upstream_bad_content_type"),
         "U40 plain text": bad([status(200, {"content-type": "text/plain"}, b"upstream connect error")]),
@@ -290,6 +236,30 @@ def _broken(each: Provider) -> dict[str, Broken]:
             [head(framing="content-length: 5\r\ntransfer-encoding: chunked"), chunk(each.hello), hang()]
         ),
     }
+
+
+def _unfinished(each: Provider) -> dict[str, Broken]:
+    """Streams that say nothing, or do not say that they are over."""
+    rows = {"U16 only heartbeats": bad(stream(each.beat), code="upstream_empty")} if each.beat else {}
+    if each.end_is_whole:
+        rows["U17 no end mark"] = truncated(stream(each.wire.removesuffix(each.end)), TEXT)
+    elif each.end:
+        rows["U16 only end mark"] = bad(stream(each.end), code="upstream_empty")
+        rows["U18 end mark without a finish"] = truncated(stream(each.hello, each.end))
+    return rows
+
+
+def _beating(each: Provider) -> dict[str, Broken]:
+    """Providers that are alive, and say nothing."""
+    if not each.beat:
+        return {}
+    rows = {
+        "U26 heartbeats before the first event": silent([head(), for_ever(each.beat, 0.05)]),
+        "U26 heartbeats between events": idle([head(), chunk(each.hello), for_ever(each.beat, 0.05)]),
+    }
+    if each.framing == "sse":
+        rows["U26 empty events"] = idle([head(), chunk(each.hello), for_ever(b"data: \n\n", 0.05)])
+    return rows
 
 
 # The breaks that only one dialect has.
@@ -347,6 +317,7 @@ _OF_DIALECTS: dict[str, dict[str, Broken]] = {
         ),
     },
 }
+_OF_DIALECTS |= provider_rows.BROKEN
 BROKEN: dict[str, dict[str, Broken]] = {
     dialect: _broken(provider) | _OF_DIALECTS[dialect] for dialect, provider in PROVIDERS.items()
 }
@@ -354,7 +325,7 @@ BROKEN: dict[str, dict[str, Broken]] = {
 SAMPLE = frozenset(
     (
         *("U9 429", "U12 503", "U12 529", "U14 401", "U15 closed after the role", "U15 closed in an event"),
-        *("U16 only comments", "U16 only end mark", "U17 no end mark", "U18 end mark without a finish"),
+        *("U16 only heartbeats", "U16 only end mark", "U17 no end mark", "U18 end mark without a finish"),
         *("U19 reset between events", "U24 hangs between events", "U27 empty deltas for ever"),
         *("U35 an event that is no JSON", "U36 content that is a number", "U37 an error after content"),
         *("U38 an error after the role", "U38 429 inside a 200", "U39 a JSON error", "U40 a page"),
@@ -370,10 +341,22 @@ REFUSALS = {
 }
 # They are made when they are played: each takes many megabytes.
 GIANTS: dict[str, tuple[Pair, Callable[[], Script]]] = {
-    **{f"U28 an event of 3 MB, {pair.provider.dialect}": (pair, partial(_giant, pair)) for pair in PAIRS if pair.same},
+    **{
+        f"U28 an event of 3 MB, {pair.provider.dialect}": (pair, partial(_giant, pair))
+        for pair in (*PAIRS, *PROVIDER_PAIRS)
+        if pair.same or (pair.client == CHAT_CLIENT and pair.provider.only_providers)
+    },
     "U28 a line without end": (
         CHAT_ONLY,
         lambda: [head(), chunk(CHAT.hello), send(b"ffffffff\r\ndata: "), flood(b"x" * 65_536)],
+    ),
+    "U28 a line of JSON without end": (
+        Pair(CHAT_CLIENT, OLLAMA),
+        lambda: [head(), chunk(OLLAMA.hello), send(b'ffffffff\r\n{"message": "'), flood(b"x" * 65_536)],
+    ),
+    "U28 a message of 30 MB": (
+        Pair(CHAT_CLIENT, BEDROCK),
+        lambda: [head(), chunk(BEDROCK.hello), send(b"ffffffff\r\n" + prelude(30_000_000)), flood(b"x" * 65_536)],
     ),
     "U44 a bomb": (
         CHAT_ONLY,

@@ -5,21 +5,23 @@ A fault of the transport is the same in every dialect; only the bytes around it 
 is one more row in each of the two tables, and its rows of faults that only it has.
 
 The tests play every row where client and provider both speak chat completions. For the other pairs they play the rows
-of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all.
+of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all. Of a dialect that
+only providers speak, chat clients get every row, and other clients a share of the others' sample (`played`).
 """
 
 import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from tests import messages, responses, streams
+from tests import bedrock, cohere, messages, ollama, responses, streams
+from tests.event_streams import exception, message
 from tests.faults.client import Response, body, post
 from tests.faults.upstream import EVENT_STREAM, JSON, Op, Script, chunk, fin, head, last_chunk, send, status
-from tests.tables import FULL
+from tests.tables import FULL, share
 
 TEXT = "Hello, world"
 OVERLOADED = "the engine is overloaded"
@@ -56,6 +58,15 @@ class Provider:
     """Whether an answer is whole, with its usage, once its finish has come."""
     end_is_whole: bool = False
     """Whether the event that marks the end has the finish reason, and the whole answer once more."""
+    framing: Literal["sse", "json-lines", "event-stream"] = "sse"
+    beat: bytes = b": processing\n\n"
+    """What it sends while nothing happens; empty if it has no such thing."""
+    junk: bytes = b"data: {nonsense\n\n"
+    """An event that is no JSON."""
+    unmarked: tuple[str, ...] = ("no-done",)
+    """The repairs of an answer that is whole but for its end."""
+    only_providers: bool = False
+    """Whether no client speaks the dialect."""
 
     @property
     def hello(self) -> bytes:
@@ -80,10 +91,13 @@ class Provider:
     @property
     def behind_the_finish(self) -> bytes:
         """The finish, and a part of the event that follows it: a body that ends here ends as HTTP wants it."""
-        return self.finish + (self.bill or self.end)[:40]
+        following = self.bill or self.end
+        return self.finish + following[: min(40, len(following) - 4)]
 
     def cut_behind_the_finish(self) -> dict[str, tuple[Script, str]]:
         """Streams that end in the event behind the finish, and the text of each."""
+        if not (self.bill or self.end):
+            return {}
         cut = self.hello + self.behind_the_finish
         text = TEXT if self.end_is_whole else "Hello"  # the finish may repeat the text, and have the rest of it
         gzipped = EVENT_STREAM | {"content-encoding": "gzip"}
@@ -103,8 +117,8 @@ class Provider:
                 stream(self.hello, *[self.says(".") for _ in range(9)], self.behind_the_finish),
                 "Hello" + "." * 9,
             ),
-            "U16 ends there, with a comment before": (
-                stream(self.hello, b": a comment\n\n" + self.behind_the_finish),
+            "U16 ends there, with a heartbeat before": (
+                stream(self.hello, self.beat + self.behind_the_finish),
                 text,
             ),
             "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], text),
@@ -210,7 +224,61 @@ RESPONSES = Provider(
     suffix="-responses",
     end_is_whole=True,
 )
-PROVIDERS = {provider.dialect: provider for provider in (CHAT, MESSAGES, RESPONSES)}
+OLLAMA = Provider(
+    dialect=ollama.DIALECT,
+    begin=ollama.wire(ollama.message()),
+    says=lambda text, **fields: ollama.wire(ollama.message(text) | fields),
+    finish=ollama.wire(ollama.message() | ollama.ends(input=5, output=3)),
+    bill=b"",
+    end=b"",
+    fails=lambda message: ollama.wire({"error": message}),
+    error=lambda message: json.dumps({"error": message}).encode(),
+    body=lambda text: ollama.body(ollama.message(text), input=5, output=3),
+    busy=b"",
+    suffix="-ollama",
+    finish_is_last=True,
+    framing="json-lines",
+    beat=b"\n",
+    junk=b'{"nonsense": }\n',
+    only_providers=True,
+)
+_COHERE_BILL = cohere.usage(5, 3)
+COHERE = Provider(
+    dialect=cohere.DIALECT,
+    begin=cohere.wire(cohere.BEGIN, cohere.says_all()[0]),
+    says=lambda text, **fields: cohere.wire(cohere.says(text) | fields),
+    finish=cohere.wire(cohere.closes(), cohere.ends(counts=_COHERE_BILL)),
+    bill=b"",
+    end=cohere.DONE,
+    fails=lambda message: cohere.wire(cohere.ends("ERROR", {}, error=message)),
+    error=lambda message: json.dumps({"id": "e1", "message": message}).encode(),
+    body=lambda text: cohere.body(counts=_COHERE_BILL, content=[cohere.text(text)]),
+    busy=b"",
+    suffix="-cohere",
+    finish_is_last=True,
+    unmarked=(),
+    only_providers=True,
+)
+_BEDROCK_BILL = bedrock.USAGE | {"inputTokens": 5, "outputTokens": 3, "totalTokens": 8}
+BEDROCK = Provider(
+    dialect=bedrock.DIALECT,
+    begin=bedrock.BEGIN,
+    says=lambda text, **_: bedrock.says(text),
+    finish=bedrock.block("Stop") + bedrock.stops(),
+    bill=bedrock.bill(_BEDROCK_BILL),
+    end=b"",
+    fails=lambda message: exception("modelStreamErrorException", message),
+    error=lambda message: json.dumps({"message": message}).encode(),
+    body=lambda text: bedrock.body({"text": text}, usage=_BEDROCK_BILL),
+    busy=exception("throttlingException", "slow down"),
+    suffix="-bedrock",
+    finish_is_last=True,
+    framing="event-stream",
+    beat=b"",
+    junk=message(b"{nonsense", event_type="contentBlockDelta", message_type="event"),
+    only_providers=True,
+)
+PROVIDERS = {provider.dialect: provider for provider in (CHAT, MESSAGES, RESPONSES, OLLAMA, COHERE, BEDROCK)}
 
 
 @dataclass
@@ -401,7 +469,10 @@ class Pair:
         return f"{self.client.dialect} client, {self.provider.dialect} provider"
 
 
-PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in PROVIDERS.values()]
+_PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in PROVIDERS.values()]
+PAIRS = [pair for pair in _PAIRS if not pair.provider.only_providers]
+PROVIDER_PAIRS = [pair for pair in _PAIRS if pair.provider.only_providers]
+"""Those with a provider of a dialect that no client speaks."""
 CHAT_ONLY, MESSAGES_ONLY = Pair(CHAT_CLIENT, CHAT), Pair(MESSAGES_CLIENT, MESSAGES)
 RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 
@@ -409,6 +480,15 @@ RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 def is_played(pair: Pair, *, sampled: bool) -> bool:
     """Whether a row is played for a pair; `sampled`: its outcome depends on the dialects."""
     return sampled or pair == CHAT_ONLY or FULL
+
+
+def played(pair: Pair, rows: Collection[str], sample: Collection[str]) -> Sequence[str]:
+    """The rows that are played for a pair; `sample`: those whose outcome depends on the dialects."""
+    if not pair.provider.only_providers:
+        return [name for name in rows if is_played(pair, sampled=name in sample)]
+    if pair.client == CHAT_CLIENT:
+        return [*rows]
+    return share(1 + PROVIDER_PAIRS.index(pair), [name for name in rows if FULL or name in sample])
 
 
 def same_or_translated(pair: Pair) -> bool:

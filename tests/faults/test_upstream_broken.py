@@ -16,18 +16,30 @@ from urllib.parse import unquote
 import pytest
 
 from penstock.gateway.mask import MASK
-from tests.faults.broken import BROKEN, GIANT_BODIES, GIANTS, MEASURES, REFUSALS, SAMPLE, Broken, assert_measured, error
-from tests.faults.client import Response
-from tests.faults.dialects import CHAT, CHAT_ONLY, MESSAGES_ONLY, PAIRS, RESPONSES_ONLY, Pair, is_played
+from tests.faults.broken import BROKEN, GIANT_BODIES, GIANTS, MEASURES, REFUSALS, SAMPLE, assert_measured
+from tests.faults.case import Broken, error
+from tests.faults.dialects import (
+    CHAT,
+    CHAT_ONLY,
+    MESSAGES_ONLY,
+    PAIRS,
+    PROVIDER_PAIRS,
+    RESPONSES_ONLY,
+    Pair,
+    is_played,
+)
 from tests.faults.gateway import PROVIDER_KEY, Gateway
-from tests.faults.scripts import ERROR_BODY, SPARE_TEXT, spare
-from tests.faults.support import in_time_for_its_head
+from tests.faults.scripts import ERROR_BODY, spare
 from tests.faults.upstream import EVENT_STREAM, JSON, status
+from tests.faults.verdicts import assert_reported, assert_reported_in_the_stream, assert_tried_elsewhere
 from tests.promptness import prompt
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 REFUSED = {
-    f"{pair}-{name}": (pair, name) for pair in PAIRS for name in REFUSALS if is_played(pair, sampled=name == "U13 400")
+    f"{pair}-{name}": (pair, name)
+    for pair in (*PAIRS, *PROVIDER_PAIRS)
+    for name in REFUSALS
+    if is_played(pair, sampled=name == "U13 400")
 }
 
 
@@ -55,64 +67,14 @@ def test_every_row_is_in_the_table_of_what_is_booked() -> None:
 @prompt
 @every_break(*PAIRS)
 def test_alone(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
-    case = BROKEN[pair.provider.dialect][name]
-    target = f"{case.role}{pair.provider.suffix}/{gateway.upstream.play(case.script)}"
-    response = gateway.ask(target, pair.client, stream=streamed)
-    if case.role == "hasty" and case.code == "upstream_timeout_idle":
-        in_time_for_its_head(gateway, response)
-    if streamed and case.sent_text:
-        assert_reported_in_the_stream(gateway, response, case)
-    else:
-        status = pair.client.statuses.get(case.upstream_status, case.status)
-        assert response.status == status
-        assert response.complete
-        code = pair.client.codes.get(case.code) or pair.client.codes.get(str(case.upstream_status or case.status))
-        assert response.error["code"] == (code or case.code)
-        assert case.words in response.error["message"]
-        assert response.error["request_id"] == response.request_id
-        assert case.headers.items() <= response.headers.items()
-        line = gateway.call(response)
-        assert (line["status"], line["code"], len(line["attempts"])) == (status, case.code, 1)
-        assert line["ending"] in ("failed", case.ending)
-    (entry,) = gateway.quiet()
-    assert_measured(entry, name, pair.provider, sent_text=bool(case.sent_text))
+    assert_reported(gateway, pair, name, streamed=streamed)
 
 
 # The second target speaks chat completions: for clients of other dialects its answer is translated.
 @prompt
 @every_break(CHAT_ONLY, MESSAGES_ONLY, RESPONSES_ONLY)
 def test_with_a_second_target(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
-    case = BROKEN[pair.provider.dialect][name]
-    prefix = "" if case.role == "main" else f"{case.role}-"
-    route = gateway.pair(case.script, spare(), prefix=prefix, provider=pair.provider)
-    second = f"{route.removeprefix(prefix)}-b"
-    response = gateway.ask(route, pair.client, stream=streamed)
-    if case.role == "hasty" and case.code == "upstream_timeout_idle":
-        in_time_for_its_head(gateway, response)
-    if streamed and case.sent_text:
-        assert_reported_in_the_stream(gateway, response, case)
-        assert not gateway.upstream.requests(second)
-    else:
-        assert (response.status, response.text, response.finish) == (200, SPARE_TEXT, "stop")
-        assert response.complete
-        assert response.headers["x-penstock-provider"] == "spare"
-        assert response.headers["x-penstock-attempts"] == "2"
-        line = gateway.call(response)
-        assert (line["ending"], line["code"]) == ("completed", None)
-        assert [attempt["code"] for attempt in line["attempts"]] == [case.code, ""]
-        assert len(gateway.upstream.requests(second)) == 1
-
-
-def assert_reported_in_the_stream(gateway: Gateway, response: Response, case: Broken) -> None:
-    assert (response.status, response.text) == (200, case.sent_text)
-    assert response.complete, "the body has no end"
-    assert not response.done, "the mark of the end after an error"
-    assert response.finish is None, "a finish reason in an answer that is reported as broken"
-    assert response.error is not None, "the client takes it for whole"
-    assert response.error["code"] == case.code
-    assert case.words in response.error["message"]
-    line = gateway.call(response)
-    assert (line["ending"], line["code"], len(line["attempts"])) == (case.ending, case.code, 1)
+    assert_tried_elsewhere(gateway, pair, name, streamed=streamed)
 
 
 @both

@@ -8,10 +8,11 @@ import json
 
 import pytest
 
-from tests.faults.dialects import CHAT_CLIENT, PAIRS, Pair, is_played
+from tests.faults.case import Tolerated
+from tests.faults.dialects import PAIRS, Pair, is_played
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, stream, whole
-from tests.faults.tolerated import SAMPLE, TOLERATED, Tolerated
+from tests.faults.tolerated import SAMPLE, TOLERATED
 from tests.faults.upstream import (
     JSON,
     Connection,
@@ -27,6 +28,7 @@ from tests.faults.upstream import (
     send,
     status,
 )
+from tests.faults.verdicts import assert_whole
 from tests.streams import DONE, begins, bill, bytewise, calls, counts, finishes, piece, says, sse
 
 REFUSAL = json.dumps({"error": {"message": "too long", "type": "invalid_request_error", "code": None}}).encode()
@@ -46,22 +48,7 @@ ROWS = {
 @both
 @pytest.mark.parametrize(("pair", "case"), ROWS.values(), ids=ROWS)
 def test_is_whole(gateway: Gateway, pair: Pair, case: Tolerated, streamed: bool) -> None:
-    options = {"stream_options": {"include_usage": True}} if streamed and pair.client == CHAT_CLIENT else {}
-    model = gateway.upstream.play(case.script)
-    response = gateway.ask(f"main{pair.provider.suffix}/{model}", pair.client, stream=streamed, **options)
-    assert (response.status, response.text, response.finish) == (200, case.text, "stop")
-    assert response.complete
-    assert response.usage == case.usage
-    if streamed:
-        assert response.done
-        assert response.error is None
-    line = gateway.call(response)
-    assert (line["status"], line["ending"], line["code"], len(line["attempts"])) == (200, "completed", None, 1)
-    assert set(case.repairs) <= (line["repairs"] | line["notices"]).keys()
-    assert len(gateway.upstream.requests(model)) == 1
-    ((attempt,),) = (entry.attempts for entry in gateway.quiet())
-    assert attempt.measure == ("reported" if case.usage else "estimated")
-    assert attempt.tokens.output == 3 if case.usage else attempt.tokens.output > 0
+    assert_whole(gateway, pair, case, streamed=streamed)
 
 
 @both

@@ -4,9 +4,10 @@ import functools
 import gzip
 import re
 import zlib
-from dataclasses import dataclass
 
 from tests import messages, responses
+from tests.faults import provider_rows
+from tests.faults.case import Tolerated
 from tests.faults.dialects import CHAT, MESSAGES, PROVIDERS, RESPONSES, TEXT, Provider, stream
 from tests.faults.upstream import (
     EVENT_STREAM,
@@ -25,16 +26,6 @@ from tests.faults.upstream import (
 from tests.streams import bill, by_event, bytewise, counts, sse
 
 
-@dataclass(frozen=True)
-class Tolerated:
-    """The script, and the text that the client gets all the same."""
-
-    script: Script
-    repairs: tuple[str, ...] = ()
-    text: str = TEXT
-    usage: tuple[int, int] | None = (5, 3)
-
-
 def encoded(data: bytes, coding: str, size: int = 7) -> Script:
     pieces = [chunk(data[i : i + size]) for i in range(0, len(data), size)]
     return [head(headers=EVENT_STREAM | {"content-encoding": coding}), *pieces, last_chunk()]
@@ -50,21 +41,17 @@ RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length
 def _tolerated(each: Provider) -> dict[str, Tolerated]:
     """What every dialect tolerates, of a provider that speaks this one."""
     wire = each.wire
-
-    def framed(old: bytes, new: bytes) -> Script:
-        return stream(wire.replace(old, new))
-
     return {
         "as it should be": Tolerated(each.whole()),
         "until the connection closes": Tolerated([head(framing=""), send(wire), fin()]),
         "HTTP/1.0": Tolerated([send(b"HTTP/1.0 200 OK\r\n\r\n" + wire), fin()]),
         **(
             {}
-            if each.end_is_whole
+            if each.end_is_whole or not each.end
             else {
-                "U17 no end mark": Tolerated(stream(wire.removesuffix(each.end)), ("no-done",)),
+                "U17 no end mark": Tolerated(stream(wire.removesuffix(each.end)), each.unmarked),
                 "U17 no end mark, and cut": Tolerated(
-                    [head(), chunk(wire.removesuffix(each.end)), fin()], ("no-done",)
+                    [head(), chunk(wire.removesuffix(each.end)), fin()], each.unmarked
                 ),
             }
         ),
@@ -73,7 +60,7 @@ def _tolerated(each: Provider) -> dict[str, Tolerated]:
         "U22 hangs after end mark": Tolerated([head(), chunk(wire), hang()]),
         "half closed after end mark": Tolerated([head(), chunk(wire), half_close(), hang()]),
         **{
-            name: Tolerated(script, ("no-done",), sent_text)
+            name: Tolerated(script, each.unmarked, sent_text, None if each.bill else (5, 3))
             for name, (script, sent_text) in each.cut_behind_the_finish().items()
             if each.finish_is_last
         },
@@ -92,13 +79,7 @@ def _tolerated(each: Provider) -> dict[str, Tolerated]:
         ),
         "U30 all in one": Tolerated(stream(wire)),
         "U30 byte by byte": Tolerated(stream(*bytewise(wire))),
-        "U31 CRLF": Tolerated(framed(b"\n", b"\r\n")),
-        "U31 CR": Tolerated(framed(b"\n", b"\r")),
-        "U31 a byte order mark": Tolerated(stream(b"\xef\xbb\xbf" + wire), ("bom",)),
-        "U31 no space": Tolerated(framed(b"data: ", b"data:")),
-        "U31 comments, ids and retries": Tolerated(framed(b"data: ", b": hi\nid: 7\nretry: 10\ndata: ")),
-        "U32 no blank line at the end": Tolerated(stream(wire.removesuffix(b"\n")), ("no-final-blank-line",)),
-        "U33 invalid UTF-8": Tolerated(stream(wire.replace(b", world", b", \xff\xfe")), ("invalid-utf8",), "Hello, ��"),
+        **_framed(each),
         "U34 a character in two pieces": Tolerated(
             stream(each.hello, *bytewise(each.says(" 👩‍👩‍👧")), each.rest), text="Hello 👩‍👩‍👧"
         ),
@@ -131,6 +112,27 @@ def _tolerated(each: Provider) -> dict[str, Tolerated]:
         ),
         "a trailer": Tolerated([head(), chunk(wire), send(b"0\r\nx-checksum: 1\r\n\r\n")]),
     }
+
+
+def _framed(each: Provider) -> dict[str, Tolerated]:
+    """Other ways to write the same text. A binary framing has none."""
+
+    def framed(old: bytes, new: bytes) -> Script:
+        return stream(each.wire.replace(old, new))
+
+    wire, text = each.wire, ", world"
+    lines = {
+        "U31 CRLF": Tolerated(framed(b"\n", b"\r\n")),
+        "U31 CR": Tolerated(framed(b"\n", b"\r")),
+        "U31 a byte order mark": Tolerated(stream(b"\xef\xbb\xbf" + wire), ("bom",)),
+        "U33 invalid UTF-8": Tolerated(framed(text.encode(), b", \xff\xfe"), ("invalid-utf8",), "Hello, \ufffd\ufffd"),
+    }
+    events = {
+        "U31 no space": Tolerated(framed(b"data: ", b"data:")),
+        "U31 comments, ids and retries": Tolerated(framed(b"data: ", b": hi\nid: 7\nretry: 10\ndata: ")),
+        "U32 no blank line at the end": Tolerated(stream(wire.removesuffix(b"\n")), ("no-final-blank-line",)),
+    }
+    return {"sse": lines | events, "json-lines": lines, "event-stream": {}}[each.framing]
 
 
 _USAGE_FIRST = sse(bill(**counts(5, 1)))
@@ -219,6 +221,7 @@ _OF_DIALECTS: dict[str, dict[str, Tolerated]] = {
         ),
     },
 }
+_OF_DIALECTS |= provider_rows.TOLERATED
 # What depends on the dialects: how the provider's bytes are read, or what the client is sent.
 SAMPLE = frozenset(
     (
