@@ -4,6 +4,8 @@ A chat client gets every row streamed, and unstreamed those whose outcome depend
 share of these (`played`). Before the commit point, and whenever nothing was sent, the second target is asked.
 """
 
+from collections.abc import Collection, Mapping
+
 import pytest
 
 from tests.faults.broken import BROKEN
@@ -17,28 +19,28 @@ from tests.promptness import prompt
 from tests.tables import FULL
 
 Rows = list[tuple[Pair, str, bool]]
-BREAKS: Rows = [
-    (pair, name, streamed)
-    for pair in PROVIDER_PAIRS
-    for name in played(pair, BROKEN[pair.provider.dialect], BROKEN_SAMPLE)
-    for streamed in (True, False)
-    if streamed or FULL or name in BROKEN_SAMPLE
-]
+
+
+def rows(table: Mapping[str, Mapping[str, object]], sample: Collection[str]) -> Rows:
+    """The rows of a table that are played, each with whether it is streamed."""
+    return [
+        (pair, name, streamed)
+        for pair in PROVIDER_PAIRS
+        for name in played(pair, table[pair.provider.dialect], sample)
+        for streamed in (True, False)
+        if streamed or FULL or name in sample
+    ]
+
+
+BREAKS = rows(BROKEN, BROKEN_SAMPLE)
 # Where nothing was sent when the provider broke.
-ELSEWHERE: Rows = [
+ELSEWHERE = [
     (pair, name, streamed)
-    for pair in PROVIDER_PAIRS
-    for name, case in BROKEN[pair.provider.dialect].items()
-    for streamed in (True, False)
-    if FULL or (pair.client == CHAT_CLIENT and name in BROKEN_SAMPLE and streamed != bool(case.sent_text))
+    for pair, name, streamed in BREAKS
+    if pair.client == CHAT_CLIENT
+    if FULL or (name in BROKEN_SAMPLE and streamed != bool(BROKEN[pair.provider.dialect][name].sent_text))
 ]
-WHOLE: Rows = [
-    (pair, name, streamed)
-    for pair in PROVIDER_PAIRS
-    for name in played(pair, TOLERATED[pair.provider.dialect], TOLERATED_SAMPLE)
-    for streamed in (True, False)
-    if streamed or FULL or name in TOLERATED_SAMPLE
-]
+WHOLE = rows(TOLERATED, TOLERATED_SAMPLE)
 
 
 def each(rows: Rows) -> pytest.MarkDecorator:
