@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.capture import parse
-from tests.faults.broken import error
+from tests.faults.case import error
 from tests.faults.client import body, post
 from tests.faults.gateway import PROVIDER_KEY, SPARE_KEY, Gateway, settings
 from tests.faults.scripts import HELLO
