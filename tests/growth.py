@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 from penstock import Accumulator, StreamReader
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from tests import gemini, messages, responses
+from tests import bedrock, cohere, gemini, messages, ollama, responses
+from tests.event_streams import event
 from tests.streams import DONE, Json, begins, bill, calls, choice, chunk, delta, finishes, piece, says, sse
 
 
@@ -100,6 +101,30 @@ GROWING_GEMINI: dict[str, Callable[[int], bytes]] = {
 }
 
 
+GROWING_OLLAMA: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: ollama.answer(*[ollama.message("x")] * (3 * n)),
+    "one line": lambda n: ollama.answer(ollama.message("x" * (300 * n))),
+    "many calls": lambda n: ollama.answer(*(ollama.message(tool_calls=[ollama.call(f"c{i}", {})]) for i in range(n))),
+    "all on one line": lambda n: ollama.answer(*[ollama.message("x")] * n).replace(b"\n", b""),
+}
+
+
+GROWING_COHERE: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: cohere.answer(*cohere.says_all(*["x"] * (3 * n))),
+    "blocks that never end": lambda n: cohere.answer(*[cohere.says_all()[0]] * (2 * n)),
+    "citations": lambda n: cohere.answer(*cohere.says_all("x"), *cohere.cites("x") * n),
+}
+
+
+GROWING_BEDROCK: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: bedrock.answer(bedrock.says("x") * (3 * n)),
+    "one message": lambda n: bedrock.answer(bedrock.says("x" * (300 * n))),
+    "blocks that never end": lambda n: bedrock.answer(*(bedrock.says("x", i) for i in range(2 * n))),
+    "deltas without an index": lambda n: bedrock.answer(event("contentBlockDelta", {"delta": {"text": "x"}}) * (2 * n)),
+    "usage in every message": lambda n: bedrock.answer((bedrock.says("x") + bedrock.bill()) * n),
+}
+
+
 def growth() -> dict[str, float]:
     """For each kind of stream, how many times as long four times the bytes take: 4, or 16 if it were quadratic."""
     chat = {name: _growth(make, DEFAULT_DIALECT) for name, make in GROWING.items()}
@@ -107,6 +132,9 @@ def growth() -> dict[str, float]:
         ("messages", messages.DIALECT, GROWING_MESSAGES),
         ("responses", responses.DIALECT, GROWING_RESPONSES),
         ("gemini", gemini.DIALECT, GROWING_GEMINI),
+        ("ollama", ollama.DIALECT, GROWING_OLLAMA),
+        ("cohere", cohere.DIALECT, GROWING_COHERE),
+        ("bedrock", bedrock.DIALECT, GROWING_BEDROCK),
     )
     return chat | {
         f"{api}: {name}": _growth(make, dialect) for api, dialect, growing in others for name, make in growing.items()

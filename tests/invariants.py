@@ -8,7 +8,7 @@ from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 from penstock.core.stream import MAX_EVENT
 from penstock.core.templates import OpeningTemplate
@@ -171,6 +171,7 @@ def examine(
     if find_dialect(dialect).surface is None:
         completion = fold(events)
         broken += _lost_in_translation(events, completion, dialect)
+        broken += _ends_otherwise(events, completion, random)
         return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
     if read(data, reader=SlowReader(dialect)) != events:
         broken.append("the fast path gives other events")
@@ -203,6 +204,18 @@ def _lost_in_translation(events: list[Event], completion: Completion, dialect: s
     again = read(StreamWriter.for_call(DEFAULT_DIALECT, facts).write(events))
     broken = [f"rewritten: {violation}" for violation in violations(again)]
     return broken + _differences(completion, fold(again), dialect, include_usage=True)
+
+
+def _ends_otherwise(events: list[Event], completion: Completion, random: Random) -> list[str]:
+    """Whether a client of some API takes a broken answer for a whole one, or a whole one for broken."""
+    client = random.choice([name for name, dialect in DIALECTS.items() if dialect.surface is not None])
+    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True, same_dialect=False)
+    again = read(StreamWriter.for_call(client, facts).write(events), reader=StreamReader(client))
+    broken = [f"rewritten for {client}: {violation}" for violation in violations(again)]
+    known = all(repair.code != "finish-unknown" for repair in completion.repairs)  # else Gemini's is `OTHER`: it failed
+    if known and (fold(again).ending == "completed") != (completion.ending == "completed"):
+        broken.append(f"it ends otherwise for {client}: {fold(again).ending}, not {completion.ending}")
+    return broken
 
 
 def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:

@@ -6,6 +6,8 @@ Every function takes the `random.Random` to draw from, so that a case is reprodu
 import json
 from random import Random
 
+from tests.event_streams import framed
+
 # Byte sequences that tend to be special to a reader of streams, inserted anywhere.
 TOKENS: tuple[bytes, ...] = (
     b"data: ", b"data:", b"data", b"event: error\n", b"event: ping\n", b"id: 1\n", b"retry: 1\n", b": comment\n",
@@ -50,6 +52,20 @@ TOKENS: tuple[bytes, ...] = (
     b'data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}\n\n',
     b'data: {"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","index":1}]}\n\n',
     b'data: {"promptFeedback":{"blockReason":"SAFETY"}}\n\n',
+    b'{"error":"boom"}\n', b'{"model":"weir-3","message":{"role":"assistant","content":"The"},"done":false}\n',
+    b'{"model":"weir-3","message":{"content":"","thinking":"hm"},"done":false}\n', b'{"model":"w","done":true}\n',
+    b'{"model":"weir-3","message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},"done":false}\n',
+    b'{"model":"weir-3","response":"The","done":true,"done_reason":"length","eval_count":3}\n',
+    b'data: {"type":"message-start","id":"co_2"}\n\n', b"event: content-delta\n", b"event: message-end\n",
+    b'data: {"type":"content-start","index":1,"delta":{"message":{"content":{"type":"text","text":"The"}}}}\n\n',
+    b'data: {"type":"content-delta","index":0,"delta":{"message":{"content":{"thinking":"hm"}}}}\n\n',
+    b'data: {"type":"tool-plan-delta","delta":{"message":{"tool_plan":"hm"}}}\n\n',
+    b'data: {"type":"tool-call-start","delta":{"message":{"tool_calls":{"id":"a","function":{"name":"f"}}}}}\n\n',
+    b'data: {"type":"tool-call-delta","index":0,"delta":{"message":{"tool_calls":{"function":{"arguments":"}"}}}}}\n\n',
+    b'data: {"type":"citation-start","index":0,"delta":{"message":{"citations":{"start":1,"text":"x"}}}}\n\n',
+    b'data: {"type":"content-end","index":0}\n\n',
+    b'data: {"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"tokens":{"output_tokens":5}}}}\n\n',
+    b'data: {"type":"message-end","delta":{"finish_reason":"ERROR","error":"boom"}}\n\n',
 )  # fmt: skip
 
 KEYS = (
@@ -66,6 +82,11 @@ KEYS = (
     "jsonPath", "stringValue", "numberValue", "willContinue", "inlineData", "mimeType", "executableCode",
     "finishReason", "finishMessage", "promptFeedback", "blockReason", "usageMetadata", "promptTokenCount",
     "candidatesTokenCount", "thoughtsTokenCount", "groundingMetadata", "modelVersion", "responseId",
+    "done", "done_reason", "prompt_eval_count", "eval_count", "created_at", "tool_plan", "tokens", "billed_units",
+    "cached_tokens", "sources", "document", "url", "start", "end", "contentBlockIndex", "toolUse", "toolUseId",
+    "toolResult", "reasoningContent", "reasoningText", "redactedContent", "image", "source", "bytes", "format",
+    "citationsContent", "location", "web", "stopReason", "inputTokens", "outputTokens", "totalTokens",
+    "cacheReadInputTokens", "cacheDetails", "ttl", "metrics", "serviceTier", "additionalModelResponseFields",
 )  # fmt: skip
 
 
@@ -81,7 +102,13 @@ def any_json(random: Random, depth: int = 0) -> object:
 
 
 def mutated(data: bytes, other: bytes, random: Random) -> bytes:
-    """The stream with one to six random changes; `other` is another stream to splice from."""
+    """The stream with one to six random changes; `other` is another stream to splice from.
+
+    Of an AWS event stream, messages are changed, and most of them get the right checksums: so the changes are read.
+    """
+    messages = messages_of(data)
+    if messages and random.random() < 0.9:
+        return mutated_messages(messages, messages_of(other), random)
     for _ in range(random.randrange(1, 7)):
         data = random.choice(_MUTATIONS)(data, other, random)
     return data
@@ -161,9 +188,10 @@ def _change_json(data: bytes, _: bytes, random: Random) -> bytes:
     """Another value, of any kind, for one key of one chunk; or a new key."""
     lines = data.split(b"\n")
     number = random.randrange(len(lines))
+    prefix = b"data: " if lines[number].startswith(b"data: ") else b""
     try:
-        chunk = json.loads(lines[number].removeprefix(b"data: "))
-    except ValueError:
+        chunk = json.loads(lines[number].removeprefix(prefix))
+    except (ValueError, RecursionError):
         return data
     places: list[dict[str, object]] = []
     _objects(chunk, places)
@@ -174,7 +202,7 @@ def _change_json(data: bytes, _: bytes, random: Random) -> bytes:
             del place[key]
         else:
             place[key] = any_json(random)
-    lines[number] = b"data: " + json.dumps(chunk, ensure_ascii=random.random() < 0.5).encode(errors="replace")
+    lines[number] = prefix + json.dumps(chunk, ensure_ascii=random.random() < 0.5).encode(errors="replace")
     return b"\n".join(lines)
 
 
@@ -192,3 +220,84 @@ _MUTATIONS = (
     _cut, _drop, _insert, _insert, _insert_at_line, _flip, _repeat, _swap_lines, _splice, _line_ends, _unprefix,
     _change_json, _change_json, _change_json, _change_json,
 )  # fmt: skip
+
+
+# AWS event streams.
+
+Headers = list[tuple[bytes, int, bytes]]
+"""The name, the type and the value of each header."""
+Messages = list[tuple[Headers, bytes]]
+"""The headers and the payload of each message."""
+_HEADER_VALUES = (
+    b"messageStart", b"contentBlockStart", b"contentBlockDelta", b"contentBlockStop", b"messageStop", b"metadata",
+    b"chunk", b"event", b"exception", b"error", b"throttlingException", b"application/json", b"", b"\xff", b"ping",
+)  # fmt: skip
+_HEADER_NAMES = (b":event-type", b":message-type", b":exception-type", b":error-code", b":error-message", b"x", b"")
+
+
+def messages_of(data: bytes) -> Messages:
+    """The messages of an event stream whose headers have text; none if the data is not one."""
+    found: Messages = []
+    while len(data) >= 16:
+        total, size = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:8], "big")
+        if not 16 + size <= total <= len(data):
+            return []
+        headers, place = [], 12
+        while place < 12 + size:
+            value = place + 1 + data[place] + 3
+            end = value + int.from_bytes(data[value - 2 : value], "big")
+            headers.append((data[place + 1 : value - 3], data[value - 3], data[value:end]))
+            place = end
+        found.append((headers, data[12 + size : total - 4]))
+        data = data[total:]
+    return found
+
+
+def mutated_messages(messages: Messages, other: Messages, random: Random) -> bytes:
+    """The messages with one to six random changes. One in twenty streams also gets a wrong byte."""
+    for _ in range(random.randrange(1, 7)):
+        if not messages:
+            break
+        number = random.randrange(len(messages))
+        headers, payload = messages[number]
+        kind = random.randrange(12)
+        if kind < 4:
+            messages[number] = headers, _change_json(payload, b"", random)
+        elif kind < 6:
+            donor = random.choice(other)[1] if other else b""
+            messages[number] = headers, random.choice(_MUTATIONS)(payload, donor, random)
+        elif kind < 8:
+            messages[number] = _changed_headers(headers, random), payload
+        elif kind == 8:
+            del messages[number]
+        elif kind == 9:
+            messages.insert(random.randint(0, len(messages)), messages[number])
+        elif kind == 10:
+            messages = messages[:number] + other[random.randint(0, len(other)) :]
+        else:
+            swapped = random.randrange(len(messages))
+            messages[number], messages[swapped] = messages[swapped], messages[number]
+    data = b"".join(framed(written_headers(headers), payload) for headers, payload in messages)
+    return random.choice((_flip, _cut, _drop, _insert))(data, b"", random) if random.random() < 0.05 else data
+
+
+def written_headers(headers: Headers) -> bytes:
+    """The headers as bytes."""
+    return b"".join(
+        bytes((len(name),)) + name + bytes((type,)) + (len(value).to_bytes(2, "big") if type in (6, 7) else b"") + value
+        for name, type, value in headers
+    )
+
+
+def _changed_headers(headers: Headers, random: Random) -> Headers:
+    changed = [*headers]
+    place = random.randint(0, len(changed))
+    name, value = random.choice(_HEADER_NAMES), random.choice(_HEADER_VALUES)
+    if place == len(changed) or random.random() < 0.2:
+        changed.insert(place, (name, 7, value))
+    elif random.random() < 0.2:
+        del changed[place]
+    else:
+        type = random.choice((7, 7, 7, 7, 6, random.randrange(12)))
+        changed[place] = (changed[place][0] if random.random() < 0.8 else name), type, value
+    return changed

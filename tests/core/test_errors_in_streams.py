@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from penstock import Fault
+from penstock import Fault, StreamReader, StreamWriter
+from tests.event_streams import message
 from tests.streams import (
     DONE,
     Json,
@@ -203,3 +204,20 @@ def test_plain_text_with_a_colon_keeps_its_words() -> None:
     answer = completion(b"Unauthorized: your key has expired\n")
     assert answer.fault is not None
     assert "your key has expired" in answer.fault.message
+
+
+# In an error, a text that the next event could continue, and half of a surrogate pair at its end.
+HALVES: dict[str, bytes] = {
+    "ollama": rb'{"error": "no \ud83d", "message": {"content": "\ud83d"}}',
+    "cohere": b"event: error\ndata: "
+    rb'{"message": "no \ud83d", "delta": {"message": {"content": {"text": "\ud83d"}}}}',
+    "bedrock_converse": message(rb'{"message": "no \ud83d", "delta": {"text": "\ud83d"}}', event_type="error"),
+}
+
+
+@pytest.mark.parametrize("dialect", HALVES)
+def test_an_error_with_half_a_character_can_be_written(dialect: str) -> None:
+    events = read(HALVES[dialect], reader=StreamReader(dialect))
+    (fault,) = [event for event in events if isinstance(event, Fault)]
+    assert (fault.code, fault.message) == ("provider-error", "no \ufffd")
+    assert b"no \xef\xbf\xbd" in StreamWriter().write(events)

@@ -14,6 +14,7 @@ from tests.invariants import broken_promises
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import HEALTHY
 from tests.mutation import any_json, mutated
+from tests.provider_streams import HEALTHY as HEALTHY_OF_PROVIDERS
 from tests.streams import fold, read
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -21,7 +22,7 @@ SEEDS = [path.read_bytes() for path in sorted(Path(__file__).parent.parent.glob(
 TOKENS = [b"data:", b"data: ", b"event: error", b"\n", b"\r", b"{", b"}", b'"', b"[DONE]", b": c", b"1", b"[", b"]"]
 
 randoms = st.integers(0, 2**32).map(Random)
-dialects = st.sampled_from([DEFAULT_DIALECT, MESSAGES, gemini.DIALECT])
+dialects = st.sampled_from([DEFAULT_DIALECT, MESSAGES, gemini.DIALECT, *HEALTHY_OF_PROVIDERS])
 
 
 def streams(dialect: str, healthy: dict[str, bytes]) -> st.SearchStrategy[bytes]:
@@ -31,6 +32,7 @@ def streams(dialect: str, healthy: dict[str, bytes]) -> st.SearchStrategy[bytes]
 
 messages = streams(MESSAGES, HEALTHY)
 of_gemini = streams(gemini.DIALECT, gemini.HEALTHY)
+of_providers = {dialect: streams(dialect, healthy) for dialect, healthy in HEALTHY_OF_PROVIDERS.items()}
 
 
 @given(st.binary(max_size=400), randoms, dialects)
@@ -62,6 +64,17 @@ def test_no_broken_stream_of_messages_breaks_a_promise(stream: bytes, other: byt
 @settings(max_examples=200, deadline=None)
 def test_no_broken_stream_of_gemini_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:
     assert broken_promises(mutated(stream, other, random), random, gemini.DIALECT) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", of_providers)
+@given(data=st.data(), random=randoms)
+@settings(max_examples=200, deadline=None)
+def test_no_broken_stream_of_a_provider_s_own_api_breaks_a_promise(
+    dialect: str, data: st.DataObject, random: Random
+) -> None:
+    stream, other = data.draw(of_providers[dialect]), data.draw(of_providers[dialect])
+    assert broken_promises(mutated(stream, other, random), random, dialect) == []
 
 
 @given(randoms, dialects)

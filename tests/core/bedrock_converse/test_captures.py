@@ -108,6 +108,14 @@ def test_reasoning_its_signature_calls_and_usage_are_read(name: str) -> None:
     assert (usage.cached, usage.cache_write, usage.cache_write_1h) == (2, 1, 1)
 
 
+@pytest.mark.parametrize("missing", ["inputTokens", "outputTokens"])
+def test_a_count_that_is_missing_is_the_rest_of_the_total(missing: str) -> None:
+    counts = {"inputTokens": 4, "outputTokens": 4, "totalTokens": 11, "cacheReadInputTokens": 3}
+    usage = CONVERSE.completion(finished("end_turn") + bill({**counts, missing: None})).usage
+    assert usage is not None
+    assert (usage.input, usage.output) == (7, 4)
+
+
 REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from penstock.core.error_shapes import is_heartbeat
-from penstock.core.json_getters import shown, text_of
+from penstock.core.json_getters import object_of, shown, text_of
 from penstock.core.sink import Sink
+from penstock.core.text import whole, whole_json
 
 
 def read_undecodable(data: bytes, event: str, sink: Sink) -> None:
@@ -18,6 +19,12 @@ def read_undecodable(data: bytes, event: str, sink: Sink) -> None:
         sink.repair("keepalive-event" if text or event else "empty-event", event or text[:80])
     else:
         sink.fault("bad-json", text[:500])
+
+
+def report_error(error: tuple[str, dict[str, object]], sink: Sink) -> None:
+    """Emit an error of the provider, without halves of surrogate pairs that a reader left for a later event."""
+    words, provider = error
+    sink.fault("provider-error", whole(words, sink), object_of(whole_json(provider, sink)))
 
 
 def read_other(value: object, event: str, sink: Sink, read: Callable[[dict[str, object]], None]) -> None:

@@ -9,7 +9,7 @@ Rules for the whole file:
 1. Only calls have a `contentBlockStart`. Text and reasoning begin with their first delta.
 2. `messageStop` has the reason, and completes the answer. The usage follows it, in `metadata`, which is last.
 3. Input tokens exclude those that are read from the cache or written to it; the total includes them. So the input is
-   the sum of the three.
+   the sum of the three. If the input or the output is missing, it is the rest of the total.
 4. The provider executes some tools itself: a call of the type `server_tool_use`, and its `toolResult`. Of the result,
    only its beginning is kept: no client can use it.
 5. Some reasons say that there is no usable answer (`FAILURES`). They are faults, and so are all exceptions.
@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown
+from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
 from penstock.core.error_shapes import error_of, read_error
 from penstock.core.events import (
     Annotation,
@@ -230,8 +230,13 @@ class BedrockConverseReader:
             for each in objects_of(raw.get("cacheDetails"))
             if each.get("ttl") == "1h"
         ]
+        if input is not None:
+            input += (cached or 0) + (written or 0)
+            output = max(total - input, 0) if output is None and total is not None else output
+        elif output is not None and total is not None:
+            input = max(total - output, 0)
         return Usage(
-            input=None if input is None else input + (cached or 0) + (written or 0),
+            input=input,
             output=output,
             total=total,
             cached=cached,
@@ -393,8 +398,8 @@ class BedrockConverseReader:
         if isinstance(message, dict) and "stopReason" in value:
             self._read_whole(value, message)
         elif event == "error":
-            self._sink.fault("provider-error", *error_of(value, value))
+            report_error(error_of(value, value), self._sink)
         elif (error := read_error(value, event)) is not None:
-            self._sink.fault("provider-error", *error)
+            report_error(error, self._sink)
         else:
             self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)

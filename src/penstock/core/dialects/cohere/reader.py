@@ -20,7 +20,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown
+from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     Annotation,
@@ -356,7 +356,7 @@ class CohereReader:
             else:
                 self._read_whole(value, message)
         elif (error := read_error(value, event)) is not None:
-            self._sink.fault("provider-error", *error)
+            report_error(error, self._sink)
         elif "event_type" in value:
             self._sink.fault("other-dialect", f"this is an event of version 1 of Cohere's API: {shown(value)}")
         else:

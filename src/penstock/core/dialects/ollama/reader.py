@@ -16,7 +16,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown
+from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     ChoiceStart,
@@ -84,7 +84,7 @@ class OllamaReader:
         if self.done:
             self._sink.repair("data-after-done", shown(value))
         if (error := read_error(value, event)) is not None:
-            self._sink.fault("provider-error", *error)
+            report_error(error, self._sink)
         elif value.keys().isdisjoint(_KNOWN):
             self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
         else:
