@@ -221,3 +221,9 @@ def test_an_error_with_half_a_character_can_be_written(dialect: str) -> None:
     (fault,) = [event for event in events if isinstance(event, Fault)]
     assert (fault.code, fault.message) == ("provider-error", "no \ufffd")
     assert b"no \xef\xbf\xbd" in StreamWriter().write(events)
+
+
+def test_a_message_that_quotes_half_a_character_can_be_written() -> None:
+    wire = message(rb'{"delta": {"toolUse": {"input": "\udf0d"}}}', event_type="contentBlockDelta")
+    written = StreamWriter().write(read(wire, reader=StreamReader("bedrock_converse")))
+    assert rb"that was not started: \"?\"" in written

@@ -10,7 +10,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def shown(value: object) -> str:
     """The value as JSON, shortened, for a person to read."""
-    return _ENCODER.encode(_beginning(value, [_SHOWN_CHARACTERS]))[:_SHOWN_CHARACTERS]
+    text = _ENCODER.encode(_beginning(value, [_SHOWN_CHARACTERS]))[:_SHOWN_CHARACTERS]
+    return text if text.isascii() else text.encode(errors="replace").decode()  # without halves of surrogate pairs
 
 
 def _beginning(value: object, room: list[int]) -> object:

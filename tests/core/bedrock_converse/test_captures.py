@@ -10,13 +10,14 @@ from msgspec import structs
 from penstock import ReasoningPart
 from penstock.core.dialects.detect import detect
 from penstock.gateway.calls.failure import from_fault
-from tests.bedrock import bill
+from tests.bedrock import BEGIN, Json, bill, block, call, delta, stops
 from tests.dialect_reading import DialectReading
 from tests.event_streams import event
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
 from tests.provider_streams import BEDROCK as HEALTHY
 from tests.provider_streams import TEXT, THOUGHT
 from tests.streams import bytewise
+from tests.translation.support import translated
 
 CONVERSE = DialectReading("bedrock_converse")
 CAPTURES = Path(__file__).parents[2] / "captures" / CONVERSE.dialect
@@ -208,3 +209,28 @@ def test_events_as_sdks_print_them_are_read() -> None:
     ]
     answer = CONVERSE.completion(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert (answer.ending, answer.text) == ("completed", "Printed.")
+
+
+def texts(*deltas: tuple[int, Json]) -> bytes:
+    """A message whose blocks take turns."""
+    return BEGIN + b"".join(delta(index, **fields) for index, fields in deltas) + stops() + bill()
+
+
+THOUGHT_OF: Json = {"reasoningContent": {"text": "Hm."}}
+
+
+@pytest.mark.parametrize("client", ["openai_chat", "anthropic_messages", "openai_responses", "gemini"])
+def test_blocks_that_take_turns_reach_every_client(client: str) -> None:
+    wire = texts((1, {"text": "High"}), (0, THOUGHT_OF), (1, {"text": " water"}), (0, THOUGHT_OF))
+    answer = CONVERSE.completion(wire)
+    assert (answer.ending, answer.text, answer.choices[0].reasoning) == ("completed", "High water", "Hm.Hm.")
+    written, losses = translated(CONVERSE.dialect, client, wire)
+    assert b" water" in written
+    assert losses == []
+
+
+def test_a_delta_that_could_belong_to_several_blocks_is_a_fault() -> None:
+    calls = b"".join(block("Start", index, start=call(f"c{index}")) for index in range(2))
+    piece = event("contentBlockDelta", {"delta": {"toolUse": {"input": "{}"}}})
+    answer = CONVERSE.completion(BEGIN + calls + piece + stops("tool_use") + bill())
+    assert (answer.ending, answer.fault and answer.fault.code) == ("failed", "bad-shape")

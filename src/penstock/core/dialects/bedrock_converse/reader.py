@@ -6,7 +6,8 @@ objects with the name as the only member; these are read, too.
 
 Rules for the whole file:
 
-1. Only calls have a `contentBlockStart`. Text and reasoning begin with their first delta.
+1. Only calls have a `contentBlockStart`. Text and reasoning begin with their first delta. If another block has started
+   since, they begin again: of such blocks, only the last one that started can go on.
 2. `messageStop` has the reason, and completes the answer. The usage follows it, in `metadata`, which is last.
 3. Input tokens exclude those that are read from the cache or written to it; the total includes them. So the input is
    the sum of the three. If the input or the output is missing, it is the rest of the total.
@@ -96,6 +97,7 @@ class BedrockConverseReader:
     _finished = False
     _blocks = 0
     _calls = 0
+    _last = 0  # the provider's index of the block that started last
     _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
@@ -257,7 +259,9 @@ class BedrockConverseReader:
         index = integer_of(value.get("contentBlockIndex"))
         if index is None:
             self._sink.repair("block-index-missing")
-            return max(self._open, default=0)
+            if len(self._open) > 1:
+                self._sink.fault("bad-shape", f"an event could belong to several blocks: {shown(value)}")
+            return next(iter(self._open), 0)
         return index
 
     def _read_start(self, start: _Json, index: int) -> None:
@@ -296,6 +300,7 @@ class BedrockConverseReader:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} blocks")
             return None
         self._open[index] = block = _ConverseBlock(self._blocks, kind, self._calls, mime)
+        self._last = index
         self._blocks += 1
         if kind == "call":
             self._calls += 1
@@ -307,7 +312,7 @@ class BedrockConverseReader:
     def _opened(self, kind: _Kind, index: int) -> _ConverseBlock | None:
         """The block that a delta belongs to: the open one of this index, or a new one (rule 1)."""
         block = self._open.get(index)
-        if block is not None and block.kind != kind:
+        if block is not None and (block.kind != kind or index != self._last):
             self._sink.repair("block-restarted", str(index))
             self._end(index)
             block = None
