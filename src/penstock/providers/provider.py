@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from msgspec import Meta, Struct, structs
 
@@ -31,6 +31,8 @@ _MIN_SECRET = 8
 _MODEL = "{model}"
 _BESIDE = "/../"
 _SEPARATOR = re.compile(r"[/\\]")
+# The names of query parameters whose values are secrets.
+_SECRET_PARAMETER = re.compile("key|token|secret|password|sig|code", re.IGNORECASE)
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -278,12 +280,19 @@ class Provider(Struct, frozen=True, kw_only=True):
         return structs.replace(self, api_key=key.api_key, key=key)
 
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not be disclosed: the values of additional headers, and all API keys."""
+        """The values that must not be disclosed: those of additional headers, all API keys, and keys in paths."""
         keys = [key.api_key for key in self.keys]
         if self.api_key is not None and self.api_key not in keys:
             keys.append(self.api_key)
-        secrets = [*self.headers.values(), *keys]
-        return tuple(secret.reveal() for secret in secrets if len(secret.reveal()) >= _MIN_SECRET)
+        paths = [self.path, self.embeddings, *(further.path for further in self.dialects.values())]
+        in_paths = [
+            value
+            for path in paths
+            for name, value in parse_qsl(path.partition("?")[2])
+            if _SECRET_PARAMETER.search(name)
+        ]
+        secrets = [*(secret.reveal() for secret in (*self.headers.values(), *keys)), *in_paths]
+        return tuple(secret for secret in secrets if len(secret) >= _MIN_SECRET)
 
     def account_identity(self) -> tuple[str, ...]:
         """What tells its account from others at the same address: the name that the configuration gives it, and the
