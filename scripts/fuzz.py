@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT  # noqa: E402
+from tests.event_streams import chunks  # noqa: E402
 from tests.gemini import DIALECT as GEMINI  # noqa: E402
 from tests.gemini import HEALTHY as HEALTHY_GEMINI  # noqa: E402
 from tests.growth import growth  # noqa: E402
@@ -74,6 +75,7 @@ def _streams() -> dict[str, list[bytes]]:
     for dialect, healthy in others.items():
         captures = [path.read_bytes() for path in sorted(tests.glob(f"captures/{dialect}/*.sse"))]
         streams[dialect] = [*captures, *healthy.values()]
+    streams[MESSAGES] += map(chunks, HEALTHY_MESSAGES.values())  # as Bedrock sends them
     return streams
 
 

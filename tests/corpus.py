@@ -93,6 +93,11 @@ def cuts_of(number: int, events: int) -> set[int]:
     return {*every} if number % 10 == 0 or FULL else {*every[:: max(1, events // 8)], *every[-6:]}
 
 
+def places_in(number: int, size: int) -> list[int]:
+    """The bytes before which the stream of this number is cut: some; all of them with PENSTOCK_FULL_TABLES=1."""
+    return [*range(size)] if FULL else sorted(Random(number).sample(range(size), min(size, 12)))
+
+
 def judge(capture: Capture) -> Verdict:
     """Read one capture, whole and in its original reads, and compare."""
     events = read(capture.data)

@@ -45,3 +45,9 @@ def exception(type: str, words: str) -> bytes:
 def chunk(value: Json) -> bytes:
     """An event that holds the bytes of this JSON."""
     return event("chunk", {"bytes": b64encode(json.dumps(value).encode()).decode(), "p": "abcdef"})
+
+
+def chunks(wire: bytes) -> bytes:
+    """Server-sent events with JSON, each as the bytes in an event."""
+    lines = [line.removeprefix(b"data: ") for line in wire.split(b"\n") if line.startswith(b"data: {")]
+    return b"".join(chunk(json.loads(line)) for line in lines)

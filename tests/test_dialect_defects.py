@@ -14,7 +14,7 @@ from penstock.core.dialects.registry import DIALECTS
 from tests.cli.support import invoke
 from tests.corpus import DEFECTS_OF_DIALECTS as DEFECTS
 from tests.corpus import ENDINGS
-from tests.streams import bytewise, read
+from tests.streams import bytewise, fold, read
 
 LIST = DEFECTS / "EXPECT.jsonl"
 NAMES = {"anthropic": "anthropic_messages", "responses": "openai_responses", "gemini": "gemini"}
@@ -54,6 +54,18 @@ def test_a_defect_is_reported_as_expected(row: dict[str, Any]) -> None:
         assert row["error"] in reported["fault"]["message"]
         assert reported["fault"]["code"] == "provider-error"
     assert reported["repairs"] or row["outcome"] != "ok_with_warning"
+
+
+# What says that an answer is over, in the streams of an API that has neither an end marker nor a closing event.
+FINISHES = (b'"finishReason"', b'"blockReason"')
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["api"] == "gemini"], ids=lambda row: row["file"])
+def test_a_stream_of_gemini_is_not_completed_before_its_finish_reason(row: dict[str, Any]) -> None:
+    data = (DEFECTS / row["file"]).read_bytes()
+    finish = min(place for place in map(data.find, FINISHES) if place >= 0)
+    for place in range(finish):
+        assert fold(read(data[:place], reader=StreamReader("gemini"))).ending in ("truncated", "failed"), place
 
 
 @pytest.mark.parametrize("row", ROWS or [{"file": "none"}], ids=lambda row: row["file"])

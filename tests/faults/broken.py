@@ -21,10 +21,10 @@ from tests.faults.dialects import (
     OLLAMA,
     OVERLOADED,
     PAIRS,
-    PROVIDER_PAIRS,
     PROVIDERS,
     RESPONSES,
     TEXT,
+    WITH_CHAT_CLIENTS,
     Pair,
     Provider,
     cut_gzip,
@@ -343,8 +343,8 @@ REFUSALS = {
 GIANTS: dict[str, tuple[Pair, Callable[[], Script]]] = {
     **{
         f"U28 an event of 3 MB, {pair.provider.dialect}": (pair, partial(_giant, pair))
-        for pair in (*PAIRS, *PROVIDER_PAIRS)
-        if pair.same or (pair.client == CHAT_CLIENT and pair.provider.only_providers)
+        for pair in (*PAIRS, *WITH_CHAT_CLIENTS)
+        if pair.same or pair in WITH_CHAT_CLIENTS
     },
     "U28 a line without end": (
         CHAT_ONLY,

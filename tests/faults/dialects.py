@@ -473,6 +473,7 @@ _PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in 
 PAIRS = [pair for pair in _PAIRS if not pair.provider.only_providers]
 PROVIDER_PAIRS = [pair for pair in _PAIRS if pair.provider.only_providers]
 """Those with a provider of a dialect that no client speaks."""
+WITH_CHAT_CLIENTS = [pair for pair in PROVIDER_PAIRS if pair.client == CHAT_CLIENT]
 CHAT_ONLY, MESSAGES_ONLY = Pair(CHAT_CLIENT, CHAT), Pair(MESSAGES_CLIENT, MESSAGES)
 RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
 

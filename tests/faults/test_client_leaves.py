@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.client import RawClient, body, post
-from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, Pair, Provider, is_played
+from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, WITH_CHAT_CLIENTS, Pair, Provider, is_played
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, spare
 from tests.faults.upstream import JSON, Gate, Script, chunk, for_ever, hang, head, status
@@ -39,7 +39,7 @@ def stages(each: Provider) -> dict[str, tuple[Script, bytes]]:
 # Every way to leave is the same in every dialect.
 LEFT = {
     f"{way}, {stage}, {pair}": (WAYS[way], stage, pair)
-    for pair in PAIRS
+    for pair in (*PAIRS, *WITH_CHAT_CLIENTS)
     for way in (WAYS if pair == CHAT_ONLY else ["C4 closes"])
     for stage in stages(CHAT)
     if is_played(pair, sampled=stage in ("C3 after the role", "C4 in full flow"))

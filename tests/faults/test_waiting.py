@@ -13,6 +13,7 @@ from tests.faults.dialects import (
     PAIRS,
     PROVIDERS,
     RESPONSES_CLIENT,
+    WITH_CHAT_CLIENTS,
     Pair,
     Provider,
     is_played,
@@ -50,7 +51,7 @@ def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 WAITED = {
     f"{pair}-{stage}": (pair, stage)
-    for pair in PAIRS
+    for pair in (*PAIRS, *WITH_CHAT_CLIENTS)
     for stage in stages(CHAT)
     if is_played(pair, sampled=stage in ("before the first event", "in an event"))
 }

@@ -11,7 +11,7 @@ from penstock.core.usage import Tokens
 from penstock.core.wire.event_stream import EventStreamReader
 from penstock.core.wire.frame import Frame
 from tests.core.bedrock_converse.oracle import SentBlocks, decoded, expect, messages
-from tests.corpus import CORPUS, captures, pieces_of
+from tests.corpus import CORPUS, captures, pieces_of, places_in
 from tests.dialect_reading import DialectReading
 from tests.written_again import assert_the_same_again
 
@@ -73,11 +73,29 @@ def test_every_stream_says_the_same_however_it_is_split() -> None:
         assert CONVERSE.events(*pieces_of(number, data)) == CONVERSE.events(data), file
 
 
-def test_a_stream_that_is_cut_before_its_stop_is_never_completed() -> None:
-    for file, data in STREAMS.items():
-        end = data.index(b"messageStop")
-        for length in range(0, end, max(1, end // 40)):
-            assert CONVERSE.completion(data[:length]).ending in ("truncated", "failed"), (file, length)
+def borders(data: bytes) -> list[int]:
+    """Where each message ends."""
+    ends = [int.from_bytes(data[:4], "big")]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + int.from_bytes(data[ends[-1] : ends[-1] + 4], "big"))
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("kind", "reading", "stop"), [("Converse", CONVERSE, b"messageStop"), ("Claude", MESSAGES, b"")]
+)
+def test_a_stream_that_is_cut_before_its_stop_is_never_completed(
+    kind: str, reading: DialectReading, stop: bytes
+) -> None:
+    for number, (file, data) in enumerate((STREAMS if kind == "Converse" else CLAUDE).items()):
+        ends = borders(data)
+        assert ends[-1] == len(data), file
+        # The last message but one of Claude has the reason.
+        last = next(end for end in ends if end > data.index(stop)) if stop else ends[-2]
+        before = [end for end in ends if end < last]
+        for length in (*before, *places_in(number, last), last - 1):
+            assert reading.completion(data[:length]).ending in ("truncated", "failed"), (file, length)
+        assert reading.completion(data[:last]).ending == "completed", file
 
 
 def test_messages_of_claude_in_chunks_are_read() -> None:

@@ -9,7 +9,7 @@ from penstock.core.dialects.detect import detect
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
 from tests.core.cohere.oracle import SentEvents, expect
-from tests.corpus import CORPUS, captures, cuts_of, pieces_of
+from tests.corpus import CORPUS, captures, cuts_of, pieces_of, places_in
 from tests.dialect_reading import DialectReading
 from tests.streams import by_event
 from tests.written_again import assert_the_same_again
@@ -67,6 +67,9 @@ def test_a_stream_that_is_cut_is_never_completed() -> None:
         events = by_event(data[: data.index(b"event: message-end")])
         for count in cuts_of(number, len(events) + 1):
             assert COHERE.completion(b"".join(events[:count])).ending == "truncated", (file, count)
+        end = data.index(b"}\n", data.index(b"event: message-end"))
+        for place in (*places_in(number, end), end):
+            assert COHERE.completion(data[:place]).ending in ("truncated", "failed"), (file, place)
 
 
 def test_every_stream_is_detected_and_version_1_is_recognised() -> None:

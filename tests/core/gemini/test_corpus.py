@@ -11,7 +11,7 @@ from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.events import Event
 from penstock.core.usage import Tokens
 from tests.core.gemini.oracle import SentText, expect
-from tests.corpus import CORPUS, captures, cuts_of, pieces_of
+from tests.corpus import CORPUS, captures, cuts_of, pieces_of, places_in
 from tests.gemini import DIALECT, completion, events_of, fold
 from tests.streams import by_event
 
@@ -20,6 +20,9 @@ CAPTURES = captures("gemini")
 LIVE = {capture.file: capture.data for capture in CAPTURES if b'"serverContent"' in capture.data}
 STREAMS = {capture.file: capture.data for capture in CAPTURES if capture.status == 200 and capture.file not in LIVE}
 ERRORS = {capture.file: capture.data for capture in CAPTURES if capture.status != 200}
+
+# What says that an answer is over.
+FINISHES = (b'"finishReason"', b'"finish_reason"', b'"blockReason"')
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,6 +73,9 @@ def test_a_stream_that_is_cut_is_completed_only_if_it_has_a_finish_reason() -> N
         for count in cuts_of(number, len(events)):
             cut = b"".join(events[:count])
             assert completion(cut).ending == expect(cut).ending, (file, count)
+        finish = min(filter(lambda place: place >= 0, map(data.find, FINISHES)), default=len(data))
+        for place in places_in(number, finish):
+            assert completion(data[:place]).ending in ("truncated", "failed"), (file, place)
 
 
 def test_messages_of_the_live_api_are_recognised() -> None:

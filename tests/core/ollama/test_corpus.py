@@ -7,7 +7,7 @@ import pytest
 from penstock import Completion
 from penstock.core.dialects.detect import detect
 from tests.core.ollama.oracle import SentLines, expect
-from tests.corpus import CORPUS, captures, cuts_of, pieces_of
+from tests.corpus import CORPUS, captures, cuts_of, pieces_of, places_in
 from tests.dialect_reading import DialectReading
 from tests.written_again import assert_the_same_again
 
@@ -55,6 +55,8 @@ def test_a_stream_that_is_cut_is_never_completed() -> None:
         lines = data.splitlines(keepends=True)
         for count in cuts_of(number, len(lines)):
             assert OLLAMA.completion(b"".join(lines[:count])).ending == "truncated", (file, count)
+        for place in (*places_in(number, len(data.rstrip())), len(data.rstrip()) - 1):
+            assert OLLAMA.completion(data[:place]).ending in ("truncated", "failed"), (file, place)
 
 
 def test_every_stream_is_detected() -> None:
