@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.core.losses import LOSSES
+from penstock.core.repairs import REPAIRS
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill
@@ -77,10 +78,7 @@ def test_one_call_in_full() -> None:
         "openai/big  completed     200  1,000      10  $0.000500        90 ms  1.20 s  estimated  built-in 2026-11-01",
         "",
         "no-done  ×1",
-        (
-            "  The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages."
-            " The end of the bytes is the end of the stream."
-        ),
+        f"  {REPAIRS['no-done'].wrong} The end of the bytes is the end of the stream.",
         "",
         "from-the-future  ×2",
         "",

@@ -95,6 +95,6 @@ FORMS: Mapping[str, FaultForm] = {
     "block-index-missing": plain("completed, `block-index-missing`", lambda script: without_member(script, _INDEX)),
     "signature-late": plain("completed, `block-unclosed`", signature_late),
     "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
-    "no-done": plain("completed", lambda script: without(script, _is_metadata)),
+    "no-done": plain("completed, `no-done`", lambda script: without(script, _is_metadata)),
     "crc-wrong": counted("failed, `event-stream-damaged`", framing.crc_wrong),
 }
