@@ -3,6 +3,7 @@
 The seeds, the healthy streams of each dialect and a sample of the corpus are written in every style.
 """
 
+import json
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -20,6 +21,7 @@ from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.messages import DIALECT as MESSAGES
 from tests.messages import HEALTHY, answer, begins, error, fold, opens, says, wire
+from tests.provider_streams import HEALTHY as PROVIDERS
 from tests.responses import DIALECT as RESPONSES
 from tests.seed_streams import CASES
 from tests.streams import DONE, bill, counts, read, sse
@@ -29,8 +31,16 @@ from tests.streams import says as says_chat
 
 MESSAGES_STYLE = "anthropic"
 # The corpus's names of the APIs, and one capture in how many is tried.
-APIS = {DEFAULT_DIALECT: "chat", MESSAGES: "anthropic", RESPONSES: "responses"}
+APIS = {
+    DEFAULT_DIALECT: "chat",
+    MESSAGES: "anthropic",
+    RESPONSES: "responses",
+    "ollama": "ollama",
+    "cohere": "cohere",
+}
 CORPUS_STEP = 40
+# The dialects that have arguments as an object.
+WHOLE_ARGUMENTS = ("gemini", "ollama")
 # What the translation cannot express: more than one choice, and kinds of calls that only chat has.
 ONLY_CHAT = {"two choices", "a legacy call", "a custom tool", "several choices"}
 
@@ -47,17 +57,28 @@ def again(events: list[Event], name: str, recorded_as: str) -> Completion:
     return fold(events)
 
 
-def facts(answer: Completion) -> object:
-    """What a translation keeps: the first choice, without the provider's own tools; and the usage, if it is known.
+def compacted(arguments: str) -> str:
+    """The arguments without white space between their values."""
+    return json.dumps(json.loads(arguments or "{}"), separators=(",", ":"))
+
+
+def facts(answer: Completion, dialect: str = "") -> object:
+    """What a translation into a dialect keeps: the first choice, without the provider's own tools; and the usage, if it
+    is known.
 
     A refusal of chat is a text with a finish reason of its own in Messages, and arguments are never empty there.
     """
+    compact = dialect in WHOLE_ARGUMENTS
     tokens = Tokens.of(answer.usage) if answer.usage is not None else Tokens()
     choices = [
         (
             choice.text + choice.refusal,
             choice.reasoning,
-            [(call.id, call.name, call.arguments or "{}") for call in choice.tool_calls if not call.server],
+            [
+                (call.id, call.name, compacted(call.arguments) if compact else call.arguments or "{}")
+                for call in choice.tool_calls
+                if not call.server
+            ],
             choice.finish_reason
             if answer.ending == "completed" and choice.finish_reason != "content_filter"
             else "stop",
@@ -73,6 +94,9 @@ def recorded() -> Iterator[tuple[str, str, bytes]]:
         yield f"seed {number}", DEFAULT_DIALECT, seed.wire
     for name, data in HEALTHY.items():
         yield name, MESSAGES, data
+    for dialect, streams in PROVIDERS.items():
+        for name, data in streams.items():
+            yield f"{dialect}, {name}", dialect, data
 
 
 RECORDED = {name: (dialect, data) for name, dialect, data in recorded()}
@@ -82,7 +106,8 @@ RECORDED = {name: (dialect, data) for name, dialect, data in recorded()}
 @pytest.mark.parametrize(("dialect", "data"), RECORDED.values(), ids=RECORDED)
 def test_a_recording_says_the_same_in_every_style(dialect: str, data: bytes, style: str) -> None:
     events = read_as(dialect, data)
-    assert facts(again(events, style, dialect)) == facts(fold(events))
+    written = load_style(style).dialect
+    assert facts(again(events, style, dialect), written) == facts(fold(events), written)
 
 
 @pytest.mark.parametrize("name", [name for name in COMPLETED_EVENTS if name not in ONLY_CHAT])

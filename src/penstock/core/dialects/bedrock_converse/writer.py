@@ -76,7 +76,7 @@ class BedrockConverseWriter:
         self._blocks = Blocks()
         self._summary = SummaryParts()
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
-        self._calls: dict[int, int] = {}  # the block of each call
+        self._calls: dict[int, int] = {}  # the block of each open call
         self._free_inputs: set[int] = set()  # blocks of calls whose input is free text: written as one JSON string
         self._extras: Json = {}  # of the metadata
         self._out: list[bytes] = []
@@ -188,6 +188,7 @@ class BedrockConverseWriter:
             return
         if block in self._free_inputs:
             self._delta(block, {"toolUse": {"input": '"}'}})
+        self._calls = {call: opened for call, opened in self._calls.items() if opened != block}
         self._emit("contentBlockStop", {"contentBlockIndex": self._indexes[block]})
 
     def _start_call(self, call: ToolCallStart) -> None:
@@ -204,7 +205,7 @@ class BedrockConverseWriter:
     def _put_arguments(self, call: int, arguments: str) -> None:
         block = self._calls.get(call)
         if block is None:
-            return  # a call that is not shown
+            return  # of a call that is not shown, or after its end
         if block in self._free_inputs:
             arguments = msgspec.json.encode(arguments).decode()[1:-1]
         self._delta(block, {"toolUse": {"input": arguments}})

@@ -100,8 +100,8 @@ class CohereWriter:
             case ReasoningDelta(_, text, _, part):
                 self._emit("content-delta", self._index, content={"thinking": self._summary.join(part, text)})
             case ToolCallDelta(_, call, arguments):
-                if call in self._calls:
-                    self._put_arguments(call, arguments)
+                if call in self._calls and ("tool-call-end", self._calls[call]) in self._ends.values():
+                    self._put_arguments(call, arguments)  # nothing of a JSON object follows its end
             case BlockStart():
                 self._start_block(event)
             case BlockEnd(_, block):
