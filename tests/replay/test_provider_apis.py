@@ -131,6 +131,26 @@ def test_a_provider_of_a_gateway_replays_them_by_the_model(recordings: Path, tmp
         assert gateway.ask("main/missing", stream=True).status == 404
 
 
+BASES = {"ollama": "", "cohere": "/v2", "bedrock_converse": ""}
+
+
+@every_dialect
+def test_a_gateway_calls_a_replay_as_it_calls_the_provider(player: Player, tmp_path: Path, dialect: str) -> None:
+    base = player.url.removesuffix("/v1") + BASES[dialect]
+    table = f'\n[providers.main]\nbase_url = "{base}"\ndialect = "{dialect}"\napi_key = "k"\n'
+    record = ("--record", str(tmp_path / "again"))
+    with (
+        Upstream() as upstream,
+        Gateway(tmp_path, upstream, f'[server]\nlog = "json"\n{table}', arguments=record) as gateway,
+    ):
+        answered = gateway.ask(f"main/{MODEL}", stream=True)
+        assert (answered.text, answered.finish, answered.done) == (TEXT, "stop", True)
+        gateway.until(lambda: list((tmp_path / "again").glob("*.capture")))
+    (file,) = (tmp_path / "again").glob("*.capture")
+    again = parse(file.read_bytes())
+    assert (again.data, again.header.headers["content-type"]) == (HEALTHY[dialect]["text"], TYPES[dialect])
+
+
 @every_dialect
 def test_a_gateway_does_not_offer_these_apis(recordings: Path, tmp_path: Path, dialect: str) -> None:
     table = f'replay = "{recordings}"\nbase_url = "http://127.0.0.1:9"\ndialect = "{dialect}"'
