@@ -174,6 +174,7 @@ def test_tokens_are_counted_by_the_provider_or_estimated(gateway: GeminiGateway)
 
 
 def test_an_unknown_method_is_not_found(gateway: GeminiGateway) -> None:
-    response = gateway.generate("any", method="predict", calls=0)
-    assert response.status in (404, 405)
-    assert response.json["error"]["status"] in ("NOT_FOUND", "INVALID_ARGUMENT")
+    for method in ("predict", "embedContent", "batchEmbedContents"):
+        response = gateway.generate("any", method=method, calls=0)
+        assert error(response) == (404, "NOT_FOUND", "not_found")
+        assert f"/v1beta/models/any:{method}" in response.json["error"]["message"]

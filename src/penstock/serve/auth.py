@@ -22,7 +22,9 @@ _KEYS_UNKNOWN = Failure(
     message="the gateway cannot read its keys now, so it refuses keys that it does not know; try again soon",
     retry_after="2",
 )
-_NO_KEY = "this request needs an API key: send it as `Authorization: Bearer …`, `x-api-key` or `api-key`"
+_NO_KEY = (
+    "this request needs an API key: send it as `Authorization: Bearer …`, `x-api-key`, `api-key` or `x-goog-api-key`"
+)
 _UNKNOWN = "this API key is not known; a key that was just created is known within a second"
 _MISTYPED = "this API key is mistyped or incomplete: its checksum does not match"
 _ROTATED = "this API key was rotated, and this secret has expired: use the new one"

@@ -24,6 +24,10 @@ class ModelRoutes:
     def handle(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         """Answer a request for the model of that percent-encoded name, or for the list if it is empty."""
         dialect = dialect_of_list(exchange.request)
+        if exchange.request.method == "POST" and escaped:  # a method of some API that is not offered
+            message = f"there is nothing to POST to at {exchange.request.path[:200]}"
+            respond_failure(exchange, refused(message, "not_found"), request_id, {}, dialect)
+            return
         if exchange.request.method not in ("GET", "HEAD"):
             failure = refused(f"{exchange.request.method} is not allowed here; use GET", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"}, dialect)
