@@ -1,6 +1,7 @@
 """Clients of Gemini's API on providers of other APIs, and the reverse: requests, answers, seals in both directions."""
 
 import json
+import time
 from base64 import b64decode, urlsafe_b64encode
 
 import pytest
@@ -327,19 +328,35 @@ def test_a_result_that_is_no_object_is_not_lost() -> None:
     assert body["messages"][1]["content"] == "sunny"
 
 
-def test_a_call_without_an_id_gets_none_that_another_call_has() -> None:
-    calls = [{"functionCall": {"name": "f", "args": {}}}, {"functionCall": {"name": "f", "id": "call_1"}}]
-    results = [
-        {"functionResponse": {"name": "f", "id": "call_1", "response": {"output": "second"}}},
-        {"functionResponse": {"name": "f", "response": {"output": "first"}}},
-    ]
-    body, _ = asked(CHAT, contents=[{"role": "model", "parts": calls}, {"role": "user", "parts": results}])
-    first, second = (call["id"] for call in body["messages"][0]["tool_calls"])
-    assert first != second
-    assert {message["tool_call_id"]: message["content"] for message in body["messages"][1:]} == {
-        first: "first",
-        second: "second",
-    }
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("answered", [(0, 1), (1, 0)])
+def test_a_call_without_an_id_gets_none_that_another_call_has(
+    order: tuple[int, int], answered: tuple[int, int]
+) -> None:
+    ids: tuple[Json, Json] = ({"id": "call_1"}, {})
+    calls = [{"functionCall": {"name": "f", "args": {"n": n}} | ids[n]} for n in range(2)]
+    results = [{"functionResponse": {"name": "f", "response": {"output": str(n)}} | ids[n]} for n in range(2)]
+    body, _ = asked(
+        CHAT,
+        contents=[
+            {"role": "model", "parts": [calls[n] for n in order]},
+            {"role": "user", "parts": [results[n] for n in answered]},
+        ],
+    )
+    called = {call["id"]: json.loads(call["function"]["arguments"])["n"] for call in body["messages"][0]["tool_calls"]}
+    assert sorted(called.values()) == [0, 1]
+    assert [called[message["tool_call_id"]] for message in body["messages"][1:]] == list(answered)
+    assert [message["content"] for message in body["messages"][1:]] == [str(n) for n in answered]
+
+
+def test_many_results_of_no_call_take_linear_time() -> None:
+    calls = [{"functionCall": {"name": "f", "id": f"a{number}"}} for number in range(8_000)]
+    results = [{"functionResponse": {"name": "g", "response": {}}}] * 8_000
+    text = {"role": "user", "parts": [{"text": "x" * 2_000_000}]}  # so that a body may hold as many values
+    began = time.process_time()
+    body, _ = asked(CHAT, contents=[text, {"role": "model", "parts": calls}, {"role": "user", "parts": results}])
+    assert time.process_time() - began < 1.5  # comparing each with each takes more than twice as long
+    assert len(body["messages"]) == 8_002
 
 
 @pytest.mark.parametrize("provider", [CHAT, MESSAGES, RESPONSES, "ollama", "cohere", "bedrock_converse"])

@@ -455,7 +455,7 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "tool-id-duplicate": RepairRow(
         "Two tool calls have the same id.",
-        "Both are kept, each with that id; of Ollama, Cohere and Bedrock, the second one with a new id.",
+        "Both are kept, each with that id; of Gemini, Ollama, Cohere and Bedrock, the second one with a new id.",
         "Each is complete, and their arguments differ. An exact repetition of a call is sent once.",
     ),
     "tool-name-repeated": RepairRow(

@@ -60,6 +60,13 @@ EXPECTED: dict[str, Expected] = dict(
         call("block-unclosed", 1, 5, TIDE, text="Let me see."),
         call("block-stop-repeated", 1, 3, TIDE),
         call("tool-arguments-broken", 1, 5, (None, "get_tide", '{"port":"Bre'), finish="length"),
+        call(
+            "tool-id-duplicate",
+            1,
+            3,
+            ("call_1", "get_tide", '{"port":"Brest"}'),
+            (None, "get_tide", '{"port":"Dover"}'),
+        ),
         row("usage-placeholder", 1, 1, "Paid in full.", usage=(12, 3, 15)),
         row("usage-mistyped", 2, 3, "Paid in full.", usage=(12, 3, 15)),
         row("usage-total-differs", 1, 3, "Paid in full.", usage=(12, 3, 400)),

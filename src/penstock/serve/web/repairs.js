@@ -329,7 +329,7 @@ export const REPAIRS = {
  },
  "tool-id-duplicate": {
   "wrong": "Two tool calls have the same id.",
-  "done": "Both are kept, each with that id; of Ollama, Cohere and Bedrock, the second one with a new id."
+  "done": "Both are kept, each with that id; of Gemini, Ollama, Cohere and Bedrock, the second one with a new id."
  },
  "tool-name-repeated": {
   "wrong": "A tool call's name is sent again.",

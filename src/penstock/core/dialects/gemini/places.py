@@ -23,6 +23,7 @@ _PATHS: dict[str, tuple[JsonPath, ...]] = {
     "block-stop-repeated": _CALL,
     "tool-arguments-broken": (*_CALL, *_FINISH),
     "tool-call-unnamed": _CALL,
+    "tool-id-duplicate": ((*_PART, "functionCall", "id"),),
     "usage-placeholder": _USAGE,
     "usage-mistyped": (("usageMetadata", "*"),),
     "usage-absurd": _USAGE,

@@ -121,6 +121,7 @@ class _Candidate:
         self.block = 0  # its number
         self.blocks = 0
         self.calls = 0
+        self.call_ids: set[str] = set()
         self.open_call: _StreamedCall | None = None
         self.finished = False
         self.texts = TextBlocks()
@@ -452,6 +453,10 @@ class GeminiReader:
         call = _StreamedCall(self._number(candidate), candidate.calls, PartialArguments())
         candidate.calls += 1
         id = text_of(given.get("id")) or None
+        if id is not None and id in candidate.call_ids:
+            self._sink.repair("tool-id-duplicate", id)
+            id = None
+        candidate.call_ids.add(id or "")
         self._sink.events.append(ToolCallStart(candidate.index, call.call, id, name, block=call.number))
         return call
 

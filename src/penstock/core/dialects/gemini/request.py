@@ -8,6 +8,7 @@ without an id are numbered, and a result belongs to the first call of its name t
 """
 
 import math
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -109,22 +110,27 @@ class _Calls:
     def __init__(self, given: Iterable[str] = ()) -> None:
         self._given = frozenset(given)
         self._count = 0
-        self._open: list[tuple[str, str]] = []  # the id and the name of each
+        self._open: Counter[str] = Counter()  # by id
+        # By name, and by whether the id was given: the ids in their order. Some of them may have a result by now.
+        self._named: dict[tuple[str, bool], deque[str]] = {}
 
     def start(self, id: str, name: str) -> str:
+        given = bool(id)
         while not id:
             self._count += 1
             numbered = f"call_{self._count}"
             id = "" if numbered in self._given else numbered
-        self._open.append((id, name))
+        self._open[id] += 1
+        self._named.setdefault((name, given), deque()).append(id)
         return id
 
     def answered(self, id: str, name: str) -> str:
-        """The id of the call that a result belongs to."""
-        found = next((call for call in self._open if (call[0] == id if id else call[1] == name)), None)
-        if found is not None:
-            self._open.remove(found)
-            return found[0]
+        """The id of the call that a result belongs to. One without an id belongs to a call without one, if possible."""
+        for queue in () if id else (self._named.get((name, given)) for given in (False, True)):
+            while queue and not id:
+                first = queue.popleft()
+                id = first if self._open[first] > 0 else ""
+        self._open[id] -= 1
         return id or name
 
 
