@@ -145,16 +145,17 @@ def without_system_turns(turns: Sequence[Message]) -> list[Message]:
 
     The text becomes a part of the user's turn before or after it, so that roles still alternate.
     """
-    folded: list[Message] = []
+    folded: list[tuple[Message, list[Part], dict[str, object]]] = []  # the first of each, and the parts of all
     for turn in turns:
         moved = turn.role == "system"
         next = Message("user", tuple(map(_reminder, turn.parts)), extras=turn.extras) if moved else turn
-        last = folded[-1] if folded else None
+        last, parts, extras = folded[-1] if folded else (None, [], {})
         if last is not None and last.role == next.role == "user" and (moved or last.name == next.name):
-            folded[-1] = structs.replace(last, parts=(*last.parts, *next.parts), extras=last.extras | next.extras)
+            parts += next.parts
+            extras |= next.extras
         else:
-            folded.append(next)
-    return folded
+            folded.append((next, [*next.parts], {**next.extras}))
+    return [structs.replace(first, parts=tuple(parts), extras=extras) for first, parts, extras in folded]
 
 
 def _reminder(part: Part) -> Part:

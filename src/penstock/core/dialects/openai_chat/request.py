@@ -74,9 +74,16 @@ def read_request(fields: Mapping[str, object]) -> Request:
 def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message]]:
     system: list[Part] = []
     turns: list[Message] = []
+    results: list[Part] = []  # of tool messages that follow each other, which are one turn
     for message in messages:
         fields = dict(message) if isinstance(message, dict) else {"content": message}
         role = fields.pop("role", None)
+        if role in ("tool", "function"):
+            results.append(_read_result(fields))
+            continue
+        if results:
+            turns.append(Message("user", tuple(results)))
+            results = []
         if role in _SYSTEM_ROLES:
             parts = _read_content(fields.pop("content", None))
             if turns:
@@ -85,16 +92,11 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
                 system += parts
         elif role == "assistant":
             turns.append(_read_answer(fields))
-        elif role in ("tool", "function"):
-            result = _read_result(fields)
-            last = turns[-1] if turns else None
-            if last is not None and last.role == "user" and all(isinstance(part, ToolResult) for part in last.parts):
-                turns[-1] = Message("user", (*last.parts, result))
-            else:
-                turns.append(Message("user", (result,)))
         else:
             content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
             turns.append(Message("user", tuple(content), name, _without_nulls(fields)))
+    if results:
+        turns.append(Message("user", tuple(results)))
     return system, turns
 
 
