@@ -79,7 +79,7 @@ def test_what_the_banner_says_opens_the_page(tmp_path: Path, by_name: bool) -> N
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=20,
+                timeout=60,
             )
             assert typed.returncode == 0, typed.stderr
             assert typed.stdout.startswith("http://127.0.0.1:")

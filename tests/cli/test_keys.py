@@ -215,7 +215,7 @@ def test_what_is_not_there_is_reported() -> None:
 def test_of_many_who_want_a_name_at_once_one_gets_it() -> None:
     arguments = [sys.executable, "-m", "penstock", "keys", "create", "--name", "one"]
     runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
-    made = [run.communicate(timeout=30)[0] for run in runs]
+    made = [run.communicate(timeout=60)[0] for run in runs]
     assert sorted(bool(secret) for secret in made) == [False, False, False, True]
     assert len(reported("list", "--all")["keys"]) == 1
 

@@ -47,7 +47,7 @@ def keys(gateway: Gateway, *arguments: str, command: str = "keys") -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     return finished.stdout.strip()
 

@@ -155,11 +155,11 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
 
 @pytest.mark.slow
 def test_progress_is_plain_lines_in_a_pipe() -> None:
-    done = subprocess.run([sys.executable, "-c", FETCH], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", FETCH], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == LINE + "\n"
 
 
 @pytest.mark.slow
 def test_help_names_it() -> None:
-    reported = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=30, check=True).stdout
+    reported = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=60, check=True).stdout
     assert re.search(r"^  model +Fetch the local model", reported, re.MULTILINE)

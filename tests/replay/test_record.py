@@ -408,7 +408,7 @@ def test_several_workers_share_a_directory(start: Starter, tmp_path: Path) -> No
 def refused(tmp_path: Path, directory: str) -> str:
     (tmp_path / "penstock.toml").write_text('[providers.a]\nbase_url = "http://127.0.0.1:1/v1"\n')
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--record", directory]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=30, check=False, text=True)
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False, text=True)
     assert finished.returncode == 1
     assert "Traceback" not in finished.stderr
     return finished.stderr

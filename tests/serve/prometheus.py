@@ -38,7 +38,7 @@ def program(name: str) -> str:
 def complaints(text: str) -> str:
     """What promtool has to say against a scrape."""
     done = subprocess.run(
-        [program("promtool"), "check", "metrics"], input=text.encode(), capture_output=True, timeout=20, check=False
+        [program("promtool"), "check", "metrics"], input=text.encode(), capture_output=True, timeout=60, check=False
     )
     return (done.stdout + done.stderr).decode() or ("" if done.returncode == 0 else f"exit status {done.returncode}")
 

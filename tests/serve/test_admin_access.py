@@ -64,7 +64,7 @@ class AdminListener:
     def new_link(self) -> str:
         command = [sys.executable, "-m", "penstock", "open", "--print", "--config", str(self.gateway.file)]
         environment = {"PENSTOCK_STATE": str(self.state), "PYTHONPATH": ":".join(sys.path)}
-        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=20)
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
         found = _LINK.fullmatch(printed.stdout.strip())
         assert found
         assert found[1] == self.place
@@ -156,7 +156,7 @@ def test_where_no_gateway_runs_open_says_so(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=60,
         )
         assert finished.returncode == 1
         assert "penstock serve" in finished.stderr

@@ -53,7 +53,7 @@ def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: AdminClie
         capture_output=True,
         env={"PYTHONPATH": ":".join(sys.path)},
         check=False,
-        timeout=20,
+        timeout=60,
     )
     findings, left_off, text = reported.pop("findings"), reported.pop("findings_left_off"), reported.pop("text")
     assert reported == json.loads(printed.stdout)

@@ -148,7 +148,7 @@ try:
 except ConfigError as error:
     print(error)
 """
-    sent_text = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    sent_text = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert (
         sent_text.stdout == "ledger.redis: needs the Python package redis, which is not installed: pip install redis\n"
     )

@@ -209,7 +209,7 @@ def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> Non
     for _ in range(2):
         command = [sys.executable, "-c", book_elsewhere, str(path)]
         environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        subprocess.run(command, check=True, env=environment, timeout=30)
+        subprocess.run(command, check=True, env=environment, timeout=60)
         versions.append((first.keys_version(), second.keys_version()))
     assert versions == [(1, 1), (2, 2)]
     first.close()
