@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.client import Response, post
 from tests.faults.dialects import Provider
-from tests.faults.test_passthrough import ON_SENT, SENT_TEXT, broken, on, regular, tolerated
+from tests.faults.regular import ON_SENT, SENT_TEXT, broken, on, regular, tolerated
 from tests.faults.upstream import Gate, Op, chunk, fin, head, last_chunk, rst, send, until_read
 from tests.gemini import GROUNDING, Json, answer, calls, finishes, message, report, says, thinks, wire
 from tests.gemini_api.support import HI, KEY, GeminiGateway, messages, text
