@@ -237,6 +237,8 @@ def test_keys_are_changed(served: AdminClient) -> None:
     ]
     status, refused = served.ask("PATCH", f"/admin/keys/{first['id']}", {"bugdet": 7})
     assert (status, "bugdet" in refused["error"]["message"]) == (400, True)
+    status, refused = served.ask("PATCH", f"/admin/keys/{first['id']}", b'{"budget": 1, "budget": 2}')
+    assert (status, refused["error"]["message"]) == (400, "`budget` is there twice")
 
 
 def test_teams_go_round(served: AdminClient) -> None:

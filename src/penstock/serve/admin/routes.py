@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from penstock.core.json_members import JsonMembers
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.billing.entry import Entry
@@ -255,9 +256,13 @@ def _create_own(book: Book, terms: KeyTerms, request: AdminRequest) -> key_chang
 
 def read_body(request: AdminRequest, kind: type[T]) -> T:
     """Decode the JSON body. Errors do not quote it."""
+    body = request.body or b"{}"
     try:
-        return msgspec.json.decode(request.body or b"{}", type=kind)
+        value = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise KeyTermsError(f"the request body is not valid: {error}") from None
     except (msgspec.DecodeError, RecursionError):
         raise KeyTermsError("the request body is not valid JSON") from None
+    for name in JsonMembers(body).repeated():
+        raise KeyTermsError(f"`{name[:100]}` is there twice", param=name[:100])
+    return value
