@@ -24,6 +24,7 @@ HELPERS = {"refused", "refusal", "_refusal", "_refuse", "_of_model"}
 # Headers that are no part of the API: those of providers that a capture keeps, and those of the admin page.
 OTHER_HEADERS = {
     "openai-version",
+    "x-amzn-errortype",
     "x-envoy-upstream-service-time",
     "x-anthropic-billing-header",  # the beginning of a text
     "x-claude-code-",

@@ -141,7 +141,7 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
 def test_repairs_are_reported_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
-    page.get_by_text("The marker of the end is missing: [DONE], or the event message_stop").wait_for()
+    page.get_by_text("The marker of the end is missing: [DONE], the event message_stop").wait_for()
     assert page.get_by_text("estimated: the provider reported no usage").count() == 1
 
 
@@ -212,7 +212,7 @@ def test_code_in_the_meaning_of_a_repair_is_shown_as_code(visit: Visitor) -> Non
     meaning = page.locator("dl.meanings dd", has_text="The marker of the end")
     meaning.wait_for()
     assert "`" not in meaning.inner_text()
-    assert meaning.locator("code").all_inner_texts() == ["[DONE]", "message_stop"]
+    assert meaning.locator("code").all_inner_texts() == ["[DONE]", "message_stop", "metadata"]
 
 
 def test_health_shows_what_each_provider_does(visit: Visitor) -> None:

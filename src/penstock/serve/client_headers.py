@@ -55,6 +55,7 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-degraded": "The stores that cannot be reached now, such as `ledger` or `redis`. The call is served all "
     "the same; see [ledger.md](ledger.md).",
     "x-penstock-capture": "From `penstock replay` only: the capture that is replayed.",
+    "x-amzn-requestid": "From `penstock replay` only: the id of the request, for clients of Amazon Bedrock.",
     "x-ratelimit-limit-requests": "The key's limit of requests per minute, if it has one.",
     "x-ratelimit-remaining-requests": "How many of them are left.",
     "x-ratelimit-reset-requests": "The time until all of them are available again, as `6m0s`, `1.5s` or `120ms`.",
