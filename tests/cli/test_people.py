@@ -34,6 +34,13 @@ def test_the_commands_of_the_page_work() -> None:
     assert not any(outputs[0].strip() in output for output in outputs[1:])
 
 
+@pytest.mark.parametrize("command", ["tokens list", "teams list", "keys list", "audit"])
+def test_a_new_ledger_has_empty_lists(command: str) -> None:
+    invoke("keys", "list")  # makes the ledger
+    result = invoke(*command.split())
+    assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
+
+
 def test_changes_of_keys_by_a_command_are_recorded() -> None:
     secret = invoke("keys", "create", "--name", "mine", "--budget", "5").stdout.strip()
     invoke("keys", "update", "mine", "--budget", "7")

@@ -36,7 +36,7 @@ class Table:
     def show(self, rows: Sequence[Sequence[str]], total: Sequence[str] | None = None) -> None:
         """Print rows, and optionally a row with their total."""
         safe = [[one_line(cell) for cell in row] for row in (*rows, *([total] if total else []))]
-        self._widths = [max(width, *map(len, cells)) for width, *cells in zip(self._widths, *safe, strict=True)]
+        self._widths = [max([width, *map(len, cells)]) for width, *cells in zip(self._widths, *safe, strict=True)]
         if sys.stdout is not None and sys.stdout.isatty():
             self._pretty(safe, summed=total is not None)
         else:
