@@ -567,7 +567,9 @@ class PassThrough:
         return text, self._next_count
 
     def take_deltas(self) -> tuple[str, bytes]:
-        """The same text, and the JSON of the last event, in dialects with `ReportedUsage`."""
+        """The text that the slow path has not seen, and the JSON of the last event that matched.
+
+        Only dialects with `ReportedUsage` use it."""
         text, last = "".join(self._texts or ()), self._last_event
         self._texts, self._last_event = [], b""
         return text, last.removeprefix(b"data: ")
