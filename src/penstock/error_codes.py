@@ -89,6 +89,8 @@ ErrorCode: TypeAlias = Literal[
     "upstream_error",
     "upstream_event_too_large",
     "upstream_forbidden_address",
+    "upstream_model_not_found",
+    "upstream_no_credit",
     "upstream_rate_limited",
     "upstream_redirect",
     "upstream_reset",
@@ -359,6 +361,20 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "The provider rejected the gateway's key (its status was 401 or 403). The client's own key is fine, so "
             "this is never sent as a 401.",
             "Correct the provider's key in the configuration.",
+        ),
+        "upstream_no_credit": ErrorRow(
+            {402: "upstream_error", 502: "upstream_error"},
+            "operator",
+            "The operator's account at the provider has no credit, and no other target is left. The status and the "
+            "body are the provider's own; 502 if its status was 401 or 403.",
+            "Add credit to the account, or add a target to the route.",
+        ),
+        "upstream_model_not_found": ErrorRow(
+            {404: "upstream_error", 502: "upstream_error"},
+            "operator",
+            "The operator's account at the provider has no such model or deployment, and no other target is left. The "
+            "status and the body are the provider's own; 502 if its status was 401 or 403.",
+            "Use another model, or correct the target of the route.",
         ),
         "upstream_rate_limited": ErrorRow(
             {429: "upstream_error"},

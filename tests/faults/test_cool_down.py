@@ -1,5 +1,6 @@
 """Circuit breakers of real processes: which failures of a target count, and which workers know of a cool-down."""
 
+import json
 import os
 import signal
 import time
@@ -141,3 +142,29 @@ def reload(gateway: Gateway, settings: str, times: int) -> None:
     gateway.file.write_text(settings)
     gateway.signal(signal.SIGHUP)
     gateway.until(lambda: sum("was reloaded" in line for line in gateway.output) == times)
+
+
+ACCOUNT_ERRORS = {
+    "no credit": (402, {"error": {"message": "Insufficient credits", "code": "insufficient_credits"}}),
+    "no credit, in a 400": (400, {"error": {"message": "Your credit balance is too low.", "type": "x"}}),
+    "no deployment": (404, {"error": {"message": "It does not exist.", "code": "DeploymentNotFound"}}),
+}
+
+
+@pytest.mark.parametrize(("code", "error"), ACCOUNT_ERRORS.values(), ids=ACCOUNT_ERRORS)
+def test_a_problem_of_the_providers_account_is_tried_elsewhere(gateway: Gateway, code: int, error: object) -> None:
+    refuses = [status(code, JSON, json.dumps(error).encode())]
+    route = gateway.pair(refuses, spare())
+    answers = [gateway.ask(route, stream=True) for _ in range(3)]
+    assert [answer.text for answer in answers] == [SPARE_TEXT] * 3
+    assert len(gateway.upstream.requests(f"{route}-a")) == 1  # then it cools down
+    alone = f"main/{gateway.upstream.play(refuses)}"
+    for _ in range(TO_COOL + 1):
+        response = gateway.ask(alone, stream=False)
+        assert (response.status, json.loads(response.body)) == (code, error)
+
+
+def test_a_mistake_of_the_client_is_tried_nowhere_else(gateway: Gateway) -> None:
+    route = gateway.pair([status(404, JSON, b'{"error": {"message": "no such file"}}')], spare())
+    assert [gateway.ask(route, stream=False).status for _ in range(TO_COOL + 1)] == [404] * (TO_COOL + 1)
+    assert not gateway.upstream.requests(f"{route}-b")

@@ -221,3 +221,16 @@ def test_memory_is_shared_by_all_who_open_its_file(tmp_path: Path) -> None:
     assert health(clock, BreakerTable(second.view, second)).cooling_s(target()) == 15.0
     late = SharedMemory(tmp_path / "breakers", SIZE)  # a worker that takes another's place
     assert health(clock, BreakerTable(late.view, late)).cooling_s(target()) == 15.0
+
+
+NO_CREDIT = Failure(code="upstream_no_credit", message="", status=400)
+
+
+def test_a_target_without_credit_cools_down_at_once_unless_it_is_the_last() -> None:
+    breakers = health(Clock())
+    pair = (target(), target("spare"))
+    breakers.failed(pair[0], NO_CREDIT, pair)
+    assert breakers.cooling_s(pair[0]) == 15.0
+    fail(breakers, pair[1], NO_CREDIT)
+    breakers.failed(pair[1], NO_CREDIT, pair)
+    assert breakers.cooling_s(pair[1]) == 0.0

@@ -12,6 +12,8 @@ _MESSAGE_FIELDS = (
 _BARE_FIELDS = frozenset(("message", *_FLAT_MESSAGE_FIELDS, "msg", "title", "success", "detail"))
 # Fields that hold an error object.
 _ERROR_FIELDS = ("error", "errors", "Error", "fault")
+# Fields that name the kind of an error.
+_CODE_FIELDS = ("code", "type", "__type", "status")
 # The SSE event names of answers and errors. An event with another name is not an error just because it has a message.
 _ANSWER_EVENT_NAMES = ("", "message", "error")
 _SUCCESS_STATUSES = frozenset(("0", "200", "ok", "success", "queued"))
@@ -40,6 +42,13 @@ def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, obj
 def error_of(error: object, around: dict[str, object]) -> tuple[str, dict[str, object]]:
     """The message and the object of an error that is not null; `around` is the object that contains it."""
     return _message_of(error) or _message_of(around) or str(error), _object(error, around)
+
+
+def codes_of(error: dict[str, object]) -> list[str]:
+    """The words by which an error names its kind, of an error object or of the object that contains it."""
+    inner = error.get("error")
+    objects = (error, inner) if isinstance(inner, dict) else (error,)
+    return [text for each in objects for name in _CODE_FIELDS if (text := text_of(each.get(name)))]
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:

@@ -33,6 +33,8 @@ from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.upstream.local.model import LocalModel
 
+_NO_MODEL = "upstream_model_not_found"
+
 
 class Refusable(Protocol):
     """The client's side of any call."""
@@ -277,7 +279,7 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
             health.committed(self._plan.target)
             return
         self._is_probe = False
-        health.failed(self._plan.target, failure)
+        health.failed(self._plan.target, failure, self._alternatives(failure))
         following = self._following(failure) if failure.retryable else None
         if following is not None:
             self._tried = following
@@ -307,4 +309,10 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         if failure is None:
             self._gateway.health.completed(self._plan.target)
         else:
-            self._gateway.health.broke(self._plan.target, failure)
+            self._gateway.health.broke(self._plan.target, failure, self._alternatives(failure))
+
+    def _alternatives(self, failure: Failure) -> Sequence[Target]:
+        """The targets that can replace the current one. None if the client named the provider's model, in a pattern:
+        then a model that does not exist is the client's mistake, and must not fill the table of breakers."""
+        named = self._plan.route in self._gateway.config.routes
+        return self._plan.alternatives if named or failure.code != _NO_MODEL else ()

@@ -5,9 +5,13 @@
 - The provider's dialect reads its JSON.
 """
 
+from collections.abc import Sequence
+
+import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
+from penstock.core.error_shapes import codes_of
 from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
 from penstock.gateway.relay.decompression import decompress, is_compressed
@@ -27,6 +31,8 @@ class ErrorBody(Struct, frozen=True):
     unreadable: str = ""
     status: int = 0
     retry_after: str = ""
+    codes: Sequence[str] = ()
+    """The words by which the error names its kind: see `codes_of`."""
 
 
 def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> ErrorBody:
@@ -44,7 +50,15 @@ def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> 
         except (ValueError, RecursionError):
             pass
         else:
-            return ErrorBody(error.message, error.envelope, status=error.status, retry_after=error.retry_after)
+            parsed = msgspec.json.decode(body)
+            whole = parsed[0] if isinstance(parsed, list) and parsed else parsed
+            return ErrorBody(
+                error.message,
+                error.envelope,
+                status=error.status,
+                retry_after=error.retry_after,
+                codes=codes_of(whole) if isinstance(whole, dict) else (),
+            )
     text = body.decode(errors="replace").strip()
     return ErrorBody("" if text.startswith("<") else text)
 

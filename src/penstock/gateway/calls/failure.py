@@ -7,6 +7,8 @@
 | 429 | `upstream_rate_limited` | 429 | yes |
 | 401, 403: our key, not the client's | `upstream_auth` | 502 | yes |
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
+| the provider's account has no credit | `upstream_no_credit` | the same | yes |
+| the provider's account has no such model | `upstream_model_not_found` | the same | yes |
 | any other 4xx that says that the request is too long | `context_length_exceeded` | the same | no |
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
@@ -16,8 +18,9 @@
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
-An error inside a 200 that says its status, or has a code or type that stands for one, is treated as that status. "Next
-target" holds before the commit point only. After it every failure becomes the dialect's error frame.
+`core/account_errors.py` has the words of the two problems of accounts. An error inside a 200 that says its status, or
+has a code or type that stands for one, is treated as that status. "Next target" holds before the commit point only.
+After it every failure becomes the dialect's error frame.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,8 +28,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import structs
 
+from penstock.core.account_errors import AccountProblem, read_account_problem
 from penstock.core.context_overflow import read_overflow
 from penstock.core.dialects.registry import DEFAULT_DIALECT
+from penstock.core.error_shapes import codes_of
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss, described
@@ -42,6 +47,13 @@ FAULT_CODES: dict[str, ErrorCode] = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+# The error code of each problem of the provider's account.
+_ACCOUNT_CODES: dict[AccountProblem, ErrorCode] = {
+    "no-credit": "upstream_no_credit",
+    "no-model": "upstream_model_not_found",
+}
+# A client must not mistake the provider's refusal for one of its own key.
+_CREDENTIALS = (401, 403)
 # What a client gets for a provider's status where that is not 502.
 _OVERLOADED_OR_LATE = {503: 503, 529: 503, 504: 504}
 # The statuses that codes and types of errors inside a stream stand for.
@@ -51,7 +63,6 @@ _STATUSES = {
     "slow_down": 503,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
     "timeout_error": 504,
     "throttlingException": 429,
     "serviceUnavailableException": 503,
@@ -120,9 +131,12 @@ def from_fault(fault: Fault) -> Failure:
         code = error.get("status_code")
     if read_overflow(fault.message, code) is not None:
         return Failure(code=TOO_LONG, message=fault.message, retryable=False, client_may_retry=False)
+    codes = codes_of(error)
     if not isinstance(code, int) or not 400 <= code < 600:
-        words = (code, error.get("type"), error.get("__type"))
-        code = next((_STATUSES[str(word)] for word in words if str(word) in _STATUSES), 0)
+        code = next((_STATUSES[word] for word in codes if word in _STATUSES), 0)
+    problem = read_account_problem(code, fault.message, codes)
+    if problem is not None:
+        return _of_account(problem, code, fault.message)
     return Failure(
         code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,
@@ -137,7 +151,11 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
     status = error.status or status
     words = error.words or f"the provider answered {status}{error.unreadable}"
     retry_after = headers.get("retry-after") or error.retry_after
-    if status in (401, 403):
+    problem = read_account_problem(status, words, error.codes)
+    if problem is not None:
+        failure = _of_account(problem, status, words, retry_after)
+        return failure if status in _CREDENTIALS else structs.replace(failure, body=error.envelope, dialect=dialect)
+    if status in _CREDENTIALS:
         message = (
             f"the provider refused the gateway's credentials ({status}); the gateway's operator must correct the key"
         )
@@ -165,6 +183,17 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         upstream_status=status,
         body=error.envelope,
         dialect=dialect,
+    )
+
+
+def _of_account(problem: AccountProblem, status: int, words: str, retry_after: str = "") -> Failure:
+    return Failure(
+        code=_ACCOUNT_CODES[problem],
+        message=words,
+        status=502 if status in _CREDENTIALS else status,
+        client_may_retry=False,
+        retry_after=retry_after,
+        upstream_status=status,
     )
 
 

@@ -8,10 +8,13 @@ An attempt can fail before its commit point, or break after it. The two are coun
 of failures; only a complete answer ends a sequence of breaks, too. So a target that starts every answer and completes
 none cools down. Its probe must then complete before the breaker closes.
 
+If the provider's account has no credit or no such model, the target cools down at once while another target of the
+route can be tried. The last one does not, so that clients get the provider's own words.
+
 If a provider has several keys, each key has a breaker for each target, beside the target's own. A refused key (401,
-403) and a rate limit (429) count for the key, and every other failure for the target. A refused key cools down at once
-while another key of the provider does not; the last one cools down as a target does, because some providers refuse a
-request with the same status.
+403), a rate limit (429) and a problem of the account count for the key, and every other failure for the target. A
+refused key cools down at once while another key of the provider does not; the last one cools down as a target does,
+because some providers refuse a request with the same status.
 """
 
 import random
@@ -46,7 +49,8 @@ _PROVIDERS = "upstream_"
 # Not the provider's fault: the limit is the gateway's, and the request decides whether the answer exceeds it.
 _TOO_LARGE = "upstream_event_too_large"
 _REFUSED = "upstream_auth"
-_OF_KEY = frozenset((_REFUSED, "upstream_rate_limited"))
+_OF_ACCOUNT = frozenset(("upstream_no_credit", "upstream_model_not_found"))
+_OF_KEY = frozenset((_REFUSED, "upstream_rate_limited", *_OF_ACCOUNT))
 
 T = TypeVar("T")
 
@@ -125,13 +129,13 @@ class TargetHealth:
             for record in self._find(target, self._clock()):
                 self._words[record + PROBE_UNTIL] = 0.0
 
-    def failed(self, target: Target, failure: Failure) -> None:
-        """The target has failed before the commit point."""
-        self._count(target, failure, FAILURES)
+    def failed(self, target: Target, failure: Failure, alternatives: Sequence[Target] = ()) -> None:
+        """The target has failed before the commit point. `alternatives` are those of its plan."""
+        self._count(target, failure, FAILURES, alternatives)
 
-    def broke(self, target: Target, failure: Failure) -> None:
+    def broke(self, target: Target, failure: Failure, alternatives: Sequence[Target] = ()) -> None:
         """The target's answer failed after the commit point."""
-        self._count(target, failure, BREAKS)
+        self._count(target, failure, BREAKS, alternatives)
 
     def cooling_s(self, target: Target) -> float:
         """The seconds until the end of the target's cool-down; 0 if it may be tried."""
@@ -146,26 +150,37 @@ class TargetHealth:
         remaining = self._words[record + COOLS_UNTIL] - now
         return remaining if remaining > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
 
-    def _count(self, target: Target, failure: Failure, kind: int) -> None:
-        if not failure.retryable or not failure.code.startswith(_PROVIDERS) or failure.code == _TOO_LARGE:
+    def _count(self, target: Target, failure: Failure, kind: int, alternatives: Sequence[Target]) -> None:
+        of_account = failure.code in _OF_ACCOUNT
+        if (
+            not failure.retryable
+            or not failure.code.startswith(_PROVIDERS)
+            or failure.code == _TOO_LARGE
+            or (of_account and not self._has_alternative(target, alternatives))
+        ):
             if self._words[0] and self._find(target, self._clock()):
                 self.release_probe(target)
             return
         now, words = self._clock(), self._words
         own, *of_key = self._record_keys(target)
-        refused = bool(of_key) and failure.code == _REFUSED and self._has_other_key(target, now)
+        refused = of_account or (bool(of_key) and failure.code == _REFUSED and self._has_other_key(target, now))
         with self._table.claim(of_key[0] if of_key and failure.code in _OF_KEY else own, now) as record:
             for each in (record, *self._find(target, now)):
                 words[each + PROBE_UNTIL] = 0.0
             words[record + kind] += 1
             failures = words[record + kind]
             wait = self._wait_s(failure.retry_after)
-            if wait is None and failure.status == 429:
+            if wait is None and failure.status == 429 and not of_account:
                 wait = min(2.0 ** min(failures, 30), self._retries.cooldown_s)
             if wait is None and (failures >= _FAILURES_TO_COOL or refused):
                 wait = self._retries.cooldown_s
             if wait:
                 words[record + COOLS_UNTIL] = now + min(wait, self._retries.max_cooldown_s)
+
+    def _has_alternative(self, target: Target, alternatives: Sequence[Target]) -> bool:
+        """Whether another target, or another key of the same one, can be tried."""
+        own = self._record_keys(target)
+        return any(self._record_keys(other) != own and not self.cooling_s(other) for other in alternatives)
 
     def _has_other_key(self, target: Target, now: float) -> bool:
         """Whether another key of the target's provider can be used."""

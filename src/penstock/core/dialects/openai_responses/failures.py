@@ -33,6 +33,7 @@ _CODES: Mapping[str, str] = {
     "rate_limit_error": _RATE_LIMITED,
     "rate_limit_exceeded": _RATE_LIMITED,
     "too_many_concurrent_requests": _RATE_LIMITED,
+    "upstream_no_credit": "insufficient_quota",
     "upstream_rate_limited": _RATE_LIMITED,
     "translation_loss": _FINAL,
     "cyber_policy": "cyber_policy",
