@@ -3,11 +3,13 @@
 import itertools
 import json
 
+import msgspec
 import pytest
 
 from penstock import ChoiceStart, Event, Repair, Start, StreamReader, TextDelta
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sse import SseReader
+from tests.cpu import calls_of
 from tests.streams import (
     DONE,
     Json,
@@ -356,3 +358,10 @@ def test_blank_lines_in_bare_json_do_not_end_it() -> None:
     assert (completion(wire).ending, completion(wire).text) == ("completed", "Hi")
     assert repairs(read(wire)) == {"no-data-prefix": 1}
     assert read(*bytewise(wire)) == read(wire)
+
+
+@pytest.mark.parametrize("line", [b":\n", b"id: 1\n", b"event: x\n", b"data:\n", b"data :\n", b"latency: 1\n"])
+def test_lines_after_whole_json_do_not_parse_it_again(line: bytes) -> None:
+    reader = SseReader(10_000)
+    reader.feed(sse(says("x"))[:-1])
+    assert calls_of(lambda: reader.feed(line * 100), msgspec.json.decode) == 1

@@ -42,8 +42,10 @@ class SseReader:
     _dead = False
     # Whether the last line end was a CR that an LF may still follow.
     _after_cr = False
-    # The open event: its lines, how many of its bytes `_scan` has seen, its name.
+    # The open event: its lines, whether its first line was found to be whole JSON, how many of its bytes `_scan` has
+    # seen, its name.
     _lines = 0
+    _whole_line = False
     _scanned = 0
     _event = ""
     _next_event = ""
@@ -284,6 +286,7 @@ class SseReader:
         self._frames += 1
         self._data.clear()
         self._lines = 0
+        self._whole_line = False
         if self._scanned:
             self._scan = JsonScan()
             self._scanned = 0
@@ -295,9 +298,11 @@ class SseReader:
         return data if self._lines == 1 else data.removesuffix(b"\n")
 
     def _whole(self) -> bool:
-        """Whether the open event's JSON is whole; each byte is scanned once."""
-        if not self._scanned and self._lines == 1 and is_json(self._data):
-            return True
+        """Whether the open event's JSON is whole; each byte is parsed and scanned once at most."""
+        if not self._scanned and self._lines == 1:
+            self._whole_line = self._whole_line or is_json(self._data)
+            if self._whole_line:
+                return True
         if self._scanned < len(self._data):
             self._scan.feed(bytes(self._data[self._scanned :]))
             self._scanned = len(self._data)
