@@ -4,25 +4,28 @@ from penstock.core.sink import Sink
 
 # Characters that some clients take for line ends (those that split decoded text), and their JSON escapes.
 LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class SurrogateJoiner:
     """Buffers the first half of a surrogate pair until the second one arrives.
 
-    A stream has many texts. The key of a text is its choice and its field.
+    There are many texts. The key of a text is a number, as of its choice or block, and its field.
     """
 
     def __init__(self) -> None:
         self.halves: dict[tuple[int, str], str] = {}
 
-    def join(self, key: tuple[int, str], text: str, sink: Sink) -> str:
-        """The text with its halves joined. A first half at its end is buffered for the next call with this key."""
+    def join(self, key: tuple[int, str], text: str, sink: Sink, *, more: bool = True) -> str:
+        """The text with its halves joined. A first half at its end is buffered for the next call with this key.
+
+        If no `more` of the text can follow, such a half is replaced. So every reader calls this at the end of a text.
+        """
         before = self.halves.pop(key, "")
         if before and "\udc00" <= text[:1] <= "\udfff":
             sink.repair("split-surrogate")
         text = before + text
-        if "\ud800" <= text[-1:] <= "\udbff":
+        if more and "\ud800" <= text[-1:] <= "\udbff":
             self.halves[key] = text[-1]
             text = text[:-1]
         return whole(text, sink)
@@ -39,7 +42,7 @@ def without_line_ends(data: bytes) -> bytes:
 def whole(text: str, sink: Sink) -> str:
     """The text with pairs of surrogates joined and lone ones replaced."""
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if joined.count(_REPLACEMENT) > text.count(_REPLACEMENT):
+    if joined.count(REPLACEMENT) > text.count(REPLACEMENT):
         sink.repair("lone-surrogate")
     return joined
 

@@ -166,7 +166,7 @@ class ContentBlocks:
         """Emit everything that is buffered of the open blocks: the rest of them will not be read."""
         self._end_unfinished()
         for block in self._open.values():
-            self._emit_head(block)
+            self._flush(block)
 
     def _start(self, index: int, block: _Json) -> None:
         type = text_of(block.pop("type", None))
@@ -285,7 +285,7 @@ class ContentBlocks:
 
     def _end(self, index: int) -> None:
         block = self._open.pop(index)
-        self._emit_head(block)
+        self._flush(block)
         events = self._sink.events
         if block.kind == "call" and block.arguments is None:
             events.append(ToolCallDelta(0, block.call, block.head or "{}"))
@@ -317,6 +317,12 @@ class ContentBlocks:
         if value is not None:
             self._sink.fault("bad-shape", f"{name} is not text: {shown(value)}")
         return ""
+
+    def _flush(self, block: _OpenBlock) -> None:
+        """Emit everything that is buffered of a block: the text of its start, and half of a surrogate pair."""
+        self._emit_head(block)
+        if half := self._joined(block, "", more=False):
+            (self._add_arguments if block.kind == "call" else self._add)(block, half)
 
     def _add_arguments(self, block: _OpenBlock, text: str) -> None:
         text = self._joined(block, text)
@@ -380,9 +386,10 @@ class ContentBlocks:
         self._sink.repair("block-index-missing")
         return missing
 
-    def _joined(self, block: _OpenBlock, text: str) -> str:
+    def _joined(self, block: _OpenBlock, text: str, *, more: bool = True) -> str:
         """The text with surrogate pairs joined, also pairs that are split between two deltas."""
-        return self._joiner.join((block.number, block.kind), text, self._sink) if self.surrogates else text
+        key = (block.number, block.kind)
+        return self._joiner.join(key, text, self._sink, more=more) if self.surrogates else text
 
 
 def _is_broken(call: _OpenBlock) -> bool:

@@ -139,10 +139,13 @@ class BedrockConverseReader:
         read_undecodable(data, event, self._sink)
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
+        for block in self._open.values():
+            self._add("", block, more=False)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Emit everything that is buffered: no more events will come."""
+        self.flush()
 
     # Messages.
 
@@ -339,12 +342,17 @@ class BedrockConverseReader:
             self._sink.fault("bad-shape", f"text is not text: {shown(text)}")
             return
         block = self._opened(kind, index)
-        if block is None:
-            return
+        if block is not None:
+            self._add(text, block)
+
+    def _add(self, text: str, block: _ConverseBlock, *, more: bool = True) -> None:
         if self._surrogates:
-            text = self._joiner.join((block.number, kind), text, self._sink)
-        if text:
-            self._sink.events.append(TextDelta(0, text) if kind == "text" else ReasoningDelta(0, text))
+            text = self._joiner.join((block.number, block.kind), text, self._sink, more=more)
+        if text and block.kind == "call":
+            block.arguments.feed(text.encode(errors="surrogatepass"))
+            self._sink.events.append(ToolCallDelta(0, block.call, text))
+        elif text:
+            self._sink.events.append(TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text))
 
     def _read_reasoning(self, reasoning: _Json, index: int) -> None:
         if "text" in reasoning:
@@ -362,11 +370,7 @@ class BedrockConverseReader:
         elif not isinstance(text, str):
             self._sink.fault("bad-shape", f"the arguments of a call are not text: {shown(text)}")
         else:
-            if self._surrogates:
-                text = self._joiner.join((block.number, "call"), text, self._sink)
-            if text:
-                block.arguments.feed(text.encode(errors="surrogatepass"))
-                self._sink.events.append(ToolCallDelta(0, block.call, text))
+            self._add(text, block)
 
     def _read_citation(self, citation: _Json, index: int) -> None:
         block = self._opened("text", index)
@@ -390,6 +394,7 @@ class BedrockConverseReader:
 
     def _end(self, index: int) -> None:
         block = self._open.pop(index)
+        self._add("", block, more=False)
         if block.kind == "call" and block.arguments.started and not block.arguments.whole:
             self._sink.repair("tool-arguments-broken")
         if block.kind != "other":

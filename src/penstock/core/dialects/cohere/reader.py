@@ -152,10 +152,13 @@ class CohereReader:
         self._ended = True
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Emit half of a surrogate pair that is buffered: the rest of the text will not be read."""
+        if self._open is not None:
+            self._add("", self._open.kind, more=False)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Emit everything that is buffered: no more events will come."""
+        self.flush()
 
     # Messages.
 
@@ -304,6 +307,7 @@ class CohereReader:
             self._end()
 
     def _end(self, *, unclosed: bool = False) -> None:
+        self.flush()
         block, self._open = self._open, None
         assert block is not None  # the callers have checked it
         if unclosed:
@@ -312,7 +316,7 @@ class CohereReader:
             self._sink.repair("tool-arguments-broken")
         self._sink.events.append(BlockEnd(0, block.number))
 
-    def _add(self, text: object, kind: _Kind) -> None:
+    def _add(self, text: object, kind: _Kind, *, more: bool = True) -> None:
         if text is not None and not isinstance(text, str):
             self._sink.fault("bad-shape", f"text is not text: {shown(text)}")
             return
@@ -320,7 +324,7 @@ class CohereReader:
         block = self._open
         assert block is not None  # the callers have started it
         if self._surrogates:
-            text = self._joiner.join((block.number, kind), text, self._sink)
+            text = self._joiner.join((block.number, kind), text, self._sink, more=more)
         if not text:
             return
         if kind == "call":

@@ -176,10 +176,13 @@ class GeminiReader:
             self._sink.fault("bad-json", text[:500])
 
     def flush(self) -> None:
-        """Nothing is buffered: what has been read of a call has been emitted."""
+        """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
+        for candidate in self._candidates.values():
+            self._emit_half(candidate)
 
     def close(self) -> None:
         """End the calls of candidates that have finished: nothing more of them will come."""
+        self.flush()
         for candidate in self._candidates.values():
             if candidate.finished:
                 self._end_call(candidate, missing=True)
@@ -305,6 +308,7 @@ class GeminiReader:
         elif reason == "stop" and candidate.calls:
             reason = "tool_calls"
         candidate.finished = True
+        self._emit_half(candidate)
         if message:
             self._sink.events.append(Extra("choice", {"finishMessage": message}, candidate.index))
         self._sink.events.append(Finish(candidate.index, reason or native, native))
@@ -347,16 +351,24 @@ class GeminiReader:
         kind: Literal["text", "reasoning"] = "reasoning" if thought else "text"
         if signature and kind == "text":
             self._read_signature(candidate, signature)
-        text = self._joined((candidate.index, kind), text)
         if text or (signature and thought):
             self._open(candidate, kind)
-        if text and thought:
+        self._emit(candidate, kind, self._joined((candidate.index, kind), text))
+        if signature and thought:
+            self._sink.events.append(Seal(candidate.index, candidate.block, SEAL_SCHEME, signature))
+
+    def _emit(self, candidate: _Candidate, kind: Literal["text", "reasoning"], text: str) -> None:
+        if text and kind == "reasoning":
             self._sink.events.append(ReasoningDelta(candidate.index, text))
         elif text:
             candidate.texts.add(candidate.block, text)
             self._sink.events.append(TextDelta(candidate.index, text))
-        if signature and thought:
-            self._sink.events.append(Seal(candidate.index, candidate.block, SEAL_SCHEME, signature))
+
+    def _emit_half(self, candidate: _Candidate) -> None:
+        """Emit half of a surrogate pair at the end of the open text."""
+        if candidate.kind is not None:
+            half = self._joined((candidate.index, candidate.kind), "", more=False)
+            self._emit(candidate, candidate.kind, half)
 
     def _read_signature(self, candidate: _Candidate, signature: str) -> None:
         """Read the signature of a part that is no thought (rule 2)."""
@@ -407,6 +419,7 @@ class GeminiReader:
 
     def _end_block(self, candidate: _Candidate) -> None:
         if candidate.kind is not None:
+            self._emit_half(candidate)
             candidate.kind = None
             self._sink.events.append(BlockEnd(candidate.index, candidate.block))
 
@@ -480,7 +493,7 @@ class GeminiReader:
             if (value := member(piece, name)) is not None:
                 return call.arguments.value(path, value)
         if isinstance(text, str) or (text is None and more):
-            text = self._joined((candidate.index, "call"), text or "")
+            text = self._joined((candidate.index, "call"), text or "", more=more)
             return call.arguments.text(path, text, more=more)
         if "nullValue" in piece or "null_value" in piece:
             return call.arguments.value(path, None)
@@ -494,6 +507,8 @@ class GeminiReader:
         if missing:
             self._sink.repair("block-unclosed", "functionCall")
         if call.arguments.open_text:
+            half = self._joined((candidate.index, "call"), "", more=False)
+            self._sink.events += [ToolCallDelta(candidate.index, call.call, half)] if half else []
             self._sink.repair("tool-arguments-broken")
         else:
             self._sink.events.append(ToolCallDelta(candidate.index, call.call, call.arguments.close()))
@@ -525,9 +540,9 @@ class GeminiReader:
         else:
             self._sink.repair("empty-event", shown(value))
 
-    def _joined(self, key: tuple[int, str], text: str) -> str:
+    def _joined(self, key: tuple[int, str], text: str, *, more: bool = True) -> str:
         """The text with surrogate pairs joined, also pairs that are split between two parts."""
-        return self._joiner.join(key, text, self._sink) if self._surrogates else text
+        return self._joiner.join(key, text, self._sink, more=more) if self._surrogates else text
 
     def _without_halves(self, value: object) -> object:
         """The JSON of a message with surrogate pairs joined, except in texts that the next message may continue."""

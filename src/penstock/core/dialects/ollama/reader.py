@@ -95,10 +95,12 @@ class OllamaReader:
         read_undecodable(data, event, self._sink)
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
+        self._read_pieces("", "", more=False)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Emit everything that is buffered: no more lines will come."""
+        self.flush()
 
     def _read_line(self, value: _Json) -> None:
         model = text_of(value.get("model"))
@@ -113,6 +115,8 @@ class OllamaReader:
         message = value.get("message")
         if isinstance(message, dict):
             self._read_pieces(message.get("content"), message.get("thinking"))
+            if message.get("tool_calls"):
+                self.flush()
             self._read_calls(message.get("tool_calls"))
         elif message is not None:
             self._sink.fault("bad-shape", f"the message is not an object: {shown(message)}")
@@ -121,17 +125,17 @@ class OllamaReader:
         if value.get("done") is True:
             self._read_end(value)
 
-    def _read_pieces(self, content: object, thinking: object) -> None:
-        thought = self._text("thinking", thinking)
+    def _read_pieces(self, content: object, thinking: object, *, more: bool = True) -> None:
+        thought = self._text("thinking", thinking, more=more)
         if thought:
             self._sink.events.append(ReasoningDelta(0, thought))
-        text = self._text("content", content)
+        text = self._text("content", content, more=more)
         if text:
             self._sink.events.append(TextDelta(0, text))
 
-    def _text(self, name: str, value: object) -> str:
+    def _text(self, name: str, value: object, *, more: bool) -> str:
         if isinstance(value, str):
-            return self._joiner.join((0, name), value, self._sink) if self._surrogates else value
+            return self._joiner.join((0, name), value, self._sink, more=more) if self._surrogates else value
         if value is not None:
             self._sink.fault("bad-shape", f"`{name}` is not text: {shown(value)}")
         return ""
@@ -170,6 +174,7 @@ class OllamaReader:
 
     def _read_end(self, value: _Json) -> None:
         self.done = True
+        self.flush()
         native = text_of(value.get("done_reason"))
         reason = FINISH_REASONS.get(native)
         if not native:

@@ -75,12 +75,12 @@ class ChoiceReader:
     _calls: ToolCalls | None = None
     _finished: tuple[int, int] | None = None
 
-    def __init__(self, index: int, sink: Sink, joiner: SurrogateJoiner) -> None:
+    def __init__(self, index: int, sink: Sink) -> None:
         self.index = index
         self.delta_fields: set[str] = set()
         """The kinds of content that deltas have sent, such as `content`, `reasoning`, `tool_calls`."""
         self._sink = sink
-        self._joiner = joiner
+        self._joiner = SurrogateJoiner()
 
     @property
     def expects_delta(self) -> bool:
@@ -292,7 +292,7 @@ class ChoiceReader:
             self.fail("bad-shape", f"{field} is not text: {shown(text)}")
             return
         if surrogates:
-            text = self._joiner.join((self.index, field), text, self._sink)
+            text = self._joiner.join((0, field), text, self._sink)
         if text:
             self.emit_text(field, text)
 
@@ -347,10 +347,9 @@ class ChoiceReader:
         function = piece.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if isinstance(function, dict) and isinstance(arguments, str):
-            number = integer_of(piece.get("index")) or 0
-            if 0 <= number < _MAX_JOINED_CALLS:
-                key = (self.index, f"arguments {number}")
-                function["arguments"] = self._joiner.join(key, arguments, self._sink)
+            number = integer_of(piece.get("index", -1)) or 0
+            if -1 <= number < _MAX_JOINED_CALLS:
+                function["arguments"] = self._joiner.join((number, "arguments"), arguments, self._sink)
             else:
                 function["arguments"] = whole(arguments, self._sink)
 
@@ -372,17 +371,21 @@ class ChoiceReader:
         elif reason != finish:
             self._sink.repair("finish-mapped", finish)
             native = native or finish
-        self.emit_pending()
         self._emit_halves()
+        self.emit_pending()
         self._finished = (self._sink.offset, self._sink.line)
         self._sink.events.append(Finish(self.index, reason, native if isinstance(native, str) else None))
 
     def _emit_halves(self) -> None:
         """Emit a replacement character for each half of a surrogate pair whose other half never came."""
-        for field in TEXT_FIELDS if self._joiner.halves else ():
-            if self._joiner.halves.pop((self.index, field), ""):
-                self._sink.repair("lone-surrogate")
-                self.emit_text(field, "\N{REPLACEMENT CHARACTER}")
+        for key in list(self._joiner.halves):
+            text = self._joiner.join(key, "", self._sink, more=False)
+            index, field = key
+            if field in TEXT_FIELDS:
+                self.emit_text(field, text)
+            elif self._calls is not None:
+                call = {"index": index} if index >= 0 else {}
+                self._calls.read(call | {"function": {"arguments": text}}, self._sink)
 
 
 def _kind(field: str) -> str:

@@ -22,7 +22,7 @@ from penstock.core.events import Extra, Start, TextDelta, UsageReport
 from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.passthrough_format import FastResult, Opening, TextEvent
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole_json
+from penstock.core.text import whole_json
 
 # How to recognise the events of other APIs: fields that they have, and prefixes of their `type`.
 FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
@@ -62,7 +62,6 @@ class OpenAIChatReader:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._joiner = SurrogateJoiner()
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
         self._tool_callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be buffered
@@ -153,7 +152,7 @@ class OpenAIChatReader:
             self._extras = extras.copy()  # the emitted event must not change later
             self._sink.events.append(Extra("chunk", extras))
         choice = chunk.choices[0]
-        reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink, self._joiner)
+        reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink)
         reader.start(choice.delta.role)
         return True
 
@@ -163,7 +162,7 @@ class OpenAIChatReader:
         assert isinstance(start, Start)
         self._envelope = (start.id, start.model, start.created)
         self._extras = opening.fields
-        choice = self._choices[opening.choice] = ChoiceReader(opening.choice, self._sink, self._joiner)
+        choice = self._choices[opening.choice] = ChoiceReader(opening.choice, self._sink)
         choice.started = True
 
     def note_text(self, event: TextEvent) -> None:
@@ -323,7 +322,7 @@ class OpenAIChatReader:
             if len(self._choices) == MAX_CHOICES:
                 self._fail("bad-shape", f"more than {MAX_CHOICES} choices")
                 return
-            reader = self._choices[index] = ChoiceReader(index, self._sink, self._joiner)
+            reader = self._choices[index] = ChoiceReader(index, self._sink)
         usage = choice.pop("usage", None)
         if usage is not None:
             self._read_usage(usage)

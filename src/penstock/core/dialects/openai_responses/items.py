@@ -40,7 +40,7 @@ from penstock.core.events import (
 from penstock.core.json_getters import integer_of, objects_of, text_of
 from penstock.core.running_text import RunningText
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner
+from penstock.core.text import REPLACEMENT, SurrogateJoiner
 from penstock.core.wire.scan import JsonScan
 
 TextField: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
@@ -357,6 +357,7 @@ class OutputItems:
             given = msgspec.json.encode(given).decode()
         if isinstance(given, str):
             self._settle(item, TextKey("arguments"), given)
+        self._emit_halves(item)
         if item.type == "function_call":
             if item.scan is None:
                 self._sink.events.append(ToolCallDelta(0, item.call, "{}"))
@@ -493,6 +494,7 @@ class OutputItems:
                 if not self._has_time_for(_PART_US):
                     return
                 self._settle(item, key, text)
+        self._emit_halves(item)
         if item.block < 0:
             self._speak(item, TextKey("text" if item.type == "message" else "reasoning"))
         seal = whole.get("encrypted_content")
@@ -539,12 +541,21 @@ class OutputItems:
         if rest is None:
             self._sink.repair("text-differs", key.field)
         elif rest:
-            if item.announced and self.in_stream:
+            half = self._joiner.halves.pop((item.place, str(key)), "")
+            if item.announced and self.in_stream and not (half and rest == REPLACEMENT):
                 self._sink.repair("deltas-missing", key.field)
-            self._joiner.halves.pop((item.place, str(key)), None)
             self._emit(item, key, rest)
 
-    def _emit(self, item: _OutputItem, key: TextKey, text: str) -> None:
+    def flush(self) -> None:
+        """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
+        for item in self._order:
+            self._emit_halves(item)
+
+    def _emit_halves(self, item: _OutputItem) -> None:
+        for key in list(item.texts) if self._joiner.halves else ():
+            self._emit(item, key, "", more=False)
+
+    def _emit(self, item: _OutputItem, key: TextKey, text: str, *, more: bool = True) -> None:
         """Emit a piece of a text."""
         running = item.texts.get(key)
         if running is None:
@@ -553,7 +564,7 @@ class OutputItems:
                 return
             running = item.texts[key] = RunningText()
         if self.surrogates:
-            text = self._joiner.join((item.place, str(key)), text, self._sink)
+            text = self._joiner.join((item.place, str(key)), text, self._sink, more=more)
         if not text:
             return
         data = text.encode(errors="surrogatepass")

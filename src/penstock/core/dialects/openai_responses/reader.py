@@ -156,12 +156,14 @@ class OpenAIResponsesReader:
         return self._items.open_text() if self._started and not self.done else None
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Emit everything that is buffered: the rest of the open items will not be read."""
+        self._items.flush()
 
     def close(self) -> None:
         """No more events will come. Items that began after the end of the response end, too."""
         if self._finished and self._items.is_open:
             self._items.settle([], whole=False)
+        self.flush()
 
     # The response.
 
