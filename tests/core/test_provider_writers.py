@@ -27,7 +27,7 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.dialects.registry import answer_dialect
+from penstock.core.dialects.registry import DIALECTS, answer_dialect
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 from penstock.core.usage import Tokens
@@ -164,7 +164,7 @@ def test_what_the_dialect_cannot_express_is_a_loss(dialect: str, written: Any) -
     assert [(call.name, json.loads(call.arguments)) for call in choice.tool_calls] == [("patch", {"input": 'say "hi"'})]
 
 
-@every_dialect
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_arguments_that_are_no_object_are_as_they_were_or_as_text(dialect: str) -> None:
     call: list[Event] = [*BEGIN, ToolCallStart(0, 0, "c", "get_tide"), ToolCallDelta(0, 0, '{"port":"Bre')]
     answer = [*call, Finish(0, "length"), End("completed")]

@@ -15,7 +15,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import first_choice
+from penstock.core.dialects.answer_parts import call_input, call_name, first_choice
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
@@ -64,7 +64,7 @@ def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, obje
         case ToolCall(server=True) if not facts.same_dialect:
             losses.append(Loss("server-activity-hidden", part.name))
         case ToolCall():
-            return _call(part, own=facts.same_dialect)
+            return _call(part, losses, own=facts.same_dialect)
         case OpaquePart(_, type, data) if facts.same_dialect:
             return {"type": type} | data
         case OpaquePart(_, type):
@@ -95,18 +95,11 @@ def _thinking(part: ReasoningPart, facts: AnswerFacts) -> dict[str, object]:
     return {"type": "thinking", "thinking": part.text or "\n\n".join(part.summary), "signature": value}
 
 
-def _call(call: ToolCall, *, own: bool) -> dict[str, object]:
-    try:
-        given = msgspec.json.decode(call.arguments or "{}")
-    except ValueError:
-        given = None
-    if call.kind == "custom" or not isinstance(given, dict):
-        given = {"input": call.arguments}
-    name = f"{call.namespace}__{call.name}" if call.namespace else call.name
+def _call(call: ToolCall, losses: list[Loss], *, own: bool) -> dict[str, object]:
     block: dict[str, object] = {
         "type": "server_tool_use" if call.server else "tool_use",
         "id": call.id,
-        "name": name,
-        "input": given,
+        "name": call_name(call),
+        "input": call_input(call, call.arguments, losses),
     }
     return block | (call.extras if own else {})
