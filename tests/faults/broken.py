@@ -196,15 +196,6 @@ def _broken(each: Provider) -> dict[str, Broken]:
             [head(headers=EVENT_STREAM | {"content-encoding": "gzip"}), chunk(cut_gzip(each.hello)), last_chunk()]
         ),
         "U43 gzip without asking, binary": bad(body(gzip.compress(each.hello + each.world + each.rest))),
-        "U43 deflate without its head": bad(
-            [
-                status(
-                    200,
-                    EVENT_STREAM | {"content-encoding": "deflate"},
-                    zlib.compress(each.hello + each.world + each.rest, wbits=-15),
-                )
-            ]
-        ),
         "U51 a redirect": Broken(
             [status(302, {"location": "http://169.254.169.254/latest/meta-data"})], "upstream_redirect"
         ),

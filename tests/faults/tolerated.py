@@ -94,6 +94,7 @@ def _tolerated(each: Provider) -> dict[str, Tolerated]:
         "U43 gzip, at once": Tolerated(encoded(gzip.compress(wire), "gzip", 1 << 20)),
         "U43 gzip of two members": Tolerated(encoded(members(each.hello, each.world + each.rest), "gzip")),
         "U43 deflate": Tolerated(encoded(zlib.compress(wire), "deflate")),
+        "U43 deflate without its head": Tolerated(encoded(zlib.compress(wire, wbits=-15), "deflate")),
         "U43 gzip in capitals": Tolerated(encoded(gzip.compress(wire), "GZIP")),
         "U43 gzip of an unstreamed answer": Tolerated(
             [status(200, JSON | {"content-encoding": "gzip"}, gzip.compress(each.body(TEXT)))]

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -278,9 +279,10 @@ def test_a_secret_as_a_model_is_in_no_name(start: Starter, tmp_path: Path) -> No
     assert secret.encode() not in file.read_bytes()
 
 
-def test_a_compressed_answer_is_kept_unpacked(world: Gateway, captures: Path) -> None:
-    headers = {**EVENT_STREAM, "content-encoding": "gzip"}
-    packed = gzip.compress(HELLO + WORLD + REST)
+@pytest.mark.parametrize(("coding", "wbits"), [("gzip", 31), ("deflate", 15), ("deflate", -15)])
+def test_a_compressed_answer_is_kept_unpacked(world: Gateway, captures: Path, coding: str, wbits: int) -> None:
+    headers = {**EVENT_STREAM, "content-encoding": coding}
+    packed = zlib.compress(HELLO + WORLD + REST, wbits=wbits)
     response = ask(world, [head(headers=headers), chunk(packed[:50]), until_read(), chunk(packed[50:]), last_chunk()])
     assert response.text == TEXT
     (capture,) = recorded(captures)

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from penstock.http.client import turn_size
 
-_GZIP = (16 + zlib.MAX_WBITS,)
-# Servers send `deflate` with a zlib header, as RFC 9110 says, or without one.
-_WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
+_GZIP = 16 + zlib.MAX_WBITS
+_WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
+_ZLIB_HEADER = 2
 _IDENTITY = ("", "identity")
 # In bytes: about as much as the relay gets in one turn of the event loop from an uncompressed body (`turn_size`).
 _PIECE_SIZE = 2_048
@@ -39,32 +39,53 @@ class Decompressor:
     """Decompresses a body in small pieces as it arrives. The coding must satisfy `can_decompress`."""
 
     def __init__(self, coding: str) -> None:
-        self._window = _WINDOWS[coding.strip().lower()][0]
-        self._decoder = zlib.decompressobj(self._window)
+        self._coding = coding
+        self._head = b""
+        self._decoder: zlib._Decompress | None = None
 
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decompress these bytes, piece by piece; raises `zlib.error`."""
+    def blocks(self, data: bytes) -> Iterator[bytes]:
+        """Decompress these bytes, in blocks of at most `_PIECE_SIZE` bytes; raises `zlib.error`."""
+        if self._decoder is None:
+            data = self._head = self._head + data
+            if len(data) < _ZLIB_HEADER:
+                return
+            self._decoder = zlib.decompressobj(_window(self._coding, data))
         while True:
-            piece = self._decoder.decompress(data, _PIECE_SIZE)
+            block = self._decoder.decompress(data, _PIECE_SIZE)
             data = self._decoder.unconsumed_tail
-            if piece:
-                size = turn_size(piece)
-                yield from (piece[start : start + size] for start in range(0, len(piece), size))
+            if block:
+                yield block
             elif self._decoder.eof and self._decoder.unused_data:
                 data = self._decoder.unused_data  # a gzip body may have several members
-                self._decoder = zlib.decompressobj(self._window)
+                self._decoder = zlib.decompressobj(_window(self._coding, data))
             elif not data:
                 return
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Decompress these bytes, in pieces for one turn of the event loop each; raises `zlib.error`."""
+        for block in self.blocks(data):
+            size = turn_size(block)
+            yield from (block[start : start + size] for start in range(0, len(block), size))
 
 
 def decompress(body: bytes, coding: str, max_size: int) -> Decompressed | None:
     """At most `max_size` decompressed bytes of the body, or None if it cannot be decompressed."""
-    for window in _WINDOWS.get(coding.strip().lower(), ()):
-        decoder = zlib.decompressobj(window)
-        try:
-            data = decoder.decompress(body, max_size)
-        except zlib.error:
-            continue
-        more = len(data) == max_size or decoder.unused_data
-        return Decompressed(data, "part" if more else "whole" if decoder.eof else "cut")
-    return None
+    if not can_decompress(coding):
+        return None
+    decoder = zlib.decompressobj(_window(coding, body))
+    try:
+        data = decoder.decompress(body, max_size)
+    except zlib.error:
+        return None
+    more = len(data) == max_size or decoder.unused_data
+    return Decompressed(data, "part" if more else "whole" if decoder.eof else "cut")
+
+
+def _window(coding: str, body: bytes) -> int:
+    """The `wbits` of zlib. Servers send `deflate` with a zlib header, as RFC 9110 says, or without one.
+
+    No encoder begins raw data with these bytes: they would be a stored block whose padding is not zero.
+    """
+    window = _WINDOWS[coding.strip().lower()]
+    has_header = body[:1] and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:_ZLIB_HEADER]) % 31 == 0
+    return window if window == _GZIP or has_header else -window

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from penstock.capture import CaptureEnd, CaptureHeader, CaptureRequest, CaptureWriter, How, Read
 from penstock.gateway.mask import Secrets
+from penstock.gateway.relay.decompression import Decompressor, can_decompress
 from penstock.gateway.relay.recording import RecordedHead, RecordedRequest
 from penstock.serve.recording.scrub import Scrubber, scrubbed
 
@@ -44,7 +45,6 @@ _ALLOWED = frozenset(
 )
 _ALLOWED_PREFIXES = ("ratelimit-", "x-ratelimit-", "anthropic-ratelimit-")
 _MAX_HEADER_CHARS = 1_000
-_DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
 # The naming scheme of captures. Only files with such a name are ever removed.
 NAMES = re.compile(r"\d{8}T\d{6}\.\d{3}Z-.+\.capture")
@@ -73,9 +73,9 @@ class CaptureFile:
         self._has_head = True
         request, self._request = self._request, structs.replace(self._request, body=b"")
         headers = head.headers if head is not None else {}
-        coding = headers.get("content-encoding", "").lower()
-        if coding in _DECODERS:
-            self._decompress = _BoundedDecompressor(_DECODERS[coding], self._max_bytes)
+        coding = headers.get("content-encoding", "")
+        if can_decompress(coding):
+            self._decompress = _BoundedDecompressor(coding, self._max_bytes)
         header = CaptureHeader(
             at=_stamp(request.at, "%Y-%m-%dT%H:%M:%S", 6),
             call=request.call,
@@ -148,28 +148,21 @@ class CaptureFile:
 
 
 class _BoundedDecompressor:
-    """Decompresses reads, up to a total number of bytes: a decompression bomb must not exhaust the memory.
+    """Decompresses reads, up to a total number of bytes: a decompression bomb must not exhaust the memory."""
 
-    zlib gets the remaining room plus one byte as its output limit, so more than the limit is never allocated.
-    """
-
-    def __init__(self, window: int, max_bytes: int) -> None:
-        self._window = window
-        self._decoder = zlib.decompressobj(window)
+    def __init__(self, coding: str, max_bytes: int) -> None:
+        self._decompressor = Decompressor(coding)
         self._room = max_bytes
 
     def __call__(self, data: bytes) -> bytes:
         """Raises `zlib.error`, and `OverflowError` beyond the limit."""
-        output = b""
-        while data:
-            output += self._decoder.decompress(data, self._room + 1)
-            if len(output) > self._room:
+        blocks = []
+        for block in self._decompressor.blocks(data):
+            blocks.append(block)
+            self._room -= len(block)
+            if self._room < 0:
                 raise OverflowError
-            data = self._decoder.unused_data  # another gzip member follows
-            if data:
-                self._decoder = zlib.decompressobj(self._window)
-        self._room -= len(output)
-        return output
+        return b"".join(blocks)
 
 
 def _capture_request(request: RecordedRequest) -> CaptureRequest:
