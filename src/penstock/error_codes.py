@@ -70,6 +70,7 @@ ErrorCode: TypeAlias = Literal[
     "team_not_allowed",
     "team_not_found",
     "token_not_found",
+    "session_not_found",
     "too_many_concurrent_requests",
     "too_many_connections",
     "too_many_watchers",
@@ -550,6 +551,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _CONFLICT, "client", "The team has keys, or teams below it.", "Revoke or move these first."
         ),
         "token_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such API token.", "Check the id."),
+        "session_not_found": ErrorRow(
+            _NOT_FOUND, "client", "No user of that name has a session.", "List them: GET /admin/sessions."
+        ),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
         "content_not_kept": ErrorRow(
             _NOT_FOUND,

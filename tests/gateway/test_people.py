@@ -48,6 +48,30 @@ def test_a_role_in_a_team_includes_its_keys_and_no_others(
     assert Scope(owner="ann", teams={"acme/search": "team_admin"}).covers(key(team, owner)) is as_team_admin
 
 
+@pytest.mark.parametrize(
+    ("owner", "covered"),
+    [
+        ("ann@acme.com <8f3e>", True),
+        ("ann.new@acme.com <8f3e>", True),  # the name has changed since
+        ("8f3e", True),
+        ("ann@acme.com <other>", False),  # the same name, given to another user
+        ("ann@acme.com", False),
+        ("", False),
+    ],
+)
+def test_a_key_belongs_to_the_id_of_its_user(owner: str, covered: bool) -> None:
+    scope = Scope(owner="ann@acme.com <8f3e>", teams={"acme/search": "member"})
+    assert scope.covers(key("acme/search", owner)) is covered
+
+
+def test_a_token_with_the_name_of_another_one_does_not_own_its_keys() -> None:
+    terms = TokenTerms(name="ci", role="member", team="acme/search")
+    first, second = (make_token(terms, "root", NOW_MS).token.principal for _ in range(2))
+    made = key("acme/search", first.name)
+    assert first.scope.covers(made)
+    assert not second.scope.covers(made)
+
+
 def test_the_stronger_role_of_a_team_and_of_one_above_counts() -> None:
     scope = Scope(owner="ann", teams={"acme": "team_admin", "acme/search": "member"})
     assert scope.covers(key("acme/search", "bob"))
@@ -59,7 +83,8 @@ def test_a_token_is_recognised_and_its_secret_is_not_stored() -> None:
     assert not is_mistyped(secret, TOKEN_PREFIX)
     assert is_mistyped(f"{secret[:-1]}x", TOKEN_PREFIX)
     assert secret not in str(token)
-    assert token.principal == Principal(name="token:ci", via="API token", teams={"acme/search": "member"})
+    name = f"token:ci <{token.id}>"
+    assert token.principal == Principal(name=name, via="API token", teams={"acme/search": "member"})
     assert token.usable(NOW_MS)
     assert not token.usable(NOW_MS + 91 * 86_400_000)
 

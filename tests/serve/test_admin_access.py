@@ -3,10 +3,13 @@
 import http.client
 import json
 import re
+import select
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +22,7 @@ from penstock.serve.admin.endpoint import ENDPOINT_FILE, TOKEN_FILE
 from penstock.serve.admin.page_files import read_files
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import unstreamed
 from tests.faults.upstream import Upstream
 
 pytestmark = pytest.mark.slow
@@ -388,8 +392,9 @@ def test_a_session_that_was_ended_is_not_valid_again_after_a_restart(tmp_path: P
 def test_a_user_that_a_proxy_names_is_believed_from_listed_addresses_only(tmp_path: Path) -> None:
     text = """
 [server]
-proxies = ["192.0.2.1"]
+proxies = ["192.0.2.0/24"]
 [admin]
+proxies = ["192.0.2.1"]
 user_header = "X-Forwarded-User"
 [admin.groups.ops]
 role = "operator"
@@ -408,8 +413,46 @@ team = "acme/search"
     assert found.ambient  # a browser is behind it: changes need the proof of our page
     assert access.identify(headers, "192.0.2.2") is None
     assert access.identify(headers, "") is None
-    for name in ("", " ann", "token:ci", "admin token", "link", "a" * 300):
+    for name in ("", " ann", "token:ci", "admin token", "link", "ann <8f3e>", "a" * 300):
         assert access.identify(headers | {"x-forwarded-user": name}, "192.0.2.1") is None
     without_role = access.identify({"x-forwarded-user": "eve"}, "192.0.2.1")
     assert isinstance(without_role, Principal)
     assert (without_role.role, without_role.teams) == (None, {})
+
+
+# An identity provider that does not answer
+
+
+@pytest.fixture
+def silent_provider(tmp_path: Path) -> Iterator[tuple[AdminListener, Upstream]]:
+    """A gateway whose identity provider accepts connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=32) as silent, Upstream() as upstream:
+        issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        tables: dict[str, dict[str, object]] = {
+            "admin.oidc": {"issuer": issuer, "client_id": "penstock"},
+            "admin.groups.ops": {"role": "admin"},
+        }
+        with Gateway(tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL, **tables)) as gateway:
+            yield AdminListener(gateway), upstream
+
+
+def test_sign_ins_that_wait_delay_no_large_call(silent_provider: tuple[AdminListener, Upstream]) -> None:
+    listener, upstream = silent_provider
+    head = f"GET /login HTTP/1.1\r\nHost: {listener.place}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        waiting = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", listener.port), timeout=10)) for _ in range(8)
+        ]
+        for each in waiting:
+            each.sendall(head)
+        model = upstream.play(unstreamed())
+        content = "x" * 600_000  # read in a thread
+        response = listener.gateway.ask(f"main/{model}", stream=False, messages=[{"role": "user", "content": content}])
+        assert response.status == 200
+        assert select.select(waiting, [], [], 0)[0] == []
+
+
+def test_a_callback_with_many_fields_is_refused(silent_provider: tuple[AdminListener, Upstream]) -> None:
+    listener, _ = silent_provider
+    for count in (1, 20, 21, 1_000):
+        assert listener.send("GET", "/login/callback?" + "&".join(["a=1"] * count)).status == 403

@@ -70,6 +70,8 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/tokens"): ("admin", False),
     ("POST", "/admin/tokens"): ("admin", False),
     ("POST", "/admin/tokens/{id}/revoke"): ("admin", False),
+    ("GET", "/admin/sessions"): ("admin", False),
+    ("DELETE", "/admin/sessions/{id}"): ("admin", False),
     ("GET", "/admin/audit"): ("admin", False),
 }
 
@@ -123,6 +125,7 @@ class Site:
         self.client = client
         self.path = client.state / "ledger.db"
         self.tokens: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self._numbers = itertools.count()
         book = SqliteBook.open(self.path)
         try:
@@ -130,14 +133,16 @@ class Site:
                 create_team(book, TeamTerms(path=path), _now())
             for name, user in USERS.items():
                 terms = TokenTerms(name=name, role=user.role, team=user.team)  # type: ignore[arg-type]
-                self.tokens[name] = book.people.create_token(terms, book.actor, _now()).secret
+                made = book.people.create_token(terms, book.actor, _now())
+                self.tokens[name] = made.secret
+                self.names[name] = made.token.principal.name
         finally:
             book.close()
 
     def keys(self, name: str) -> dict[str, str]:
         """New keys for one user, and an entry of each: their ids by what they are to the user."""
         number = next(self._numbers)
-        owners = {"mine": (OWN, f"token:{name}"), "theirs": (OWN, "token:someone"), "foreign": (FOREIGN, "token:else")}
+        owners = {"mine": (OWN, self.names[name]), "theirs": (OWN, "token:someone"), "foreign": (FOREIGN, "token:else")}
         made = {
             what: Key(
                 id=f"key_{number:06x}{index:06x}",
@@ -275,7 +280,7 @@ def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: s
 def test_a_member_manages_its_own_keys_and_no_others(people_site: Site) -> None:
     ask = people_site.ask
     status, made = ask("member", "POST", "/admin/keys", {"name": "self-service", "budget": 1})
-    assert (status, made["team"], made["owner"]) == (201, OWN, "token:member")
+    assert (status, made["team"], made["owner"]) == (201, OWN, people_site.names["member"])
     assert ask("member", "POST", f"/admin/keys/{made['id']}/rotate", {"grace": "1h"})[0] == 201
     assert ask("member", "POST", "/admin/keys/self-service/revoke")[1]["state"] == "revoked"
     for team in (FOREIGN, "acme", "other"):

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
     "teams": ("penstock.cli.teams", "Create, list, change and delete teams."),
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
+    "sessions": ("penstock.cli.sessions", "List and end the sessions of users who signed in."),
     "audit": ("penstock.cli.audit", "List who changed what, and who looked at content."),
     "users": ("penstock.cli.users", "Find or erase an end user."),
     "import": ("penstock.cli.import_", "Import the configuration of another gateway."),

@@ -55,7 +55,7 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
     """Create a token and print it: TOKEN=$(penstock tokens create --name grafana --role viewer)."""
     if sys.stdout is None:  # the shell closed it
         raise click.ClickException("standard output is closed, so the token could not be shown; nothing was changed")
-    with _book(file) as book:
+    with people_book(file) as book:
         now = _now_ms()
         new = book.people.create_token(TokenTerms(**terms), book.actor, now)  # type: ignore[arg-type]  # click checks it
     click.echo(to_json({"secret": new.secret, **token_json(new.token, now)}) if as_json else new.secret)
@@ -70,7 +70,7 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active tokens with their roles."""
-    with _book(file) as book:
+    with people_book(file) as book:
         now = _now_ms()
         tokens = [token_json(each, now) for each in book.people.tokens() if dead or each.usable(now)]
     if as_json:
@@ -87,15 +87,15 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Revoke a token. The next request with it is refused."""
-    with _book(file) as book:
+    with people_book(file) as book:
         now = _now_ms()
         found = token_json(book.people.revoke_token(which, book.actor, now), now)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
 
 
 @contextmanager
-def _book(file: Path | None) -> Iterator[Book]:
-    """Open the book. Its errors become one-line messages."""
+def people_book(file: Path | None) -> Iterator[Book]:
+    """Open the book of a configuration. Its errors become one-line messages."""
     config = load_config(file)
     try:
         with opened(config.ledger, readonly=False) as book:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,18 +69,22 @@ def _load_tls(section: str, given: dict[str, Any] | None, problems: Problems) ->
 
 def _check_edge(server: Server, problems: Problems) -> None:
     """Check the proxies and the origins of pages."""
-    for index, proxy in enumerate(server.proxies):
-        try:
-            ipaddress.ip_network(proxy)
-        except ValueError:
-            problems.error(
-                ("server", "proxies", index), "must be an IP address or a network, such as 10.0.0.7 or 10.0.0.0/8"
-            )
+    _check_proxies("server", server.proxies, problems)
     for index, origin in enumerate(server.cors):
         parts = urlsplit(origin)
         if origin != "*" and not (parts.scheme and parts.netloc and not parts.path.strip("/") and not parts.query):
             problems.error(
                 ("server", "cors", index), "must be an origin, such as https://chat.example.com, or * for every page"
+            )
+
+
+def _check_proxies(section: str, proxies: Sequence[str], problems: Problems) -> None:
+    for index, proxy in enumerate(proxies):
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError:
+            problems.error(
+                (section, "proxies", index), "must be an IP address or a network, such as 10.0.0.7 or 10.0.0.0/8"
             )
 
 
@@ -109,7 +113,8 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
     }
     admin = AdminSettings(**{**given, **read})
     check_hosts("admin", admin.hosts, problems)
-    _check_user_header(admin, server, problems)
+    _check_proxies("admin", admin.proxies, problems)
+    _check_user_header(admin, problems)
     if admin.oidc is not None and not admin.groups:
         problems.error(("admin", "oidc"), 'needs roles, such as [admin.groups.platform] with role = "admin"')
     if admin.url:
@@ -136,15 +141,17 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
     return admin
 
 
-def _check_user_header(admin: AdminSettings, server: Server, problems: Problems) -> None:
+def _check_user_header(admin: AdminSettings, problems: Problems) -> None:
     """Check that a header with the user's name is believed from proxies only, and leads to roles."""
     if not admin.user_header:
         return
     path = ("admin", "user_header")
     if not _HEADER.fullmatch(admin.user_header) or admin.user_header.lower() in _OTHER_HEADERS:
         problems.error(path, "must be the name of a header of its own, such as X-Forwarded-User")
-    if not server.proxies:
-        problems.error(path, "needs [server] proxies, the addresses whose header is believed")
+    if not admin.proxies:
+        problems.error(
+            path, "needs [admin] proxies, the addresses whose header is believed; list only what signs users in"
+        )
     if not admin.groups:
         problems.error(path, 'needs roles, such as [admin.groups.platform] with role = "admin"')
 

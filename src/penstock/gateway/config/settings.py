@@ -275,9 +275,13 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="The address of the page for browsers, if a TLS proxy is in front of it.")] = (
         ""
     )
+    proxies: Annotated[
+        tuple[str, ...],
+        Meta(description="Addresses or networks of proxies that name the user, an administrator too, in user_header."),
+    ] = ()
     user_header: Annotated[
         str,
-        Meta(description="The header in which a proxy of [server] proxies names the user, such as X-Forwarded-User."),
+        Meta(description="The header in which a proxy of [admin] proxies names the user, such as X-Forwarded-User."),
     ] = ""
     groups_header: Annotated[
         str, Meta(description="The header in which that proxy names the user's groups, separated by commas.")

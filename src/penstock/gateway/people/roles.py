@@ -38,6 +38,17 @@ PERMISSIONS: Mapping[GlobalRole, frozenset[Permission]] = {
 _STRENGTH: Mapping[str, int] = {role: number for number, role in enumerate((*TEAM_ROLES, *GLOBAL_ROLES))}
 
 
+def named_user(name: str, id: str) -> str:
+    """How a user is recorded: a name for people, and an id that is never given to another user: `ann@acme.com <8f3e>`."""
+    return f"{name} <{id}>"
+
+
+def user_parts(who: str) -> tuple[str, str]:
+    """The name and the id of a recorded user. Both are the whole text if it has no id."""
+    name, found, rest = who.rpartition(" <")
+    return (name, rest[:-1]) if found and rest.endswith(">") else (who, who)
+
+
 class RoleGrant(Struct, frozen=True):
     """A role, and the team in which it applies; empty for a global role."""
 
@@ -49,7 +60,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     """The keys that a user with roles in teams only may see and change."""
 
     owner: str
-    """The user's name."""
+    """The user, as recorded."""
     teams: Mapping[str, TeamRole]
 
     def role_in(self, team: str) -> TeamRole | None:
@@ -65,7 +76,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     def covers(self, key: Key) -> bool:
         """Whether a key is one of them."""
         role = self.role_in(key.team)
-        return role == "team_admin" or (role == "member" and key.owner == self.owner)
+        return role == "team_admin" or (role == "member" and user_parts(key.owner)[1] == user_parts(self.owner)[1])
 
 
 class Principal(Struct, frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ same transaction.
 
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from penstock.gateway.keys.report import moment
 from penstock.gateway.people.audit import Actor, AuditEntry
 from penstock.gateway.people.roles import RoleGrant
 from penstock.gateway.people.tokens import ApiToken, NewToken, TokenTerms
@@ -23,12 +24,24 @@ class AdminSession(Struct, frozen=True, kw_only=True):
     expires_ms: int
 
 
+def session_json(session: AdminSession) -> dict[str, object]:
+    """The public data of a session."""
+    return {
+        "id": session.id,
+        "who": session.who,
+        "roles": [structs.asdict(grant) for grant in session.grants],
+        "created": moment(session.created_ms),
+        "expires": moment(session.expires_ms),
+    }
+
+
 class AuditFilter(Struct, frozen=True, kw_only=True):
     """Selects entries of the audit log. An empty field does not filter."""
 
     since_ms: int | None = None
     until_ms: int | None = None
     who: str = ""
+    """A user, or its name without the id."""
     action: str = ""
     """An action, or the first part of one, such as `key`."""
     subject: str = ""
@@ -55,8 +68,14 @@ class PeopleStore(Protocol):
     def start_session(self, session: AdminSession, actor: Actor) -> None:
         """Store a session, and delete those that have expired."""
 
+    def sessions(self, now_ms: int) -> list[AdminSession]:
+        """The sessions that have not expired, the oldest first."""
+
     def end_session(self, id: str, actor: Actor, now_ms: int) -> None:
-        """Delete a session."""
+        """Delete the session of the actor."""
+
+    def end_sessions(self, which: str, actor: Actor, now_ms: int) -> int:
+        """Delete the session with this id, or those of the user with this name or id; returns their number."""
 
     def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
         """Append to the audit log, and delete the entries that are older than `keep_days`."""

@@ -13,7 +13,7 @@ from penstock.errors import KeyTermsError
 from penstock.gateway.keys.keys import digest_of, new_secret
 from penstock.gateway.keys.report import moment
 from penstock.gateway.keys.terms import check_name, parse_expiry
-from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant
+from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant, named_user
 from penstock.gateway.people.teams import check_team
 
 TOKEN_PREFIX = "pst-"
@@ -44,8 +44,9 @@ class ApiToken(Struct, frozen=True, kw_only=True):
 
     @property
     def principal(self) -> Principal:
-        """The user that it stands for."""
-        return Principal.of(f"token:{self.name}", "API token", [RoleGrant(self.role, self.team)])
+        """The user that it stands for. A later token with the same name is another user."""
+        name = named_user(f"token:{self.name}", self.id)
+        return Principal.of(name, "API token", [RoleGrant(self.role, self.team)])
 
 
 class TokenTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,8 @@ of a link and the end of a session are stored, each as a file that can be create
 A user who signs in gets a cookie of the same form, signed with another key; the session itself is in the
 book, by a digest of the nonce. So are API tokens, by their digest. `identify` returns what is to be looked up there.
 
-A proxy that the configuration lists in `[server] proxies` can name the user in the header `[admin] user_header`. From
-any other address this header is ignored.
+A proxy that the configuration lists in `[admin] proxies` can name the user in the header `[admin] user_header`. From
+any other address this header is ignored, also from those of `[server] proxies`, which name the client's address only.
 
 - The key of links is new with every start, and is in a file that only the gateway's user can read (`endpoint.py`). A
   user who can read that file can create links, with `penstock open`. A link is valid for 15 minutes.
@@ -67,6 +67,7 @@ class Access:
         self._session_key = b""
         self._login_key = b""
         self._proxies = TrustedProxies(())
+        self._identity_proxies = TrustedProxies(())
         self._settings = AdminSettings()
 
     def use(self, token: str, config: Config | None = None) -> None:
@@ -79,6 +80,7 @@ class Access:
         self.secure = "; Secure" if self._tls or https else ""
         if config is not None:
             self._proxies = TrustedProxies(config.server.proxies)
+            self._identity_proxies = TrustedProxies(config.admin.proxies)
             self._settings = config.admin
 
     def identify(self, headers: Mapping[str, str], peer: str = "") -> Principal | StoredCredential | None:
@@ -112,7 +114,7 @@ class Access:
     def _of_proxy(self, headers: Mapping[str, str], peer: str) -> Principal | None:
         settings = self._settings
         name = headers.get(settings.user_header.lower(), "") if settings.user_header else ""
-        if not is_user_name(name) or not self._proxies.trusts(peer):
+        if not is_user_name(name) or not self._identity_proxies.trusts(peer):
             return None
         groups = headers.get(settings.groups_header.lower(), "").split(",", _MAX_GROUPS)
         return Principal.of(name, "proxy", grants_of(settings, (group.strip() for group in groups)))
@@ -197,8 +199,8 @@ def grants_of(settings: AdminSettings, groups: Iterable[str]) -> list[RoleGrant]
 
 
 def is_user_name(name: str) -> bool:
-    """Whether a text can be the name of a user, and not be taken for that of a token or a link."""
-    reserved = name.startswith("token:") or name in (ADMIN_TOKEN.name, LINK.name)
+    """Whether a text can be the name of a user: not one that a token, a link or a user with an id could have."""
+    reserved = name.startswith("token:") or name in (ADMIN_TOKEN.name, LINK.name) or "<" in name or ">" in name
     return 0 < len(name) <= _MAX_CHARS and name.isprintable() and name == name.strip() and not reserved
 
 

@@ -26,7 +26,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.people.audit import GATEWAY, Actor, AuditEntry, entry_of, user_subject
-from penstock.gateway.people.roles import PERMISSIONS, Principal, Scope
+from penstock.gateway.people.roles import PERMISSIONS, Principal, Scope, user_parts
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
@@ -402,7 +402,7 @@ def _only_reads(request: HttpRequest) -> bool:
 def user_json(user: Principal) -> dict[str, object]:
     """A user with its roles."""
     return {
-        "name": user.name,
+        "name": user_parts(user.name)[0],
         "via": user.via,
         "role": user.role,
         "permissions": sorted(PERMISSIONS[user.role]) if user.role is not None else ["identify"],

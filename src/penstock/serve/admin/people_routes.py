@@ -1,11 +1,12 @@
-"""The routes of the admin API for API tokens and the audit log. They query the book."""
+"""The routes of the admin API for API tokens, sessions and the audit log. They query the book."""
 
 import re
 
+from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.terms import parse_moment
 from penstock.gateway.people.audit import audit_json
-from penstock.gateway.people.store import AuditFilter
+from penstock.gateway.people.store import AuditFilter, session_json
 from penstock.gateway.people.tokens import TokenTerms, token_json
 from penstock.serve.admin.queries import read_cursor, read_limit
 from penstock.serve.admin.routes import AdminReply, AdminRequest, Work, read_body
@@ -32,6 +33,20 @@ def revoke_token(book: Book, request: AdminRequest) -> AdminReply:
     )
 
 
+def list_sessions(book: Book, request: AdminRequest) -> AdminReply:
+    """List the sessions of users who signed in, the oldest first."""
+    request.query.only(set())
+    return AdminReply(200, {"sessions": [session_json(each) for each in book.people.sessions(request.now_ms)]})
+
+
+def end_sessions(book: Book, request: AdminRequest) -> AdminReply:
+    """End the sessions of a user, or one session by its id."""
+    ended = book.people.end_sessions(request.name, book.actor, request.now_ms)
+    if not ended:
+        raise KeyTermsError("there is no session of that user or with that id", code="session_not_found")
+    return AdminReply(200, {"ended": ended})
+
+
 def list_audit(book: Book, request: AdminRequest) -> AdminReply:
     """List the audit log, the newest entry first."""
     query, now_ms = request.query, request.now_ms
@@ -54,5 +69,7 @@ PEOPLE_ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("GET", re.compile(r"/admin/tokens"), list_tokens),
     ("POST", re.compile(r"/admin/tokens"), create_token),
     ("POST", re.compile(r"/admin/tokens/([^/]+)/revoke"), revoke_token),
+    ("GET", re.compile(r"/admin/sessions"), list_sessions),
+    ("DELETE", re.compile(r"/admin/sessions/([^/]+)"), end_sessions),
     ("GET", re.compile(r"/admin/audit"), list_audit),
 )

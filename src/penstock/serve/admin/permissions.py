@@ -67,6 +67,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/tokens"): Rule("manage"),
     ("POST", "/admin/tokens"): Rule("manage"),
     ("POST", "/admin/tokens/{id}/revoke"): Rule("manage"),
+    ("GET", "/admin/sessions"): Rule("manage"),
+    ("DELETE", "/admin/sessions/{id}"): Rule("manage"),
     ("GET", "/admin/audit"): Rule("manage"),
 }
 _UNLISTED = Rule("manage")

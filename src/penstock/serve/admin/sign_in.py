@@ -5,7 +5,8 @@
 2. Afterwards the browser is always sent to `/`. No parameter names another address (open redirect).
 3. The session is in the book, with the user's roles at this time; its cookie has a new secret for each sign-in. Signing
    out deletes it. A user none of whose groups has a role gets no session.
-4. Requests to the provider are made by threads, a few at a time. They are in `openid.py`, which needs the extra `oidc`.
+4. Requests to the provider are made by threads of their own, a few at a time: a provider that does not answer delays
+   nothing else. They are in `openid.py`, which needs the extra `oidc`.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import hmac
 import html
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -23,6 +25,7 @@ from penstock.gateway.billing.book import Book
 from penstock.gateway.config.people import OidcSettings
 from penstock.gateway.config.settings import AdminSettings
 from penstock.gateway.people.audit import Actor
+from penstock.gateway.people.roles import named_user
 from penstock.gateway.people.store import AdminSession
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign_text, verify_text
@@ -38,6 +41,8 @@ _COOKIE = "penstock_login"
 _WAIT_S = 600
 _MAX_RUNNING = 8
 _MAX_GROUPS = 1_000
+_MAX_QUERY = 8_000
+_MAX_FIELDS = 20
 _MARK = b"<!-- sign-in -->"
 _BUTTON = b'<p><a class="button" href="/login">Sign in</a></p>'
 _FAILED = "The sign-in failed. Try again."
@@ -72,6 +77,7 @@ class SignIn:
         self._settings = AdminSettings()
         self._provider: OpenIdProvider | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(_MAX_RUNNING, "penstock-sign-in")  # starts threads as they are needed
 
     def use(self, settings: AdminSettings) -> None:
         """Apply a configuration."""
@@ -122,8 +128,7 @@ class SignIn:
 
     def _on_return(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
         """Check what the browser brings back, before the provider is asked."""
-        query = parse_qs(exchange.request.query, max_num_fields=20) if len(exchange.request.query) < 8_000 else {}
-        given = {name: values[0] for name, values in query.items() if len(values) == 1}
+        given = _read_query(exchange.request.query)
         request = self._remembered(exchange.request.headers)
         if request is None:
             self._refuse(exchange, "expired", _EXPIRED)
@@ -192,7 +197,7 @@ class SignIn:
         from penstock.serve.admin.openid import ERRORS  # noqa: PLC0415 - an extra
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         except ERRORS as error:
             # Its text may have a code or a token.
             self._warn(f"a sign-in with OpenID Connect failed: {type(error).__name__}")
@@ -211,12 +216,28 @@ class SignIn:
         task.add_done_callback(self._tasks.discard)
 
 
+def _read_query(query: str) -> dict[str, str]:
+    """The fields that a query has once; none if it is too long."""
+    if len(query) > _MAX_QUERY:
+        return {}
+    try:
+        fields = parse_qs(query, max_num_fields=_MAX_FIELDS)
+    except ValueError:  # it has more fields
+        return {}
+    return {name: values[0] for name, values in fields.items() if len(values) == 1}
+
+
 def _user_of(claims: Mapping[str, Any], oidc: OidcSettings) -> str:
-    """The name of a user; empty if it has none that can be trusted."""
-    name = claims.get(oidc.user_claim)
+    """A user, as recorded: its name, and `sub` as the id. Empty if one is missing, or its email is not verified.
+
+    What a user owns depends on `sub` alone. Some providers let users choose their email or their name.
+    """
+    name, sub = claims.get(oidc.user_claim), claims.get("sub")
     if oidc.user_claim == "email" and claims.get("email_verified", True) is not True:
         return ""
-    return name if isinstance(name, str) and is_user_name(name) else ""
+    if not (isinstance(name, str) and is_user_name(name) and isinstance(sub, str) and is_user_name(sub)):
+        return ""
+    return name if name == sub else named_user(name, sub)
 
 
 def _groups_of(claims: Mapping[str, Any], oidc: OidcSettings) -> list[str]:

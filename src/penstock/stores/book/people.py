@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
-from penstock.gateway.people.roles import Role, RoleGrant
+from penstock.gateway.people.roles import Role, RoleGrant, user_parts
 from penstock.gateway.people.store import AdminSession, AuditFilter
 from penstock.gateway.people.tokens import (
     ApiToken,
@@ -23,7 +23,7 @@ from penstock.gateway.people.tokens import (
     make_token,
     token_json,
 )
-from penstock.stores.book.database import Database, Row, SqlDialect, Transaction, Value
+from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction, Value
 from penstock.stores.book.rows import number, text
 
 _TOKEN = ["id", "name", "digest", "hint", "role", "team", "created_ms", "created_by", "expires_ms", "revoked_ms"]
@@ -160,14 +160,32 @@ class SqlPeople:
 
         self._database.write(put)
 
+    def sessions(self, now_ms: int) -> list[AdminSession]:
+        """The sessions that have not expired, the oldest first."""
+        return _sessions(self._database, now_ms)
+
     def end_session(self, id: str, actor: Actor, now_ms: int) -> None:
-        """Delete a session."""
+        """Delete the session of the actor."""
 
         def put(transaction: Transaction) -> None:
             transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(id),))
             append(transaction, actor, entry_of(actor, now_ms, "session.end", actor.who))
 
         self._database.write(put)
+
+    def end_sessions(self, which: str, actor: Actor, now_ms: int) -> int:
+        """Delete the session with this id, or those of the user with this name or id; returns their number."""
+
+        def put(transaction: Transaction) -> int:
+            sessions = [
+                each for each in _sessions(transaction, now_ms) if which in (each.id, each.who, *user_parts(each.who))
+            ]
+            for session in sessions:
+                transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(session.id),))
+                append(transaction, actor, entry_of(actor, now_ms, "session.end", session.who))
+            return len(sessions)
+
+        return self._database.write(put)
 
     def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
         """Append to the audit log, and delete the entries that are older than `keep_days`."""
@@ -180,17 +198,23 @@ class SqlPeople:
             conditions.append(("at_ms >= ?", number(wanted.since_ms)))
         if wanted.until_ms is not None:
             conditions.append(("at_ms < ?", number(wanted.until_ms)))
-        for column, value in (("who", wanted.who), ("subject", wanted.subject)):
-            if value:
-                conditions.append((f"{column} = ?", text(value)))
+        if wanted.subject:
+            conditions.append(("subject = ?", text(wanted.subject)))
         where = " AND ".join(condition for condition, _ in conditions)
         values = [value for _, value in conditions]
-        if wanted.action:
-            where += " AND (action = ? OR SUBSTR(action, 1, ?) = ?)"
-            prefix = f"{text(wanted.action)}."
-            values += [text(wanted.action), len(prefix), prefix]
+        # A name finds users with and without an id, and `key` finds `key.create`.
+        for column, value, end in (("who", wanted.who, " <"), ("action", wanted.action, ".")):
+            if value:
+                where += f" AND ({column} = ? OR SUBSTR({column}, 1, ?) = ?)"
+                prefix = f"{text(value)}{end}"
+                values += [text(value), len(prefix), prefix]
         sql = f"SELECT place, {', '.join(_AUDIT)} FROM audit WHERE {where} ORDER BY place DESC LIMIT {number(limit)}"
         return [(cast(int, row[0]), _read_entry(row[1:])) for row in self._database.fetch(sql, values)]
+
+
+def _sessions(reader: Queryable, now_ms: int) -> list[AdminSession]:
+    sql = f"SELECT {', '.join(_SESSION)} FROM admin_sessions WHERE expires_ms > ? ORDER BY created_ms, id"
+    return [_read_session(row) for row in reader.fetch(sql, (number(now_ms),))]
 
 
 def append(transaction: Transaction, actor: Actor, entry: AuditEntry) -> None:
