@@ -20,6 +20,7 @@ RUN tools/bin/python -m hatchling build -t wheel -d wheels && \
     rm -rf /penstock/bin && \
     python3 -m compileall -q --invalidation-mode unchecked-hash /penstock && \
     mkdir -p /state/var/lib/penstock /state/etc/penstock
+COPY deploy/health.py /penstock/health.py
 COPY deploy/penstock.toml /state/etc/penstock/penstock.toml
 
 FROM ${BASE_IMAGE}
@@ -34,7 +35,6 @@ USER 65532:65532
 VOLUME /var/lib/penstock
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["/usr/bin/python3", "-c", \
-    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["/usr/bin/python3", "/opt/penstock/health.py", "8080"]
 ENTRYPOINT ["/usr/bin/python3", "-m", "penstock"]
 CMD ["serve", "--config", "/etc/penstock/penstock.toml"]

@@ -99,6 +99,12 @@ def test_revoking_the_last_key_leaves_the_gateway_closed_and_says_so(options: li
     assert invoke("keys", "create", *options).stderr == ""  # it was closed
 
 
+def test_the_limits_of_end_users_are_shown() -> None:
+    invoke("keys", "create", "--name", "app", "--user-budget", "1/day", "--user-rpm", "10")
+    assert "per user $1.00/day, 10 rpm" in invoke("keys", "show", "app").output
+    assert "per user $1.00/day, 10 rpm" in invoke("keys", "list").output
+
+
 def test_all_terms_are_kept_and_shown() -> None:
     terms = ["--budget", "$25", "--per", "week", "--rpm", "60", "--tpm", "9000", "--concurrent", "2"]
     terms += ["--model", "groq/*", "--model", "fast", "--expires", "2099-01-01", "--tag", "team=red", "--tag", "a=b=c"]

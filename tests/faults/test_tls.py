@@ -4,6 +4,8 @@ import json
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from tests.faults.upstream import Upstream
 from tests.serve.certificates import write_certificate
 
 _TIMEOUT_S = 10.0
+_HEALTH = Path(__file__).parents[2] / "deploy" / "health.py"
 
 
 class Secured(NamedTuple):
@@ -171,3 +174,17 @@ def test_the_key_of_the_client_is_still_needed(secured: Secured) -> None:
         )
         connection.sendall(data)
         assert connection.recv(65_536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_the_health_check_of_the_container_speaks_tls(secured: Secured, tmp_path: Path) -> None:
+    """The clients' port has TLS; the admin port also asks for a certificate; nothing listens on the third."""
+    admin = admin_port(secured.gateway)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        free = closed.getsockname()[1]
+    with Gateway(tmp_path, secured.gateway.upstream, settings(secured.gateway.upstream.url, 0)) as plain:
+        ports = {secured.gateway.port: 0, admin: 0, plain.port: 0, free: 1}
+        found = {
+            port: subprocess.run([sys.executable, _HEALTH, str(port)], check=False, timeout=_TIMEOUT_S).returncode
+            for port in ports
+        }
+    assert found == ports

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import click
 
@@ -39,7 +40,8 @@ def details(report: Report) -> str:
         "budget": _budget(report) or "none",
         "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
         **{f"per {each['period']}": _further(each) for each in _list(report["budgets"])},
-        "limits": _limits(report) or "none",
+        "limits": limits(report) or "none",
+        "per user": user_limits(report) or "no limits",
         "models": _models(report) or "all",
         "strict": "yes" if report["strict"] else "no",
         "team": report["team"] or "none",
@@ -49,6 +51,7 @@ def details(report: Report) -> str:
 
 
 def _row(report: Report) -> tuple[str, ...]:
+    users = user_limits(report)
     return (
         str(report["id"]),
         str(report["name"]),
@@ -56,7 +59,7 @@ def _row(report: Report) -> tuple[str, ...]:
         str(report["state"]),
         f"${report['spent']}",
         _budget(report),
-        _limits(report),
+        ", ".join(filter(None, (limits(report), users and f"per user {users}"))),
         _models(report),
         str(report["expires"] or ""),
     )
@@ -89,8 +92,16 @@ def _budget(report: Report) -> str:
     return f"${report['budget']} in all" if report["period"] == "total" else f"${report['budget']}/{report['period']}"
 
 
-def _limits(report: Report) -> str:
+def limits(report: Report) -> str:
+    """The limits of a key or a team; empty if it has none."""
     return ", ".join(f"{report[name]} {unit}" for name, unit in _LIMITS if report[name] is not None)
+
+
+def user_limits(report: Report) -> str:
+    """The limits of each end user of a key or a team; empty if there are none."""
+    given = cast(Report, report["end_users"])
+    budgets = (f"${amount}/{period}" for period, amount in _mapping(given["budgets"]).items())
+    return ", ".join(filter(None, (*budgets, limits(given))))
 
 
 def _models(report: Report) -> str:

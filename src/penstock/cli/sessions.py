@@ -1,4 +1,4 @@
-"""`penstock sessions`: lists and ends the sessions of users who signed in on the page, in the book of the configuration."""
+"""`penstock sessions`: lists and ends the sessions of users who signed in, in the book of the configuration."""
 
 import time
 from pathlib import Path

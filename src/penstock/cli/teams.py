@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.key_tables import limits, user_limits
 from penstock.cli.keys import book_of, load_file, now_ms
 from penstock.cli.limit_options import end_user_options, end_user_terms, parse_budgets, parse_number
 from penstock.cli.options import config_option, json_option
@@ -20,7 +21,6 @@ from penstock.gateway.teams.report import report_team
 
 _path = click.argument("path")
 _NUMBERS = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute", "concurrent": "concurrent"}
-_UNITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
 _LIMITS = (
     click.option(
         "--budget",
@@ -160,9 +160,9 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
             for budget in report["budgets"]
         },
         "spent": f"${report['spent_this_month']} this month",
-        "limits": _limits(report) or "none",
+        "limits": limits(report) or "none",
         "models": ", ".join(report["models"]) or "all",
-        "each user": _users(report["end_users"]) or "no limits",
+        "per user": user_limits(report) or "no limits",
     }
     for label, value in rows.items():
         click.echo(one_line(f"{label:<14}{value}"))
@@ -171,15 +171,6 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
 def _left(budget: Mapping[str, Any]) -> str:
     renewed = f", whole again on {budget['renewed']}" if budget["renewed"] else ""
     return f"${budget['spent']} spent of ${budget['budget']}; ${budget['left']} left{renewed}"
-
-
-def _limits(report: Mapping[str, Any]) -> str:
-    return ", ".join(f"{report[name]} {unit}" for name, unit in _UNITS if report[name] is not None)
-
-
-def _users(limits: Mapping[str, Any]) -> str:
-    parts = [*(f"${amount}/{period}" for period, amount in limits["budgets"].items()), _limits(limits)]
-    return ", ".join(filter(None, parts))
 
 
 def _table(reports: list[dict[str, Any]]) -> None:
@@ -192,7 +183,7 @@ def _table(reports: list[dict[str, Any]]) -> None:
                 str(report["keys"]),
                 f"${report['spent_this_month']}",
                 ", ".join(f"${each['left']} left of ${each['budget']}/{each['period']}" for each in report["budgets"]),
-                _limits(report),
+                limits(report),
                 ", ".join(report["models"]),
             ]
             for report in reports

@@ -39,7 +39,7 @@ _STRENGTH: Mapping[str, int] = {role: number for number, role in enumerate((*TEA
 
 
 def named_user(name: str, id: str) -> str:
-    """How a user is recorded: a name for people, and an id that is never given to another user: `ann@acme.com <8f3e>`."""
+    """How a user is recorded: its name, and an id that is never given to another user: `ann@acme.com <8f3e>`."""
     return f"{name} <{id}>"
 
 

@@ -225,7 +225,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
 
 def _pretty_line(line: CallLine) -> bytes:
     parts = [
-        time.strftime("%H:%M:%S"),
+        time.strftime("%H:%M:%SZ", time.gmtime()),
         f"{line.status}",
         line.ending,
         line.model.encode("unicode_escape").decode(),

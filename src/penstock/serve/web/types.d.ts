@@ -112,7 +112,18 @@ export interface Entry extends Priced {
   attempts: Attempt[];
 }
 
-export interface Key {
+export interface RateLimits {
+  requests_per_minute: number | null;
+  tokens_per_minute: number | null;
+  concurrent: number | null;
+}
+
+/** The limits of each end user: budgets by period, and rates. */
+export interface UserLimits extends RateLimits {
+  budgets: Record<string, string>;
+}
+
+export interface Key extends RateLimits {
   id: string;
   name: string;
   hint: string;
@@ -128,9 +139,6 @@ export interface Key {
   spent: string;
   left: string | null;
   renewed: string | null;
-  requests_per_minute: number | null;
-  tokens_per_minute: number | null;
-  concurrent: number | null;
   models: string[];
   strict: boolean;
   tags: Record<string, string>;
@@ -138,6 +146,7 @@ export interface Key {
   owner: string | null;
   /** Further budgets, of other periods. */
   budgets: PeriodBudget[];
+  end_users: UserLimits;
 }
 
 /** What is spent and left of a budget of one period. */
@@ -149,7 +158,7 @@ export interface PeriodBudget {
   renewed: string | null;
 }
 
-export interface Team {
+export interface Team extends RateLimits {
   path: string;
   level: 'organisation' | 'team' | 'project';
   state: 'active' | 'blocked';
@@ -157,9 +166,7 @@ export interface Team {
   blocked: string | null;
   budgets: PeriodBudget[];
   spent_this_month: string;
-  requests_per_minute: number | null;
-  tokens_per_minute: number | null;
-  concurrent: number | null;
+  end_users: UserLimits;
   models: string[];
   /** The number of usable keys of it and below it. */
   keys: number;

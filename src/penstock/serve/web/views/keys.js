@@ -11,7 +11,7 @@ import { may } from '../kit/user.js';
 import { showKey } from './key.js';
 import { createKey } from './key_forms.js';
 
-/** @import { Address, Key } from '../types.js' */
+/** @import { Address, Key, RateLimits, UserLimits } from '../types.js' */
 
 export const title = 'Keys';
 
@@ -161,12 +161,19 @@ function rowOf(key, reserved) {
   );
 }
 
-/** @param {Pick<Key, 'requests_per_minute' | 'tokens_per_minute' | 'concurrent'>} limits */
-export function limitsText({ requests_per_minute: requests, tokens_per_minute: tokens, concurrent }) {
-  const parts = [
+/** @param {RateLimits & { end_users: UserLimits }} limits */
+export function limitsText(limits) {
+  const { end_users: users } = limits;
+  const budgets = Object.entries(users.budgets).map(([period, amount]) => `${money(amount)}/${period}`);
+  const each = [...budgets, ...rates(users)].join(', ');
+  return [...rates(limits), each && `each user: ${each}`].filter(Boolean).join(', ') || 'no limits';
+}
+
+/** @param {RateLimits} limits */
+function rates({ requests_per_minute: requests, tokens_per_minute: tokens, concurrent }) {
+  return [
     requests !== null && `${count(requests)} requests/min`,
     tokens !== null && `${count(tokens)} tokens/min`,
     concurrent !== null && `${count(concurrent)} at once`,
-  ];
-  return parts.filter(Boolean).join(', ') || 'no limits';
+  ].filter(Boolean);
 }
