@@ -204,7 +204,8 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "operator",
             "The request refers to something that a provider keeps: a conversation, a file or an item. All clients of "
             "the gateway share the provider's account, so such ids would give access to one another's data.",
-            "Send the content itself, or set [`[responses] shared_state`](configuration.md#responses).",
+            "Send the content itself, or set [`[responses] shared_state`](configuration.md#responses). An item of an "
+            "earlier response was not kept, or is no longer: see [kept responses](responses.md#kept-responses).",
         ),
         "not_found": ErrorRow(_NOT_FOUND, "client", "The gateway has no such path.", "Check the base URL."),
         "method_not_allowed": ErrorRow(

@@ -18,7 +18,7 @@ def messages_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[message
 
 @pytest.fixture(scope="session")
 def responses_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[responses.Bench]:
-    with responses.opened(tmp_path_factory.mktemp("judged-responses"), responses={"store": True}) as bench:
+    with responses.opened(tmp_path_factory.mktemp("judged-responses")) as bench:
         yield bench
         bench.is_at_rest()
 

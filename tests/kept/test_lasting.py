@@ -23,7 +23,7 @@ from tests.tables import FULL
 pytestmark = pytest.mark.slow
 
 DAY_S = 86_400
-OFF = "set store = true in [responses]"
+OFF = "its operator can set `memory` or `store` in [responses]"
 
 
 # Restarts and kills.
@@ -268,8 +268,8 @@ def test_conversations_that_are_continued_at_the_same_time_have_a_limit(tmp_path
 # Off.
 
 
-def test_nothing_is_kept_by_default(tmp_path: Path, upstream: Upstream) -> None:
-    with start(tmp_path, upstream, store=False) as gateway:
+def test_nothing_is_kept_if_the_operator_does_not_want_it(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, store=False, memory=0) as gateway:
         model = upstream.play(says(TEXT))
         got = final(gateway.respond(f"main/{model}", store=True))
         assert got["store"] is False
@@ -287,7 +287,7 @@ def test_what_was_kept_is_deleted_in_its_time_after_keeping_is_turned_off(tmp_pa
     with start(tmp_path, upstream, keep_days=2 / DAY_S) as gateway:
         id = final(gateway.respond(f"main/{upstream.play(says(TEXT))}"))["id"]
         expires = time.monotonic() + 2
-        gateway.file.write_text(gateway.file.read_text().replace("store = true", "store = false"))
+        gateway.file.write_text(gateway.file.read_text().replace("store = true", "store = false\nmemory = 0"))
         gateway.restart()
         assert OFF in gateway.ask_for(id).json["error"]["message"]
         time.sleep(max(0.0, expires - time.monotonic()))

@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.content.store import ContentStore, HistoryLimits
+from penstock.gateway.content.store import ContentStore, HistoryLimits, fair_share
 from penstock.stores.book.database import Transaction
 from penstock.stores.content.open import open_file
 from penstock.stores.content.schema import CONTENT_MIGRATIONS
-from penstock.stores.content.sql_content import SqlContent, fair_share
+from penstock.stores.content.sql_content import SqlContent
 from tests.stores.contents import ContentPlace, record
 
 _OLD_RECORD = """

@@ -28,10 +28,13 @@ from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping, own_accounts
 from penstock.serve.edge import Certificates, CorsPolicy, TrustedProxies, check_tls, open_tls
 from penstock.serve.hosts import AllowedHosts
+from penstock.serve.kept import recent_answers
+from penstock.serve.kept.answer_store import DatabaseAnswers
 from penstock.serve.kept.call_content import CallContent
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
 from penstock.serve.kept.kept_content import KeptContent
+from penstock.serve.kept.recent_answers import RecentAnswers
 from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.model_routes import ModelRoutes, dialect_of_list
@@ -102,12 +105,15 @@ class App:
         open_ledger = partial(open_book, config.ledger, environment)
         self._webhook = Webhook(self._upstreams.remote, open_ledger, log.warning, self.metrics.webhook_called)
         self.content: KeptContent | None = None
-        self._keeper: AnswerKeeper | None = None
         self._call_content: CallContent | None = None
         if config.ledger.enabled:
             self.content = KeptContent(config, environment, log.warning)
-            self._keeper = AnswerKeeper(config, self.content, log.warning, self.metrics.response_not_kept)
             self._call_content = CallContent(config, self.content, log.warning, self.metrics.content_dropped)
+        self._recent = _recent_answers(config, home)
+        answers = DatabaseAnswers(self.content) if self.content is not None and config.responses.store else self._recent
+        self._keeper: AnswerKeeper | None = None
+        if answers is not None:
+            self._keeper = AnswerKeeper(config, answers, log.warning, self.metrics.response_not_kept)
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {}
         self._continuations: list[Continuations] = []
         self._kept_routes: dict[str, KeptRoutes] = {}
@@ -130,6 +136,8 @@ class App:
         self.text_streams = TextStreams()
         self.peers = WorkerPeers(folder, self._peer_handlers()) if folder is not None else None
         self.metrics.peers = self.peers
+        if self._recent is not None:
+            self._recent.peers = self.peers
         if self._books is not None:
             self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
             self._books.on_warnings = self._webhook.wake
@@ -200,6 +208,8 @@ class App:
         for user in (self.content, self._keeper, self._call_content):
             if user is not None:
                 user.use(config)
+        if self._recent is not None:
+            self._recent.use(config.responses)
         for continuations in self._continuations:
             continuations.shared_state = config.responses.shared_state
         self.metrics.use(config)
@@ -309,6 +319,8 @@ class App:
             self._recorder.close()
         if self._call_content is not None:
             self._call_content.flush()
+        if self._recent is not None:
+            self._recent.close()
         if self.content is not None:
             await asyncio.get_running_loop().run_in_executor(None, self.content.close)
         if self._unbooked is not None:
@@ -499,7 +511,9 @@ class App:
 
     def _peer_handlers(self) -> Routes:
         """The handlers of requests from other workers of the gateway (`workers/peers.py`)."""
+        answers = {("POST", recent_answers.PATH): self._recent.handle} if self._recent is not None else {}
         return {
+            **answers,
             ("GET", "/gauges"): self.metrics.handle_gauges,
             ("GET", "/metrics"): self.metrics.handle,
             ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot(_filter(exchange))),
@@ -528,6 +542,14 @@ class App:
                 (store,): up for store, up in (self._books.limits_store.items() if self._books is not None else ())
             },
         }
+
+
+def _recent_answers(config: Config, home: RuntimeFolder) -> RecentAnswers | None:
+    """The answers in memory; None if they are kept in the database, or not at all."""
+    settings = config.responses
+    if settings.store or not settings.memory:
+        return None
+    return RecentAnswers(settings, config.server.workers, home.secret)
 
 
 def _breakers(folder: Path | None) -> BreakerTable:

@@ -27,9 +27,10 @@ function toolNamed(name, { results }) {
 }
 
 function settings(ask, fetch) {
-  const { base_url, key, model, system, parts, tools, reasoning, schema, max_tokens, max_retries, timeout_s } = ask;
+  const { base_url, key, model, system, parts, tools, reasoning, kept, schema, max_tokens, max_retries, timeout_s } = ask;
   const provider = createOpenAI({ baseURL: base_url, apiKey: key, fetch });
-  const options = { reasoningEffort: 'low', reasoningSummary: 'auto', store: false, forceReasoning: true };
+  const options = { reasoningEffort: 'low', reasoningSummary: 'auto', forceReasoning: true };
+  const unkept = { store: false, include: ['reasoning.encrypted_content'] };
   return {
     model: provider(model),
     messages: [{ role: 'user', content: parts.map(part) }],
@@ -40,9 +41,7 @@ function settings(ask, fetch) {
     ...(system ? { system } : {}),
     ...(tools.length ? { tools: Object.fromEntries(tools.map((name) => [name, toolNamed(name, ask)])) } : {}),
     ...(schema ? { output: Output.object({ schema: Weather }) } : {}),
-    ...(reasoning
-      ? { providerOptions: { openai: { ...options, include: ['reasoning.encrypted_content'] } } }
-      : {}),
+    ...(reasoning ? { providerOptions: { openai: { ...options, ...(kept ? {} : unkept) } } } : {}),
   };
 }
 

@@ -36,6 +36,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     schema: bool = False
     """Whether the answer has to have the fields of `SCHEMA`."""
     reasoning: bool = False
+    kept: bool = False
+    """Whether a client that reasons leaves earlier answers to the gateway, which is its default."""
     max_tokens: int | None = None
     max_retries: int = 0
     timeout_s: float = 10.0

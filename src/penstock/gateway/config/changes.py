@@ -8,7 +8,7 @@ from penstock.gateway.config.settings import Config
 _FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "tls", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share", "keep_days", "keep_sums_days"),
-    "responses": ("store",),
+    "responses": ("store", "memory"),
     "admin": ("enabled", "listen", "tls", "token"),
 }
 NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _FIXED_AT_START.items() for key in keys)

@@ -192,8 +192,19 @@ class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Responses that are kept for clients, so that they can read them again and continue from them."""
 
     store: Annotated[
-        bool, Meta(description="true keeps responses, so that clients can read them and continue from them.")
+        bool,
+        Meta(description="true keeps responses in the database, so that clients can read them and continue from them."),
     ] = False
+    memory: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Bytes of responses that the gateway keeps in memory if `store` is false; 0 keeps nothing.",
+        ),
+    ] = 64_000_000
+    memory_minutes: Annotated[
+        float, Meta(gt=0, le=10_080, description="Minutes for which it keeps them after they were last used.")
+    ] = 60.0
     keep_days: Annotated[
         float,
         Meta(gt=0, le=36_500, description="Days after which a conversation without a new response is deleted."),

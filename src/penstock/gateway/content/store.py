@@ -6,7 +6,7 @@ records it has. All records that continue one another are a *thread*: they are d
 last of them was added, so that no record outlives what it continues.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -95,3 +95,16 @@ class ContentStore(Protocol):
 
     def close(self) -> None:
         """Close the database."""
+
+
+def fair_share(sizes: Iterable[int], total: int) -> int:
+    """The largest share with which all sizes fit into the total, if those above it are reduced to it.
+
+    What the owners of small sizes do not use is divided among the others (max-min fairness).
+    """
+    ordered = sorted(sizes)
+    for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
+        if size * count > total:
+            return total // count
+        total -= size
+    return ordered[-1] if ordered else 0

@@ -20,7 +20,7 @@ from penstock.serve.kept.memory import ConversationMemoryError, MemoryShare
 from penstock.serve.responses import refused
 from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
 
-OFF = "this gateway keeps no responses; its operator can set store = true in [responses]"
+OFF = "it keeps no responses; its operator can set `memory` or `store` in [responses]"
 UNAVAILABLE = Failure(
     code="content_unavailable",
     message="the gateway cannot read the responses that it keeps now; try again soon",
@@ -57,7 +57,7 @@ class Continuations:
 
     def __init__(self, stored: StoredAnswers, keeper: AnswerKeeper | None) -> None:
         self.stored = stored
-        self._keeper = keeper if keeper is not None and keeper.enabled else None
+        self._keeper = keeper
         self.shared_state = False
         """Whether clients may use what providers keep for the account that all clients share."""
 
@@ -71,6 +71,13 @@ class Continuations:
                 f"`{state}` refers to something that the provider keeps for an account which all clients of this "
                 "gateway share; send the content itself, or ask its operator to set shared_state = true in [responses]"
             )
+            if unknown := self.stored.references(request.members.body):
+                why = f" ({self._missing})" if self._missing else ""
+                message = (
+                    f"the gateway has no item {unknown[0][:_MAX_QUOTED]!r} for this key{why}; send the item itself, as "
+                    'the AI SDK does with `store: false` and `include: ["reasoning.encrypted_content"]`. For an item '
+                    "that a provider keeps, its operator can set shared_state = true in [responses]"
+                )
             raise RequestError(refused(message, "shared_state_not_allowed", param=state))
         request.provider_state = state
         return request
@@ -144,7 +151,7 @@ class Continuations:
             return
         keeper, share, previous = self._keeper, pending.share, continuation.previous
         if keeper is None or share is None:
-            pending.then(partial(_raise, self._not_found(previous, OFF)))
+            pending.then(partial(_raise, self._not_found(previous)))
             return
         ids = keeper.ids(self.stored)
         owner = ids.owner(pending.key)
@@ -181,7 +188,13 @@ class Continuations:
             return self._not_found(previous, "a response before it in the conversation was deleted")
         return self._not_found(previous)
 
+    @property
+    def _missing(self) -> str:
+        """Why an earlier answer may not be known."""
+        return self._keeper.missing if self._keeper is not None else OFF
+
     def _not_found(self, previous: str, why: str = "") -> Failure:
+        why = why or self._missing
         message = f"Previous response with id {previous[:_MAX_QUOTED]!r} not found{f': {why}' if why else ''}."
         return refused(message, _NOT_FOUND, param=self.stored.id_member)
 

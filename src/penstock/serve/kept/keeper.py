@@ -1,7 +1,7 @@
-"""AnswerKeeper: keeps the answers of one process's calls, if the configuration says so.
+"""AnswerKeeper: keeps the answers of one process's calls: in the database if the configuration says so, else in memory.
 
-An answer is durable in the database before the client sees its end. So a client that has its id can continue it at
-once, on any worker or machine of the gateway, and after a crash. If the database does not confirm in time, the client
+An answer is kept before the client sees its end. So a client that has its id can continue it at once, on any worker of
+the gateway; with a database on any machine, and after a crash. If the database does not confirm in time, the client
 gets its end all the same; the answer is then not kept, and the log and the answer say so. Calls that start while the
 database cannot be written are not kept either: their answers have the header `x-penstock-degraded` and an id that names
 no answer.
@@ -10,19 +10,17 @@ no answer.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.call import DEGRADED, Call
 from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds
-from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
-from penstock.serve.kept.kept_content import KeptContent
+from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
+from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT, AnswerStore
 from penstock.serve.kept.memory import ConversationMemory, MemoryShare
 
-_KIND = "answer"
-_INPUT, _OUTPUT, _ANSWER = "input", "output", "answer"
 _DAY_MS = 86_400_000
 # How long the end of an answer waits for the database.
 _DELAY_S = 5.0
@@ -33,7 +31,6 @@ _MAX_CONTINUED = 10
 
 NotKept: TypeAlias = Literal["size", "database"]
 """Why an answer is not kept: it is too large, or the database does not work."""
-T = TypeVar("T")
 
 
 class AnswerKeeper:
@@ -42,28 +39,32 @@ class AnswerKeeper:
     def __init__(
         self,
         config: Config,
-        content: KeptContent,
+        store: AnswerStore,
         warn: Callable[[str], None],
         count: Callable[[NotKept], None],
     ) -> None:
         """`count` is called for each answer that should be kept and is not."""
         self._loop = asyncio.get_running_loop()
-        self._content = content
+        self._store = store
         self._warn = warn
         self._count = count
         self._memory = ConversationMemory()
-        self.enabled = config.responses.store
         self.use(config)
 
+    @property
+    def missing(self) -> str:
+        """Why an answer may be gone, for errors."""
+        return self._store.missing
+
     def use(self, config: Config) -> None:
-        """Apply a configuration. Whether answers are kept is fixed at the start."""
+        """Apply a configuration."""
         self._settings: KeptResponsesSettings = config.responses
         self._max_body = config.limits.max_body
         self._memory.limit = _MAX_CONTINUED * self._max_body
 
     def ids(self, stored: StoredAnswers) -> AnswerIds:
         """The ids of an API's answers."""
-        return AnswerIds(self._content.secret, stored.id_prefix)
+        return AnswerIds(self._store.secret, stored.id_prefix)
 
     def begin(self, stored: StoredAnswers, call: Call, request: ClientRequest) -> "Keeping | None":
         """What is to be kept of a call; None if the answer is forwarded as it is."""
@@ -71,12 +72,13 @@ class AnswerKeeper:
         previous = continuation.previous if continuation is not None else ""
         ids: AnswerIds | None = None
         input = b""
-        if self.enabled and not request.unkept:
-            if self._content.trouble or not self._content.secret:
+        if not request.unkept:
+            if self._store.trouble or not self._store.secret:
                 call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
                 self._count("database")
             else:
-                input = stored.new_input(continuation.members if continuation is not None else request.members)
+                chained = None if self._store.whole else continuation
+                input = stored.new_input(chained.members if chained is not None else request.members)
                 if len(input) <= self._settings.max_response:
                     ids = self.ids(stored)
                 else:
@@ -96,7 +98,7 @@ class AnswerKeeper:
         user: str,
     ) -> None:
         """Keep an answer to this user, which is also found by these names, then call `then` with whether it is kept."""
-        parts = {_INPUT: kept.input, _OUTPUT: kept.output, _ANSWER: kept.answer}
+        parts = {INPUT: kept.input, OUTPUT: kept.output, ANSWER: kept.answer}
         size = sum(len(part) for part in parts.values() if part is not None)
         if size > self._settings.max_response:
             self._warn(f"a response of {size} bytes is not kept: max_response in [responses] is smaller")
@@ -106,31 +108,28 @@ class AnswerKeeper:
         now_ms = time.time_ns() // 1_000_000
         record = KeptRecord(
             id=kept.id,
-            kind=_KIND,
+            kind=KIND,
             owner=owner,
             at_ms=now_ms,
             until_ms=now_ms + round(self._settings.keep_days * _DAY_MS),
-            parent=previous,
+            parent="" if self._store.whole else previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
             names=names,
             subject=user,
         )
-        self._content.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
+        self._store.put(record, _DelayedEnd(self._loop, self._on_kept, then).release)
 
     def _on_kept(self, reason: str) -> None:
         if reason:
             self._count("database")
-        if reason and not self._content.trouble:  # else the writer has said so
+        if reason and not self._store.trouble:  # else the writer has said so
             self._warn(f"a response is not kept: {reason}")
 
     def read(self, owner: str, id: str, then: Callable[[KeptAnswer | Exception | None], None]) -> bool:
         """Read a kept answer, then call `then` with it. Returns False if too many reads wait."""
-
-        def work(store: ContentStore) -> KeptAnswer | None:
-            record = store.record(_KIND, owner, id)
-            return kept_answer(record) if record is not None else None
-
-        return self._submit(work, then)
+        return self._store.record(
+            owner, id, lambda found: then(kept_answer(found) if isinstance(found, KeptRecord) else found)
+        )
 
     def share(self) -> MemoryShare:
         """A share of the memory for conversations, with which `history` and `named` read."""
@@ -138,8 +137,8 @@ class AnswerKeeper:
 
     def history(self, owner: str, id: str, share: MemoryShare, then: Callable[[History | Exception], None]) -> bool:
         """Read a kept answer and those before it, then call `then`. Returns False if too many reads wait."""
-        limits = self._limits(share)
-        return self._submit(lambda store: store.history(_KIND, owner, id, limits), then)
+        limits = HistoryLimits((INPUT, OUTPUT), _MAX_ANSWERS, self._max_body, share.add)
+        return self._store.history(owner, id, limits, then)
 
     def named(
         self,
@@ -148,19 +147,13 @@ class AnswerKeeper:
         share: MemoryShare,
         then: Callable[[tuple[KeptRecord, ...] | Exception], None],
     ) -> bool:
-        """Read the kept answers with these names, then call `then`. Returns False if too many reads wait."""
-        limits = self._limits(share)
-        return self._submit(lambda store: store.named(_KIND, owner, names[:_MAX_ANSWERS], limits), then)
-
-    def _limits(self, share: MemoryShare) -> HistoryLimits:
-        return HistoryLimits((_INPUT, _OUTPUT), _MAX_ANSWERS, self._max_body, share.add)
-
-    def _submit(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> bool:
-        return self.enabled and self._content.read(work, then)
+        """Read the output of kept answers with these names, then call `then`. Returns False if too many reads wait."""
+        limits = HistoryLimits((OUTPUT,), _MAX_ANSWERS, self._max_body, share.add)
+        return self._store.named(owner, names[:_MAX_ANSWERS], limits, then)
 
     def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
         """Delete a kept answer, then call `then` with whether it existed."""
-        self._content.change(lambda store: store.delete(_KIND, owner, id), then)
+        self._store.delete(owner, id, then)
 
 
 class _DelayedEnd:
@@ -233,10 +226,10 @@ class Keeping:
 
 def kept_answer(record: KeptRecord) -> KeptAnswer:
     """The answer in a record."""
-    output = record.parts.get(_OUTPUT)
+    output = record.parts.get(OUTPUT)
     return KeptAnswer(
         record.id,
-        record.parts[_INPUT].encode(),
+        record.parts.get(INPUT, "").encode(),
         output.encode() if output is not None else None,
-        record.parts.get(_ANSWER, "").encode(),
+        record.parts.get(ANSWER, "").encode(),
     )

@@ -51,7 +51,7 @@ class KeptRoutes:
     def __init__(self, dialect: str, stored: StoredAnswers, keeper: AnswerKeeper | None) -> None:
         self.dialect = dialect
         self._stored = stored
-        self._keeper = keeper if keeper is not None and keeper.enabled else None
+        self._keeper = keeper
 
     def handle(self, exchange: Exchange, path: str, request_id: str, key: Key | None) -> None:
         """Answer one request. `path` is the part of the path after that of the API."""
@@ -75,7 +75,7 @@ class KeptRoutes:
             if ids.is_valid(id, owner):
                 routes[method](self, keeper, wanted._replace(owner=owner))
             else:
-                self._refuse(wanted, _not_found(id))
+                self._refuse(wanted, _not_found(id, keeper.missing))
 
     def _get(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
         if wanted.query.get("stream", "false").lower() == "true":

@@ -2,10 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
-from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
+from penstock.gateway.content.store import History, HistoryLimits, KeptRecord, fair_share
 from penstock.stores.book.database import Database, Queryable, Row, Transaction, Value, insertion
 from penstock.stores.book.selection import marks
 from penstock.stores.content.sql_users import SqlUsers
@@ -139,7 +139,9 @@ class SqlContent:
         parameters: Sequence[Value] = (owner, *names, kind, owner, _now_ms())
 
         def read(reader: Queryable) -> tuple[KeptRecord, ...]:
-            ((count, size),) = reader.fetch(f"SELECT COUNT(*), COALESCE(SUM(r.size), 0) {chosen}", parameters)
+            total = f"SELECT COALESCE(SUM(p.size), 0) FROM parts p WHERE p.name IN {marks(limits.parts)}"
+            ((count,),) = reader.fetch(f"SELECT COUNT(*) {chosen}", parameters)
+            ((size,),) = reader.fetch(f"{total} AND p.record IN (SELECT r.id {chosen})", (*limits.parts, *parameters))
             if cast(int, count) > limits.records or cast(int, size) > limits.size:
                 return ()
             if limits.reserve is not None:
@@ -247,19 +249,6 @@ def _expire_excess(transaction: Transaction, kind: str, max_total: int, most: in
                     break
     transaction.execute_each("UPDATE threads SET until_ms = 0 WHERE id = ?", expired)
     return bool(expired)
-
-
-def fair_share(sizes: Iterable[int], total: int) -> int:
-    """The largest share with which all sizes fit into the total, if those above it are reduced to it.
-
-    What the owners of small sizes do not use is divided among the others (max-min fairness).
-    """
-    ordered = sorted(sizes)
-    for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
-        if size * count > total:
-            return total // count
-        total -= size
-    return ordered[-1] if ordered else 0
 
 
 def _delete(transaction: Transaction, kind: str, rows: Sequence[Row]) -> None:

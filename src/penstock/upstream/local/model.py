@@ -73,6 +73,8 @@ class RuntimeFolder:
     def __init__(self) -> None:
         parent = tempfile.gettempdir()
         self.folder = Path(parent if len(parent) < _MAX_FOLDER else "/tmp") / f"penstock-{secrets.token_hex(6)}"
+        self.secret = secrets.token_bytes(32)
+        """A secret that only the workers have. It ends with them."""
         self.alive, self._lifeline = os.pipe()
 
     def subfolder(self, name: str) -> Path:

@@ -1,0 +1,181 @@
+"""RecentAnswers: answers that a gateway keeps in memory for a short time, if it has no database for them.
+
+The worker that has answered keeps the answer, before the client sees its end. A worker that does not find an answer
+asks the others. Answers do not survive their worker.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.gateway.config import KeptResponsesSettings
+from penstock.gateway.content.recent import RecentRecord, RecentRecords
+from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
+from penstock.http.exchange import Exchange
+from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT
+from penstock.serve.workers.peers import WorkerPeers
+from penstock.stores.content.writer import OnKept
+
+PATH = "/answers"
+# How often expired answers are looked for, as a part of the time for which they are kept.
+_SWEEPS = 20
+_TYPE = "application/msgpack"
+T = TypeVar("T")
+
+
+class _Query(Struct, frozen=True):
+    """A request to another worker: the answers of an owner with these names, or the deletion of one."""
+
+    owner: str
+    names: tuple[str, ...] = ()
+    delete: str = ""
+
+
+_QUERY = msgspec.msgpack.Decoder(_Query)
+_FOUND = msgspec.msgpack.Decoder(list[RecentRecord])
+
+
+class RecentAnswers:
+    """The `AnswerStore` of one process's memory, and of the other workers' of its gateway. Used in the event loop."""
+
+    whole = True
+    trouble = ""
+
+    def __init__(self, settings: KeptResponsesSettings, workers: int, secret: bytes) -> None:
+        """All workers have the same `secret`, and equal shares of the memory."""
+        self._loop = asyncio.get_running_loop()
+        self._records = RecentRecords(settings.memory // workers, self._loop.time)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self.secret = secret
+        self.peers: WorkerPeers | None = None
+        self.use(settings)
+
+    def use(self, settings: KeptResponsesSettings) -> None:
+        """Apply the settings. The limit of the memory is fixed at the start."""
+        self._age_s = settings.memory_minutes * 60
+        self.missing = (
+            f"it keeps responses in memory, for {settings.memory_minutes:g} minutes; its operator can set store = true "
+            "in [responses] to keep them longer"
+        )
+
+    def put(self, record: KeptRecord, then: OnKept) -> None:
+        """Keep an answer."""
+        parts = {name: text.encode() for name, text in record.parts.items()}
+        names = (record.id, *record.names)
+        recent = RecentRecord(record.id, names, parts[INPUT], parts.get(OUTPUT), parts.get(ANSWER, b""))
+        self._records.put(record.owner, recent)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._age_s / _SWEEPS, self._expire)
+        then("")
+
+    def record(self, owner: str, id: str, then: Callable[[KeptRecord | Exception | None], None]) -> bool:
+        """Read an answer."""
+        parts = (INPUT, OUTPUT, ANSWER)
+        self._find(owner, (id,), lambda found: then(_kept(owner, found[0], parts) if found else None))
+        return True
+
+    def history(self, owner: str, id: str, limits: HistoryLimits, then: Callable[[History | Exception], None]) -> bool:
+        """Read an answer, which has the whole conversation."""
+
+        def read(found: Sequence[RecentRecord]) -> History:
+            whole = [_kept(owner, record, limits.parts) for record in found if record.input is not None]
+            return History(tuple(whole)) if _fits(whole, limits) else History(fits=False)
+
+        self._find(owner, (id,), lambda found: then(_result(read, found)))
+        return True
+
+    def named(
+        self,
+        owner: str,
+        names: Sequence[str],
+        limits: HistoryLimits,
+        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
+    ) -> bool:
+        """Read the answers with these names."""
+
+        def read(found: Sequence[RecentRecord]) -> tuple[KeptRecord, ...]:
+            records = [_kept(owner, record, limits.parts) for record in found]
+            return tuple(records) if _fits(records, limits) else ()
+
+        self._find(owner, names, lambda found: then(_result(read, found)))
+        return True
+
+    def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
+        """Delete an answer in all workers."""
+        deleted = self._records.delete(owner, id)
+        if self.peers is None:
+            then(deleted)
+        else:
+            self._ask(_Query(owner, delete=id), lambda replies: then(deleted or any(map(_FOUND.decode, replies))))
+
+    def handle(self, exchange: Exchange) -> None:
+        """Respond to another worker."""
+        query = _QUERY.decode(exchange.body)
+        found = self._records.find(query.owner, (query.delete,) if query.delete else query.names)
+        if query.delete:
+            self._records.delete(query.owner, query.delete)
+        exchange.respond(200, {"content-type": _TYPE}, msgspec.msgpack.encode(found))
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._records.expire(0.0)
+
+    def _find(self, owner: str, names: Sequence[str], then: Callable[[Sequence[RecentRecord]], None]) -> None:
+        """Call `then` with the answers of this owner that have these names, of all workers."""
+        found = self._records.find(owner, names)
+        known = {name for record in found for name in record.names}
+        missing = tuple(name for name in names if name not in known)
+        if self.peers is None or not missing:
+            then(found)
+        else:
+            query = _Query(owner, missing)
+            self._ask(query, lambda replies: then([*found, *_each_once(map(_FOUND.decode, replies))]))
+
+    def _ask(self, query: _Query, then: Callable[[list[bytes]], None]) -> None:
+        """Call `then` with the replies of the other workers."""
+        assert self.peers is not None
+        body = msgspec.msgpack.encode(query)
+
+        async def ask(peers: WorkerPeers) -> None:
+            then(await peers.request_all("POST", PATH, body))
+
+        task = self._loop.create_task(ask(self.peers))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _expire(self) -> None:
+        self._records.expire(self._age_s)
+        self._sweep = self._loop.call_later(self._age_s / _SWEEPS, self._expire) if self._records.size else None
+
+
+def _each_once(replies: Iterable[list[RecentRecord]]) -> Iterable[RecentRecord]:
+    return {record.id: record for reply in replies for record in reply}.values()
+
+
+def _kept(owner: str, record: RecentRecord, parts: Sequence[str]) -> KeptRecord:
+    """These parts of an answer."""
+    given = {INPUT: record.input, OUTPUT: record.output, ANSWER: record.answer}
+    texts = {name: part.decode() for name in parts if (part := given[name]) is not None}
+    return KeptRecord(id=record.id, kind=KIND, owner=owner, at_ms=0, until_ms=0, parts=texts)
+
+
+def _fits(records: Sequence[KeptRecord], limits: HistoryLimits) -> bool:
+    """Whether the records are within the limits. Reserves the memory for them."""
+    size = sum(len(text) for record in records for text in record.parts.values())
+    fits = len(records) <= limits.records and size <= limits.size
+    if fits and limits.reserve is not None:
+        limits.reserve(size)
+    return fits
+
+
+def _result(read: Callable[[Sequence[RecentRecord]], T], found: Sequence[RecentRecord]) -> T | Exception:
+    try:
+        return read(found)
+    except Exception as error:  # noqa: BLE001 - the client must get a response
+        return error
