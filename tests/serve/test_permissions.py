@@ -53,6 +53,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("PATCH", "/admin/keys/{id}"): ("admin", False),
     ("POST", "/admin/keys/{id}/revoke"): ("admin", True),
     ("POST", "/admin/keys/{id}/rotate"): ("admin", True),
+    ("POST", "/admin/keys/{id}/stop"): ("operator", True),
     ("GET", "/admin/teams"): ("viewer", True),
     ("POST", "/admin/teams"): ("admin", False),
     ("GET", "/admin/teams/{id}"): ("viewer", True),

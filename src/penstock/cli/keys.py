@@ -38,10 +38,14 @@ Until now the gateway needed no key. From now on every client has to send one, a
 _LAST = """\
 That was the last key. The gateway stays closed: every call is a 401 until you create another key ({create}).
 To run without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
+_STOPPING = "Every gateway stops the running calls within a second, or when it can read the ledger again."
 
 _FILE_HELP = "A file of changes: JSON lines, or CSV with a header. All are made, or none."
 
 _which = click.argument("which", metavar="ID|NAME")
+_stop_option = click.option(
+    "--stop-calls", "stop", is_flag=True, help="Stop the running calls too, on all gateways that use the ledger."
+)
 
 
 @click.group(short_help="Create, list, rotate and revoke client keys.")
@@ -125,19 +129,25 @@ def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
 @command.command("revoke", short_help="Revoke a key.")
 @_which
 @config_option
+@_stop_option
 @json_option
-def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
-    """Revoke a key. Running calls continue, and its entries stay in the ledger.
+def revoke_command(which: str, file: Path | None, *, stop: bool, as_json: bool) -> None:
+    """Revoke a key. Running calls continue, except with --stop-calls, and its entries stay in the ledger.
 
     Revoking the last key does not open the gateway: calls still need a key.
     """
     config = load_file(file)
     with book_of(config) as book:
         now = now_ms()
-        found = report(book, key_changes.revoke(book, which, now), now)
+        key = key_changes.revoke(book, which, now)
+        if stop:
+            book.stop_calls([key], now)
+        found = report(book, key, now)
         keys = book.keys()
         last = not config.server.keys and all(key.unusable(now) for key in keys)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
+    if stop:
+        click.echo(_STOPPING, err=True)
     if last:
         click.echo(_LAST.format(create=invocation("keys", "create", "--name", "NAME")), err=True)
 
@@ -209,10 +219,11 @@ def update_command(
 @command.command("block", short_help="Block keys until they are unblocked.")
 @click.argument("which", metavar="ID|NAME", nargs=-1, required=True)
 @config_option
+@_stop_option
 @json_option
-def block_command(which: tuple[str, ...], file: Path | None, *, as_json: bool) -> None:
-    """Refuse the calls of keys until they are unblocked. Running calls continue."""
-    _set_blocked(which, file, blocked=True, as_json=as_json)
+def block_command(which: tuple[str, ...], file: Path | None, *, stop: bool, as_json: bool) -> None:
+    """Refuse the calls of keys until they are unblocked. Running calls continue, except with --stop-calls."""
+    _set_blocked(which, file, blocked=True, stop=stop, as_json=as_json)
 
 
 @command.command("unblock", short_help="Unblock keys.")
@@ -224,16 +235,23 @@ def unblock_command(which: tuple[str, ...], file: Path | None, *, as_json: bool)
     _set_blocked(which, file, blocked=False, as_json=as_json)
 
 
-def _set_blocked(which: tuple[str, ...], file: Path | None, *, blocked: bool, as_json: bool) -> None:
+def _set_blocked(
+    which: tuple[str, ...], file: Path | None, *, blocked: bool, stop: bool = False, as_json: bool
+) -> None:
     with book_of(load_file(file)) as book:
         now = now_ms()
         changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
-        reports = [report(book, key, now) for key in key_changes.update(book, changes, now)]
+        keys = key_changes.update(book, changes, now)
+        if stop:
+            book.stop_calls(keys, now)
+        reports = [report(book, key, now) for key in keys]
     if as_json:
         click.echo(to_json({"keys": reports}))
         return
     for found in reports:
         click.echo(one_line(f"{'blocked' if blocked else 'unblocked'} {found['id']} ({found['name']})"))
+    if stop:
+        click.echo(_STOPPING, err=True)
 
 
 @command.command("budget", short_help="Change the budget of a key.")

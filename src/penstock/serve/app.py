@@ -53,11 +53,13 @@ from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
 from penstock.serve.telemetry.traces import Traces, require_exporter
 from penstock.serve.upstreams import PreparedConfig, Upstreams
 from penstock.serve.webhook import Webhook
+from penstock.serve.workers.gateways import GatewayLink, Replies
 from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import TextStreams
 from penstock.stores.book.open import open_book
+from penstock.stores.gateway_board import open_board
 from penstock.upstream.local.model import RuntimeFolder
 
 _WEBSOCKET_KEY = "sec-websocket-key"
@@ -134,18 +136,27 @@ class App:
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()
-        self.peers = WorkerPeers(folder, self._peer_handlers()) if folder is not None else None
-        self.metrics.peers = self.peers
+        self.metrics.peers = self.peers = WorkerPeers(folder, self._peer_handlers()) if folder is not None else None
         if self._recent is not None:
             self._recent.peers = self.peers
+        self.link = self._link(config, environment, home)
         if self._books is not None:
             self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
             self._books.on_warnings = self._webhook.wake
+            self._books.on_calls_stopped = self._stop_calls
             for store in self._books.limits_store:
                 self.metrics.limits_store(store)
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
         self._use(self._prepare(config))
+
+    def _link(self, config: Config, environment: Mapping[str, str], home: RuntimeFolder) -> GatewayLink | None:
+        """The link to other gateways, if there can be any with this ledger."""
+        if not config.ledger.enabled or (config.ledger.postgres is None and config.ledger.redis is None):
+            return None
+        folder = home.subfolder("workers")
+        self.peers = self.peers or WorkerPeers(folder, self._peer_handlers())
+        return GatewayLink(partial(open_board, config.ledger, environment), home.folder.name, folder, self.peers)
 
     def _add_surfaces(self, dialect: Dialect) -> None:
         """Offer the APIs of a dialect."""
@@ -288,6 +299,8 @@ class App:
         self.certificates.watch(self._listener_tls)
         if self.peers is not None:
             await self.peers.listen()
+        if self.link is not None:
+            self.link.start()
         self.metrics.start()
         bound = self._server.sockets[0].getsockname()[1]
         assert isinstance(bound, int)
@@ -313,6 +326,8 @@ class App:
         if self._traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
             self._traces = None
+        if self.link is not None:
+            await self.link.close()
         if self.peers is not None:
             self.peers.close()
         if self._recorder is not None:
@@ -367,6 +382,18 @@ class App:
         if session is not None:
             session.stop(_STOPPED)
         return session is not None
+
+    async def request_all(self, method: str, path: str) -> Replies:
+        """Send a request to all other workers, of this gateway and of others."""
+        if self.link is not None:
+            return await self.link.request_all(method, path)
+        return Replies(await self.peers.request_all(method, path) if self.peers is not None else [])
+
+    def _stop_calls(self, keys: set[str]) -> None:
+        """Stop the calls of keys for the operator."""
+        for session in list(self._calls) if keys else ():
+            if session.call.key is not None and session.call.key.id in keys:
+                session.stop(_STOPPED)
 
     @property
     def apis(self) -> dict[str, str]:

@@ -94,6 +94,9 @@ class Bookkeeping:
         self._check_timer: asyncio.TimerHandle | None = None
         self.on_warnings: Callable[[], None] | None = None
         """Called when this process has stored budget warnings."""
+        self.on_calls_stopped: Callable[[set[str]], None] | None = None
+        """Called with the ids of keys whose running calls an administrator stops."""
+        self._stopped: Mapping[str, int] | None = None
         self._book_writer.on_warned = self._on_warned
         self.ledger.watch_budgets(self._on_exhausted)
         self.use(config)
@@ -203,12 +206,19 @@ class Bookkeeping:
         self._key_required = self._key_required or bool(self._stored)
         self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}
         self._update_authenticator()
+        self._stop_calls(keys.stopped)
         everything = (*keys.keys, *keys.unstored)
         self._further = {key.id: [account.id for account in key.further] for key in everything if key.further}
         self._budgets.use(everything)
         for account, spent in keys.spent:
             self._accounts.seed(account, spent)
             self._check_budget(account.id, spent.total)
+
+    def _stop_calls(self, stopped: Mapping[str, int]) -> None:
+        """Stop the calls of keys for which that is new to this process. By now, it refuses keys that were blocked."""
+        before, self._stopped = self._stopped, stopped
+        if before is not None and self.on_calls_stopped is not None:
+            self.on_calls_stopped({id for id, at_ms in stopped.items() if before.get(id) != at_ms})
 
     def _on_booked(self, booked: Sequence[tuple[Entry, Sequence[str]]]) -> None:
         """Read accounts again that were added after these calls were admitted, and so do not count them."""

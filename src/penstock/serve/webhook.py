@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.keys.report import moment, money
@@ -108,7 +107,7 @@ class Webhook:
         """Send the warnings that are due, and wait for the next."""
         while not self._closing:
             self._look.clear()
-            found = await _query(book, _take) if self._endpoint is not None else None
+            found = await book.run(_take) if self._endpoint is not None else None
             if isinstance(found, TakenWarning):
                 await self._deliver(book, found)
                 continue
@@ -138,7 +137,7 @@ class Webhook:
                 self._warn(f"a budget warning could not be sent to the webhook {taken.attempt} times: {problem}")
         self._count("retried" if delivery == "waiting" else delivery)
         end = partial(_end, taken, delivery, due_ms)
-        while await _query(book, end) is not None:  # noqa: ASYNC110 - until the ledger works again
+        while await book.run(end) is not None:  # noqa: ASYNC110 - until the ledger works again
             await asyncio.sleep(_LEDGER_WAIT_S)
 
     async def _attempt(self, body: bytes) -> str:
@@ -171,17 +170,6 @@ def _take(book: Book) -> TakenWarning | int | None:
 
 def _end(taken: TakenWarning, delivery: Delivery, due_ms: int | None, book: Book) -> None:
     book.end_delivery(taken, delivery, due_ms)
-
-
-async def _query(book: QueryThread[Book], work: Callable[[Book], T]) -> T | Exception:
-    """The result of work in the thread of the book, or why there is none."""
-    done: asyncio.Future[T | Exception] = asyncio.get_running_loop().create_future()
-
-    def then(result: T | Exception) -> None:
-        if not done.done():
-            done.set_result(result)
-
-    return await done if book.submit(work, then) else BookError("too many requests wait for the ledger")
 
 
 class _StatusReceiver:

@@ -69,6 +69,16 @@ class QueryThread(Generic[Store]):
             return False
         return True
 
+    async def run(self, work: Callable[[Store], T]) -> T | Exception:
+        """The result of work in the thread, or why there is none."""
+        done: asyncio.Future[T | Exception] = asyncio.get_running_loop().create_future()
+
+        def then(result: T | Exception) -> None:
+            if not done.done():
+                done.set_result(result)
+
+        return await done if self.submit(work, then) else BookError("too many requests wait for the ledger")
+
     def close(self) -> None:
         """End the thread; wait at most `_CLOSE_S` for it."""
         try:

@@ -230,6 +230,12 @@ class Book(Protocol):
     def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
         """Store the keys that `change` returns for the list of all keys, in one transaction. It may be called twice."""
 
+    def stop_calls(self, keys: Sequence[Key], now_ms: int) -> None:
+        """Ask every process that uses the book to stop the running calls of keys. `keys_version` changes."""
+
+    def stopped_calls(self) -> dict[str, int]:
+        """The time of the last `stop_calls` of each key, by its id, of the last day."""
+
     def teams(self) -> list[Team]:
         """All teams, by path, including deleted ones."""
 

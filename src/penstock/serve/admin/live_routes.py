@@ -20,7 +20,7 @@ from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.app import App
 from penstock.serve.responses import new_request_id
-from penstock.serve.workers.peers import WorkerPeers
+from penstock.serve.workers.gateways import Replies
 
 # Handles a request. The string is the variable part of the path, or empty.
 Handler: TypeAlias = Callable[[str, Exchange, AdminResponse], None]
@@ -39,7 +39,7 @@ class LiveRoutes:
     def __init__(self, endpoint: AdminEndpoint, app: App) -> None:
         self._endpoint = endpoint
         self._app = app
-        self._streams = LiveStreams(app.live, app.text_streams, app.peers)
+        self._streams = LiveStreams(app)
         self._inspector = Inspector()
         self._tasks: set[asyncio.Task[None]] = set()
         self.routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
@@ -111,14 +111,15 @@ class LiveRoutes:
     def _stop(self, name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         if self._app.stop(name):
             answer(AdminReply(200, {"stopped": True}))
-        elif self._app.peers is None:
-            answer(_NOT_RUNNING)
         else:
-            self._start(self._stop_elsewhere(name, self._app.peers, answer), answer)
+            self._start(self._stop_elsewhere(name, answer), answer)
 
-    async def _stop_elsewhere(self, name: str, peers: WorkerPeers, answer: AdminResponse) -> None:
-        stopped = await peers.request_all("POST", f"/stop?id={quote(name, safe='')}")
-        answer(AdminReply(200, {"stopped": True}) if stopped else _NOT_RUNNING)
+    async def _stop_elsewhere(self, name: str, answer: AdminResponse) -> None:
+        replies = await self._app.request_all("POST", f"/stop?id={quote(name, safe='')}")
+        if replies.bodies:
+            answer(AdminReply(200, {"stopped": True}))
+        else:
+            answer(refusal("call_not_found", f"no call with this id is in progress{_unseen(replies)}"))
 
     def _inspect(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
         self._start(self._inspect_in_task(exchange.body, answer), answer)
@@ -150,6 +151,15 @@ class LiveRoutes:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             answer(error)
+
+
+def _unseen(replies: Replies) -> str:
+    """Which gateways did not answer, for the end of a message; empty if all did."""
+    if replies.gateways is None:
+        return " on this gateway; others cannot be asked, because the ledger's database does not answer"
+    if replies.answered < replies.gateways:
+        return f" on the {replies.answered} of {replies.gateways} gateways that answered"
+    return ""
 
 
 def _stream_headers() -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""LiveStreams: event streams (SSE) for the live view: the calls in progress on all workers, and the text of one call.
+"""LiveStreams: event streams (SSE) for the live view: the calls in progress on all gateways, and the text of one call
+of this gateway.
 
 At most `MAX_STREAMS` streams are open, and none of them delays a call. A client that reads slowly misses messages. A
 client that reads nothing for `_STALLED_TICKS` is disconnected.
@@ -14,14 +15,17 @@ from penstock.core.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, invalid_parameter
+from penstock.serve.app import App
 from penstock.serve.responses import STREAM_HEADERS
-from penstock.serve.workers.live_calls import PAGE_SIZE, LiveCall, LiveCalls, LiveFilter, Snapshot, cursor, sort_key
-from penstock.serve.workers.peers import WorkerPeers
-from penstock.serve.workers.text_stream import HEARTBEAT, TextStreams, frame
+from penstock.serve.workers.gateways import GatewayLink, Replies
+from penstock.serve.workers.live_calls import PAGE_SIZE, LiveCall, LiveFilter, Snapshot, cursor, sort_key
+from penstock.serve.workers.text_stream import HEARTBEAT, frame
 
 MAX_STREAMS = 16
 _TICK_S = 0.5
 _TICKS_PER_HEARTBEAT = 20
+# The pause between two requests to other gateways.
+_ASK_S = 0.7
 # A client that has read nothing for so long is disconnected.
 _STALLED_TICKS = 20
 # The end of a call is sent once. It is remembered for so long that it was sent.
@@ -38,10 +42,14 @@ TOO_MANY = Failure(
 class LiveStreams:
     """The live streams that one worker serves. Used by the event loop's thread."""
 
-    def __init__(self, live: LiveCalls, text_streams: TextStreams, peers: WorkerPeers | None) -> None:
-        self._live = live
-        self._text_streams = text_streams
-        self._peers = peers
+    def __init__(self, app: App) -> None:
+        self._live = app.live
+        self._text_streams = app.text_streams
+        self._peers = app.peers
+        self._link = app.link
+        # By filter: what the other gateways answered last, since they take longer to answer than a tick.
+        self._elsewhere: dict[LiveFilter, Replies] = {}
+        self._asking: asyncio.Task[None] | None = None
         self._watchers: dict[Exchange, _LiveStream] = {}
         self._remote_count = 0
         self._task: asyncio.Task[None] | None = None
@@ -84,8 +92,9 @@ class LiveStreams:
 
     def close(self) -> None:
         """End all streams."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._asking):
+            if task is not None:
+                task.cancel()
         for exchange in list(self._watchers):
             exchange.forget()
             exchange.end()
@@ -99,9 +108,19 @@ class LiveStreams:
     def _leave(self, exchange: Exchange) -> None:
         self._watchers.pop(exchange, None)
 
+    async def _ask_gateways(self, link: GatewayLink) -> None:
+        """Ask the other gateways for their snapshots, again and again while there are streams."""
+        while self._watchers:
+            views = {watcher.view for watcher in self._watchers.values()}
+            replies = [await link.request_gateways("GET", f"/live?{view.query}") for view in views]
+            self._elsewhere = dict(zip(views, replies, strict=True))
+            await asyncio.sleep(_ASK_S)
+
     async def _run(self) -> None:
         """Send a message to every stream twice a second while there are any; to a new stream at once."""
         loop = asyncio.get_running_loop()
+        if self._link is not None and (self._asking is None or self._asking.done()):
+            self._asking = loop.create_task(self._ask_gateways(self._link))
         while self._watchers:
             self._tick += 1
             next_tick = loop.time() + _TICK_S
@@ -120,7 +139,10 @@ class LiveStreams:
     def _send(self, snapshots: dict[LiveFilter, list[Snapshot]], ended: list[LiveCall] | None) -> None:
         """Send the snapshots to the streams with these filters. If `ended` is None, only to new streams."""
         beat = HEARTBEAT if ended is not None and self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
-        messages = {view: _message(view, each, ended or []) + beat for view, each in snapshots.items()}
+        messages = {
+            view: _message(view, each, ended or [], self._elsewhere.get(view)) + beat
+            for view, each in snapshots.items()
+        }
         for exchange, watcher in list(self._watchers.items()):
             if watcher.view not in messages or (ended is None and not watcher.new):
                 continue  # a stream that was started meanwhile gets the next message
@@ -150,12 +172,14 @@ class LiveStreams:
             self._start()  # a stream was started after the task's last check
 
     async def _snapshots(self, views: set[LiveFilter]) -> dict[LiveFilter, list[Snapshot]]:
-        """For each filter, one snapshot per worker."""
+        """For each filter, one snapshot per worker, of all gateways that answered."""
         snapshots = {}
         for view in views:
             snapshots[view] = [self._live.snapshot(view)]
             if self._peers is not None:
                 snapshots[view] += map(_SNAPSHOT.decode, await self._peers.request_all("GET", f"/live?{view.query}"))
+            if view in self._elsewhere:
+                snapshots[view] += map(_read_elsewhere, self._elsewhere[view].bodies)
         return snapshots
 
     def _newly_ended(self, snapshots: dict[LiveFilter, list[Snapshot]]) -> list[LiveCall]:
@@ -212,7 +236,15 @@ class _RemoteText:
             self.ended.set_result(None)
 
 
-def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall]) -> bytes:
+def _read_elsewhere(data: bytes) -> Snapshot:
+    """A snapshot of another gateway. The text of its calls cannot be read here."""
+    snapshot = _SNAPSHOT.decode(data)
+    for call in (*snapshot.calls, *(ended.call for ended in snapshot.ended)):
+        call |= {"elsewhere": True, "content": False}
+    return snapshot
+
+
+def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall], elsewhere: Replies | None) -> bytes:
     gone = {each.call["id"] for snapshot in snapshots for each in snapshot.ended}
     calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in gone]
     calls.sort(key=sort_key, reverse=True)
@@ -224,6 +256,8 @@ def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall])
         "calls",
         {
             "now": time.time_ns() // 1_000_000,
+            "gateways": elsewhere.gateways if elsewhere is not None else 1,
+            "answered": elsewhere.answered if elsewhere is not None else 1,
             "total": sum(snapshot.total for snapshot in snapshots),
             "found": sum(snapshot.matching for snapshot in snapshots),
             "streams_per_s": round(sum(snapshot.ended_per_s for snapshot in snapshots), 1),

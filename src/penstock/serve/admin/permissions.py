@@ -50,6 +50,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PATCH", "/admin/keys/{id}"): Rule("manage"),
     ("POST", "/admin/keys/{id}/revoke"): Rule("manage", in_team=True),
     ("POST", "/admin/keys/{id}/rotate"): Rule("manage", in_team=True),
+    ("POST", "/admin/keys/{id}/stop"): Rule("operate", in_team=True),
     ("GET", "/admin/teams"): Rule("read", in_team=True),
     ("POST", "/admin/teams"): Rule("manage"),
     ("GET", "/admin/teams/{id}"): Rule("read", in_team=True),

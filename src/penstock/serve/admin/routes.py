@@ -116,6 +116,13 @@ def revoke_key(book: Book, request: AdminRequest) -> AdminReply:
     )
 
 
+def stop_calls(book: Book, request: AdminRequest) -> AdminReply:
+    """Stop the running calls of a key, on all gateways that use the ledger."""
+    key = _find(book, request)
+    book.stop_calls([key], request.now_ms)
+    return AdminReply(200, report(book, key, request.now_ms))
+
+
 def rotate_key(book: Book, request: AdminRequest) -> AdminReply:
     """Give a key a new secret, which is shown only in this response."""
     grace = read_body(request, RotateBody).grace
@@ -184,6 +191,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("PATCH", re.compile(r"/admin/keys/([^/]+)"), update_key),
     ("POST", re.compile(r"/admin/keys/([^/]+)/revoke"), revoke_key),
     ("POST", re.compile(r"/admin/keys/([^/]+)/rotate"), rotate_key),
+    ("POST", re.compile(r"/admin/keys/([^/]+)/stop"), stop_calls),
     ("GET", re.compile(r"/admin/usage"), usage),
     ("GET", re.compile(r"/admin/health"), health),
     ("GET", re.compile(r"/admin/entries"), list_entries),

@@ -53,10 +53,17 @@ export interface LiveCall {
   gaps_ms: number[];
   cost: string | null;
   content: boolean;
+  /** Whether it runs on another gateway, which alone has its text. */
+  elsewhere?: boolean;
 }
 
-/** One message of `/admin/live`. `total` counts all running calls, `found` those that match the search. */
+/**
+ * One message of `/admin/live`. `total` counts all running calls, `found` those that match the search, `gateways` all that
+ * use the ledger (null if that is not known), and `answered` those whose calls are included.
+ */
 export interface LiveSnapshot {
+  gateways: number | null;
+  answered: number;
   total: number;
   found: number;
   streams_per_s: number;

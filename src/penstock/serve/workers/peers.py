@@ -40,9 +40,11 @@ class WorkerPeers:
             lambda: ServerConnection(self._handle, error_page, FrontLimits(), self._connections), str(self._own)
         )
 
-    async def request_all(self, method: str, path: str, body: bytes = b"") -> list[bytes]:
-        """Send a request to all other workers. Returns the bodies of the responses with status 200."""
-        requests = [_request(socket, method, path, body) for socket in self._others()]
+    async def request_all(self, method: str, path: str, body: bytes = b"", *, own: bool = False) -> list[bytes]:
+        """Send a request to all other workers, and with `own` to this one. Returns the bodies of the responses with
+        status 200."""
+        sockets = [*self._others(), *([self._own] if own else [])]
+        requests = [_request(socket, method, path, body) for socket in sockets]
         return [body for body in await asyncio.gather(*requests) if body is not None]
 
     async def follow(self, path: str, follower: "Follower") -> bool:

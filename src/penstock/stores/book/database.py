@@ -24,6 +24,10 @@ class SqlDialect(Protocol):
     """The type of an auto-increment primary key."""
     clustered: str
     """The option of a table that is stored in the order of its primary key."""
+    unlogged: str
+    """The option of a table whose rows may be lost in a crash."""
+    now_ms: str
+    """An expression: the time of the database, in milliseconds since 1970."""
     tables: str
     """A query for the names of all tables."""
 

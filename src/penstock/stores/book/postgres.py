@@ -44,6 +44,8 @@ class PostgresDialect:
 
     serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     clustered = ""
+    unlogged = "UNLOGGED"
+    now_ms = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 
     def __init__(self, schema: str) -> None:
         self.tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'"

@@ -8,7 +8,7 @@
     teams         the teams of keys: organisations, teams, projects
     meta          numbers: the version of the `schema`; the version of the `keys`; the time since which calls are
                   `kept`, and since which sums are (`kept_sums`); the place up to which calls are `summed`; until when
-                  a process is `pruning`
+                  a process is `pruning`; when the calls of a key were stopped (`stop:` and its id)
     summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them

@@ -11,7 +11,7 @@ from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealt
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, Spender
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
-from penstock.gateway.people.audit import GATEWAY, key_change, team_change
+from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
@@ -77,6 +77,11 @@ _ARCHIVED_OF_TEAM = (
     f"key IN (SELECT '{TEAM_SPENDING}' || path FROM teams WHERE path = ? OR SUBSTR(path, 1, {{length}}) = ?)"
 )
 _KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
+# The names of these rows of `meta` have the id of the key.
+_STOPPED = "stop:"
+_STOP = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{_STOPPED}%'"
+_FORGET_STOPS = f"DELETE FROM meta WHERE name LIKE '{_STOPPED}%' AND value < ?"
 _NEVER = 2**62
 
 
@@ -248,6 +253,23 @@ class SqlBook:
             self._put_keys(transaction, keys, list(change(keys)))
 
         self.database.write(put)
+
+    def stop_calls(self, keys: Sequence[Key], now_ms: int) -> None:
+        """Ask every process that uses the book to stop the running calls of keys."""
+
+        def put(transaction: Transaction) -> None:
+            transaction.fetch(_FORGET_STOPS, (number(now_ms - DAY_MS),))
+            transaction.execute_each(_STOP, [(f"{_STOPPED}{text(key.id)}", number(now_ms)) for key in keys])
+            transaction.fetch(_KEYS_CHANGED)
+            for key in keys:
+                append(transaction, self.actor, entry_of(self.actor, now_ms, "key.stop", key.id))
+
+        self.database.write(put)
+
+    def stopped_calls(self) -> dict[str, int]:
+        """The time of the last `stop_calls` of each key, by its id, of the last day."""
+        rows = cast("list[tuple[str, int]]", self.database.fetch(_STOPS))
+        return {name.removeprefix(_STOPPED): at_ms for name, at_ms in rows}
 
     def claim_warnings(self, warnings: Sequence[BudgetWarning]) -> list[BudgetWarning]:
         """Store budget warnings; returns those that no process has stored before."""

@@ -43,6 +43,8 @@ class SqliteDialect:
 
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
     clustered = "WITHOUT ROWID"
+    unlogged = ""
+    now_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     def protect(self, table: str, *, unless: str) -> tuple[str, ...]:

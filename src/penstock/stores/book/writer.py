@@ -11,8 +11,9 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.errors import BookError, BookUnusableError
@@ -56,6 +57,8 @@ class Keys(NamedTuple):
     spent: list[tuple[Key, Spent]]
     unstored: Sequence[Key] = ()
     """Those that are not in the book: see `use_unstored`."""
+    stopped: Mapping[str, int] = MappingProxyType({})
+    """When the calls of a key were last stopped, by its id."""
 
 
 class Retention(NamedTuple):
@@ -290,7 +293,7 @@ class BookWriter:
         self._known = {account.id: account.period for account in accounts.values()}
         self._keys_version = version
         self._read_at_s = time.monotonic()
-        self._call_in_loop(self._on_keys, Keys(stored, spent, unstored))
+        self._call_in_loop(self._on_keys, Keys(stored, spent, unstored, book.stopped_calls()))
 
     def _claim_warnings(self) -> None:
         while not self._warnings.empty():

@@ -4,7 +4,7 @@
 import { link } from '../kit/address.js';
 import { change, getJson, post, showError } from '../kit/api.js';
 import { budgetBox } from '../kit/budget.js';
-import { confirmDone, facts, h, stateBadge } from '../kit/dom.js';
+import { confirmDone, facts, field, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, money } from '../kit/format.js';
@@ -22,6 +22,8 @@ const GRACES = [
   ['24h', 'Works for 24 more hours'],
   ['7d', 'Works for 7 more days'],
 ];
+
+const STOPPING = 'Every gateway stops the running calls within a second, or when it can read the ledger again.';
 
 /**
  * @param {HTMLElement} root
@@ -46,6 +48,7 @@ export async function showKey(root, address, signal) {
     ),
     container,
   );
+  const mayStop = may('POST /admin/keys/{id}/stop');
   await load();
 
   async function load() {
@@ -81,6 +84,7 @@ export async function showKey(root, address, signal) {
         button('Edit', () => editKey(key, () => changed('Saved. The gateway applies the change within a second.'))),
       may('POST /admin/keys/{id}/rotate') && key.state !== 'expired' && button('Rotate', () => rotate(key)),
       mayChange && button(blocked ? 'Unblock' : 'Block', () => block(!blocked)),
+      mayStop && button('Stop calls', stopCalls),
       may('POST /admin/keys/{id}/revoke') && button('Revoke', () => revoke(key), 'stop'),
     ].filter((each) => each instanceof HTMLElement);
   }
@@ -108,29 +112,56 @@ export async function showKey(root, address, signal) {
     );
   }
 
+  const stopToo = h('input', { type: 'checkbox' });
+  const stopField = field('Stop its running calls too', stopToo);
+  stopField.classList.add('check');
+
+  /** @param {string} text */
+  function withStop(text) {
+    stopToo.checked = false;
+    return h('div', {}, h('p', {}, text), mayStop && stopField);
+  }
+
+  async function stopIfChosen() {
+    if (stopToo.checked) await post(`${path}/stop`);
+  }
+
   /** @param {boolean} blocked */
   function block(blocked) {
     const run = async () => {
       await change('PATCH', path, { blocked });
+      if (blocked) await stopIfChosen();
       await changed(blocked ? 'The key is blocked: its calls are refused.' : 'The key is active again.');
     };
     if (!blocked) {
       run().catch((error) => showError(container, error, load));
       return;
     }
-    const text = h('p', {}, 'Its calls are refused until it is unblocked. Running calls continue.');
-    confirmDialog('Block this key?', text, { action: 'Block', run });
+    confirmDialog('Block this key?', withStop('Its calls are refused until it is unblocked.'), {
+      action: 'Block',
+      run,
+    });
+  }
+
+  function stopCalls() {
+    const text = h(
+      'p',
+      {},
+      'All running calls of this key end with an error, on every gateway. New calls are accepted.',
+    );
+    const run = async () => {
+      await post(`${path}/stop`);
+      await changed(STOPPING);
+    };
+    confirmDialog('Stop the running calls of this key?', text, { action: 'Stop calls', danger: true, run });
   }
 
   /** @param {Key} key */
   function revoke(key) {
-    const text = h(
-      'p',
-      {},
-      `The key ${key.name} stops working within seconds, for good. Its calls stay in the ledger.`,
-    );
+    const text = withStop(`The key ${key.name} stops working within seconds, for good. Its calls stay in the ledger.`);
     const run = async () => {
       await post(`${path}/revoke`);
+      await stopIfChosen();
       await changed('The key is revoked: its calls are refused from now on.');
     };
     confirmDialog('Revoke this key?', text, { action: 'Revoke', danger: true, run });

@@ -42,6 +42,7 @@ export function mount(root, first) {
   const rate = h('span', { title: RATE_TITLE }, UNKNOWN);
   const tokens = h('span', {}, UNKNOWN);
   const problem = h('div');
+  const unseen = h('p', { class: 'note', role: 'status', hidden: true });
   const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: togglePause }, 'Pause');
   const heading = h('h1', { tabindex: '-1' }, 'Live');
   const list = createCallList({
@@ -79,6 +80,7 @@ export function mount(root, first) {
       pause,
     ),
     problem,
+    unseen,
     figures([
       ['Running', running],
       ['Completed / s', rate],
@@ -108,6 +110,9 @@ export function mount(root, first) {
     list.update(calls);
     const inList = runningIn(snapshot);
     const flow = Math.round(inList.reduce((sum, call) => sum + (call.tokens_per_s ?? 0), 0));
+    const missing = unseenText(snapshot);
+    unseen.hidden = !missing;
+    setText(unseen, missing);
     setText(running, count(total));
     setText(rate, snapshot.streams_per_s.toFixed(1));
     setText(tokens, total > inList.length ? `${compactCount(flow)} (listed)` : compactCount(flow));
@@ -274,4 +279,17 @@ function listedText({ total, found }, inList, olderPage) {
   const shown = `${olderPage || found <= inList ? '' : 'the newest '}${count(inList)}`;
   if (found === total || found <= inList) return `Showing ${shown} of ${plural(total, 'running call')}.`;
   return `Showing ${shown} of ${plural(found, 'matching call')} (${count(total)} running).`;
+}
+
+/**
+ * What this view cannot show, if not all gateways answered.
+ * @param {LiveSnapshot} snapshot
+ */
+function unseenText({ gateways, answered }) {
+  if (gateways === null) {
+    return 'Only the calls of this gateway are shown: the ledger’s database, through which others are asked, does not answer.';
+  }
+  return answered < gateways
+    ? `${answered} of ${gateways} gateways answered. The calls of the others are not shown.`
+    : '';
 }

@@ -15,6 +15,8 @@ const NOT_ALLOWED =
   'Message content is hidden. To show it, set `content = true` under `[admin]` in the configuration. ' +
   'The gateway keeps the content in memory, only while the call runs.';
 
+const ELSEWHERE = 'This call runs on another gateway, which alone can show its output. It can be stopped here.';
+
 const NOT_OF_ROLE = 'Your role does not include message content.';
 
 /**
@@ -136,7 +138,7 @@ export function createPanel(id, { onstop, onclose, onend }) {
     update(call, complete) {
       if (ended) return;
       if (!call && complete && !reading) finish('');
-      else if (!reading && !forbidden && call && !call.content) forbid(NOT_ALLOWED);
+      else if (!reading && !forbidden && call && !call.content) forbid(call.elsewhere ? ELSEWHERE : NOT_ALLOWED);
       else if (!reading && !forbidden && performance.now() >= retryAt) read();
       if (!call) return;
       setText(name, call.model);
