@@ -78,10 +78,10 @@ def test_the_secret_before_opens_a_key_until_its_time() -> None:
     rotated = structs.replace(key(new), previous=digest_of(old), previous_until_ms=1_000)
     ring = KeyRing([key(other), rotated])
     assert [ring.find(digest_of(old), now) for now in (999, 999.9, 1_000, 1_001)] == [rotated, rotated, None, None]
-    assert [ring.was_rotated(old, now) for now in (999, 999.9, 1_000, 1_001)] == [False, False, True, True]
+    assert [ring.rotated(old, now) is not None for now in (999, 999.9, 1_000, 1_001)] == [False, False, True, True]
     assert ring.find(digest_of(new), 10**15) == rotated
     for secret in (new, other, near(old, random.Random(1)), ""):
-        assert not ring.was_rotated(secret, 10**15)
+        assert ring.rotated(secret, 10**15) is None
 
 
 def test_a_key_that_never_had_another_secret_has_none_before() -> None:

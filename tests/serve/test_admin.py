@@ -69,6 +69,21 @@ def test_metrics_are_reported_with_the_token(served: AdminClient) -> None:
         assert b"# TYPE penstock_requests_total counter" in answer.read()
 
 
+def test_a_revoked_key_in_use_is_seen(served: AdminClient) -> None:
+    secret, key = served.make(name="leaked")
+    served.until_known(secret)
+    assert served.ask("POST", f"/admin/keys/{key['id']}/revoke")[0] == 200
+    deadline = time.monotonic() + WAIT_S
+    while served.call(secret) != 401:
+        assert time.monotonic() < deadline
+    (row,) = [each for each in served.get("/admin/rejections")["rejections"] if each["key"] == key["id"]]
+    assert (row["key_name"], row["address"], row["reason"]) == ("leaked", "127.0.0.1", "revoked_key")
+    served.gateway.says(f"with the revoked key leaked ({key['id']}) was rejected, from 127.0.0.1")
+    _, _, metrics = served.download("/metrics", {"Authorization": f"Bearer {served.token}"})
+    assert b'penstock_rejected_requests_total{reason="revoked_key"} ' in metrics
+    assert secret not in "".join(served.gateway.output)
+
+
 def test_what_is_reserved_for_running_calls_is_reported(served: AdminClient) -> None:
     secret, key = served.make(name="holds", budget="5", period="day")
     served.until_known(secret)

@@ -5,6 +5,7 @@ Each row fills its table through the interface that the names come in by. `docs/
 
 import asyncio
 import gc
+import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
 from penstock.serve import responses
+from penstock.serve.rejections import MAX_ROWS, Rejection, Rejections
 from penstock.serve.telemetry.counters import MAX_SERIES, SharedCounters
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
@@ -231,6 +233,12 @@ def pseudonyms(_: Path) -> Table:
     return Table(lambda name: users.find(name, lambda _: None), lambda: users.size, MAX_KNOWN)
 
 
+def rejections(_: Path) -> Table:
+    table = Rejections(lambda _: None, lambda _: None, time.monotonic)
+    rejection = Rejection(Failure(code="invalid_api_key", message=""), "unknown_key")
+    return Table(lambda name: table.add(rejection, name), lambda: len(table), MAX_ROWS)
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
     "circuit breakers": breakers,
     "keys of circuit breakers": breaker_keys,
@@ -249,6 +257,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "turns of captures": captures,
     "views of running calls": views,
     "pseudonyms of users": pseudonyms,
+    "rejected requests": rejections,
     "tags of a call": tags,
     "blocks of a transcript": transcript,
     "stalls of an attempt": stalls,

@@ -42,6 +42,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/setup"): ("viewer", False),
     ("GET", "/admin/live"): ("viewer", False),
     ("GET", "/admin/health"): ("viewer", False),
+    ("GET", "/admin/rejections"): ("viewer", False),
     ("GET", "/admin/usage"): ("viewer", True),
     ("GET", "/admin/entries"): ("viewer", True),
     ("GET", "/admin/entries/{id}"): ("viewer", True),

@@ -37,6 +37,7 @@ MAY_BE_ZERO = {
     "sum(penstock_ledger_spooled)",
     "sum by (reason) (rate(penstock_responses_not_kept_total[$__rate_interval]))",
     "sum by (reason) (rate(penstock_content_dropped_total[$__rate_interval]))",
+    "sum by (reason) (rate(penstock_rejected_requests_total[$__rate_interval]))",
     "sum by (store, to) (rate(penstock_limits_store_changes_total[$__rate_interval]))",
     "sum by (result) (rate(penstock_budget_webhooks_total[$__rate_interval]))",
 }

@@ -58,7 +58,7 @@ def test_a_key_has_one_secret_before_its_own(book: Book) -> None:
     third, key = rotate(book, "a", "0", NOW + 2)
     ring = KeyRing(book.keys())
     assert [ring.find(digest_of(secret), NOW + 2) for secret in (first, second, third)] == [None, None, key]
-    assert [ring.was_rotated(secret, NOW + 2) for secret in (first, second, third)] == [False, True, False]
+    assert [ring.rotated(secret, NOW + 2) is not None for secret in (first, second, third)] == [False, True, False]
 
 
 def test_whoever_revokes_a_key_ends_both_its_secrets(book: Book) -> None:

@@ -40,6 +40,7 @@ from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.model_routes import ModelRoutes, dialect_of_list
 from penstock.serve.recording.capture_directory import directories, prepare
 from penstock.serve.recording.recorder import Recorder
+from penstock.serve.rejections import Rejection, Rejections
 from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.setup_report import provider_keys_json, setup_json
@@ -136,6 +137,7 @@ class App:
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()
+        self.rejections = Rejections(log.warning, self.metrics.rejected, self._loop.time)
         self.metrics.peers = self.peers = WorkerPeers(folder, self._peer_handlers()) if folder is not None else None
         if self._recent is not None:
             self._recent.peers = self.peers
@@ -425,8 +427,8 @@ class App:
         surface = self._surfaces.get(head.post_path)
         if surface is None or self.draining:
             self._handle_other(exchange, head)
-        elif isinstance(key := self._authenticator.authenticate(head), Failure):
-            respond_failure(exchange, key, next(self._request_ids), {}, surface.dialect)
+        elif isinstance(key := self._authenticator.authenticate(head), Rejection):
+            self._reject(exchange, key, next(self._request_ids), surface.dialect)
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
 
@@ -442,14 +444,14 @@ class App:
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif path == "/api/hello":  # Claude Code looks whether the gateway is there
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
-        elif (failure := self._authenticator.check_host(head)) is not None:
-            respond_failure(exchange, failure, request_id, {}, dialect)
+        elif (rejection := self._authenticator.check_host(head)) is not None:
+            self._reject(exchange, rejection, request_id, dialect)
         elif request.method == "OPTIONS":
             preflight = self._cors.preflight(request) if self._cors is not None else {}
             headers = {"allow": "GET, POST, DELETE, OPTIONS", "x-request-id": request_id, **preflight}
             exchange.respond(204, headers, b"")
-        elif isinstance(key := self._authenticator.authenticate(head), Failure):
-            respond_failure(exchange, key, request_id, {}, dialect)
+        elif isinstance(key := self._authenticator.authenticate(head), Rejection):
+            self._reject(exchange, key, request_id, dialect)
         elif path in self._surfaces:
             self._refuse(exchange, request_id, head)
         elif (prefix := self._kept_prefix(path)) is not None:
@@ -460,6 +462,15 @@ class App:
             hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {}, dialect)
+
+    def _reject(self, exchange: Exchange, rejection: Rejection, request_id: str, dialect: str) -> None:
+        """Reject a request, and count it."""
+        self.rejections.add(rejection, self._address(exchange.peer, exchange.request.headers))
+        respond_failure(exchange, rejection.failure, request_id, {}, dialect)
+
+    def _address(self, peer: str, headers: Mapping[str, str]) -> str:
+        """The address of a client, which a trusted proxy may report."""
+        return self._proxies.client(peer, headers) if self._proxies is not None else peer
 
     def _kept_prefix(self, path: str) -> str | None:
         """The path of the API whose kept answers a path is about; None if it is about none."""
@@ -504,10 +515,7 @@ class App:
         if call.on_text is not None:
             self.text_streams.settled(call, entry)
         if self._log.enabled:
-            address = session.address
-            if self._proxies is not None:
-                address = self._proxies.client(address, session.request_headers)
-            self._log.call(call, entry, address)
+            self._log.call(call, entry, self._address(session.address, session.request_headers))
 
     def on_user_erased(self, erased: ErasedUser) -> None:
         """A user was erased over the admin API. The log has the pseudonyms, not the name."""
@@ -545,6 +553,7 @@ class App:
             ("GET", "/metrics"): self.metrics.handle,
             ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot(_filter(exchange))),
             ("GET", "/text"): self._stream_text,
+            ("GET", "/rejections"): lambda exchange: respond_json(exchange, 200, self.rejections.rows),
             ("POST", "/stop"): lambda exchange: respond_json(
                 exchange, 200 if self.stop(_call_id(exchange)) else 404, {}
             ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
+from penstock.serve.rejections import Rejection
 from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import refused
 
@@ -61,28 +62,30 @@ class Authenticator:
         self._known = known
         self._open = known and not closed and not keys
 
-    def authenticate(self, head: RequestHead) -> Key | Failure | None:
-        """The key of a request, or why the request is refused; None if no key is required."""
+    def authenticate(self, head: RequestHead) -> Key | Rejection | None:
+        """The key of a request, or why the request is rejected; None if no key is required."""
         secret = head.secret
         if self._open and not secret.startswith(PREFIX):
             return self.check_host(head)
         now_ms = time.time() * 1000
         key = self._keys.find(head.digest, now_ms)
         if key is not None:
-            refusal = key.refusal(now_ms) if key.stored else ""
-            return _unauthorized(refusal) if refusal else key
-        if self._keys.was_rotated(secret, now_ms):
-            return _unauthorized(_ROTATED)
+            return _rejected(key, now_ms) if key.stored else key
+        if (key := self._keys.rotated(secret, now_ms)) is not None:
+            return Rejection(_unauthorized(_ROTATED), "rotated_key", key)
         if not self._known:
-            return _KEYS_UNKNOWN
+            return Rejection(_KEYS_UNKNOWN, "ledger_unavailable")
         if self.jwt is not None and secret.startswith(_JWT_PREFIX):
             found = self.jwt.authenticate(secret, head.digest, self._team_keys, now_ms / 1000)
-            refusal = found.refusal(now_ms) if isinstance(found, Key) else ""
-            return _unauthorized(refusal) if refusal else found
-        return _unauthorized(_MISTYPED if is_mistyped(secret) else _UNKNOWN if secret else _NO_KEY)
+            if isinstance(found, Key):
+                return _rejected(found, now_ms)
+            return Rejection(found, "invalid_token" if found.code == "invalid_api_key" else found.code)
+        if is_mistyped(secret):
+            return Rejection(_unauthorized(_MISTYPED), "mistyped_key")
+        return Rejection(_unauthorized(_UNKNOWN if secret else _NO_KEY), "unknown_key" if secret else "no_key")
 
-    def check_host(self, head: RequestHead) -> Failure | None:
-        """Why a request is refused because of its host or origin; None if it is allowed or if a key is required.
+    def check_host(self, head: RequestHead) -> Rejection | None:
+        """Why a request is rejected because of its host or origin; None if it is allowed or if a key is required.
 
         A positive result is stored in the head, so that the check is skipped when the client repeats the head.
         """
@@ -90,11 +93,22 @@ class Authenticator:
         if not self._open or head.allowed_by is hosts:
             return None
         if not hosts.allows(head.host):
-            return _host_not_allowed(head.host)
+            return Rejection(_host_not_allowed(head.host), "host_not_allowed")
         if head.origin is not None and not hosts.allows_origin(head.origin, head.host):
-            return _origin_not_allowed(head.origin)
+            return Rejection(_origin_not_allowed(head.origin), "origin_not_allowed")
         head.allowed_by = hosts
         return None
+
+
+def _rejected(key: Key, now_ms: float) -> Key | Rejection:
+    """A key, or why it cannot be used now."""
+    message = key.refusal(now_ms)
+    if not message:
+        return key
+    reason = "blocked_key" if key.blocked_ms else "blocked_team"
+    if key.unusable(now_ms):
+        reason = "revoked_key" if key.revoked_ms is not None and key.revoked_ms <= now_ms else "expired_key"
+    return Rejection(_unauthorized(message), reason, key)
 
 
 def _host_not_allowed(host: str) -> Failure:

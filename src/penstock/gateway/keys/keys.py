@@ -172,10 +172,10 @@ class KeyRing:
         same = hmac.compare_digest(digest, secret.digest if secret is not None else _NO_DIGEST)
         return secret.key if same and secret is not None and now_ms < secret.until_ms else None
 
-    def was_rotated(self, given: str, now_ms: float) -> bool:
-        """Whether this is a key's previous secret, which is no longer valid."""
+    def rotated(self, given: str, now_ms: float) -> Key | None:
+        """The key of which this is the previous secret, which is no longer valid."""
         secret = self._secrets.get(digest_of(given))
-        return secret is not None and secret.until_ms <= now_ms
+        return secret.key if secret is not None and secret.until_ms <= now_ms else None
 
 
 def new_secret(prefix: str = PREFIX) -> str:

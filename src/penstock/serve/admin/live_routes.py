@@ -8,17 +8,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+import msgspec
+from msgspec import structs
+
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.errors import KeyTermsError
-from penstock.gateway.keys.report import money
+from penstock.gateway.keys.report import moment, money
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import Inspector
 from penstock.serve.admin.live_stream import TOO_MANY, LiveStreams, read_view
-from penstock.serve.admin.queries import Query, invalid_parameter
+from penstock.serve.admin.queries import MAX_LIMIT, Query, invalid_parameter
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.app import App
+from penstock.serve.rejections import RejectionRow, merged
 from penstock.serve.responses import new_request_id
 from penstock.serve.workers.gateways import Replies
 
@@ -28,6 +32,7 @@ Handler: TypeAlias = Callable[[str, Exchange, AdminResponse], None]
 # The default path of Prometheus.
 METRICS = "/metrics"
 # The API of the playground, unless the request names another.
+_REJECTIONS = msgspec.json.Decoder(list[RejectionRow])
 _DEFAULT_API = surface_dialect(DEFAULT_DIALECT).name
 _NOT_RUNNING = refusal("call_not_found", "no call with this id is in progress")
 NO_CONTENT = refusal("content_not_allowed", "content is shown only with content = true in [admin]")
@@ -52,6 +57,7 @@ class LiveRoutes:
             ("GET", re.compile(r"/admin/live"), self._watch),
             ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._follow_text),
             ("POST", re.compile(r"/admin/calls/([^/]+)/stop"), self._stop),
+            ("GET", re.compile(r"/admin/rejections"), self._get_rejections),
             ("POST", re.compile(r"/admin/inspect"), self._inspect),
             ("POST", re.compile(r"/admin/playground"), self._play),
         )
@@ -121,6 +127,15 @@ class LiveRoutes:
         else:
             answer(refusal("call_not_found", f"no call with this id is in progress{_unseen(replies)}"))
 
+    def _get_rejections(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        self._start(self._get_all_rejections(answer), answer)
+
+    async def _get_all_rejections(self, answer: AdminResponse) -> None:
+        replies = await self._app.request_all("GET", "/rejections")
+        elsewhere = [row for body in replies.bodies for row in _REJECTIONS.decode(body)]
+        rows = [_rejection_json(row) for row in merged([*self._app.rejections.rows, *elsewhere])[:MAX_LIMIT]]
+        answer(AdminReply(200, {"rejections": rows, "gateways": replies.gateways, "answered": replies.answered}))
+
     def _inspect(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
         self._start(self._inspect_in_task(exchange.body, answer), answer)
 
@@ -151,6 +166,11 @@ class LiveRoutes:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             answer(error)
+
+
+def _rejection_json(row: RejectionRow) -> dict[str, object]:
+    fields = structs.asdict(row)
+    return fields | {"first": moment(fields.pop("first_ms")), "last": moment(fields.pop("last_ms"))}
 
 
 def _unseen(replies: Replies) -> str:

@@ -39,6 +39,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/admin/setup"): Rule("read"),
     ("GET", "/admin/live"): Rule("read"),
     ("GET", "/admin/health"): Rule("read"),
+    ("GET", "/admin/rejections"): Rule("read"),
     ("GET", "/admin/usage"): Rule("read", in_team=True),
     ("GET", "/admin/entries"): Rule("read", in_team=True),
     ("GET", "/admin/entries/{id}"): Rule("read", in_team=True),

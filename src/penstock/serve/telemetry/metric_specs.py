@@ -118,6 +118,7 @@ LOSSES = _counter(
     "provider",
     "code",
 )
+REJECTED = _counter("rejected_requests", "Requests that were rejected before they became calls, by reason.", "reason")
 NOT_KEPT = _counter(
     "responses_not_kept", "Responses that should be kept and are not, by reason: their size, or the database.", "reason"
 )
@@ -152,6 +153,7 @@ FAMILIES: tuple[MetricSpec, ...] = (
     REPAIRS,
     NOTICES,
     LOSSES,
+    REJECTED,
     NOT_KEPT,
     CONTENT_DROPPED,
     DROPPED,

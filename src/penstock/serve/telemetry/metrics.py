@@ -33,6 +33,7 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
+from penstock.serve.rejections import REASONS
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Counts, Labels, SharedCounters, read_all, total
@@ -133,6 +134,8 @@ class Metrics:
                 self.counters.create(family)
         for reason in sorted(_ALL_REASONS):
             self.counters.create(metric_specs.STREAM_END, (reason,))
+        for reason in REASONS:
+            self.counters.create(metric_specs.REJECTED, (reason,))
         for reason in ("size", "database"):
             self.counters.create(metric_specs.NOT_KEPT, (reason,))
         for reason in ("memory", "database"):
@@ -306,6 +309,10 @@ class Metrics:
     def limits_store_changed(self, store: str, up: bool) -> None:
         """Count a change of the store's availability."""
         self.counters.add(metric_specs.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
+
+    def rejected(self, reason: str) -> None:
+        """Count a request that was rejected before it became a call."""
+        self.counters.add(metric_specs.REJECTED, (reason,))
 
     def response_not_kept(self, reason: str) -> None:
         """Count a response that should be kept and is not."""

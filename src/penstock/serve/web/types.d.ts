@@ -71,6 +71,18 @@ export interface LiveSnapshot {
   calls: LiveCall[];
 }
 
+/** Requests that were rejected, of one key from one address for one reason. */
+export interface Rejection {
+  /** Empty if the key is not known. */
+  key: string;
+  key_name: string;
+  address: string;
+  reason: string;
+  count: number;
+  first: string;
+  last: string;
+}
+
 export interface Priced {
   cost: string | null;
   approximate: boolean | number;

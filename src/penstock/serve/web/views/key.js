@@ -13,6 +13,7 @@ import { may } from '../kit/user.js';
 import { history } from './audit.js';
 import { editKey, usageNote } from './key_forms.js';
 import { limitsText } from './keys.js';
+import { rejectedRequests } from './rejections.js';
 
 /** @import { Address, Key } from '../types.js' */
 
@@ -58,7 +59,11 @@ export async function showKey(root, address, signal) {
       heading.textContent = key.name || key.id;
       container.removeAttribute('aria-busy');
       actions.replaceChildren(...buttons(key));
-      container.replaceChildren(...sections(key, Number(holds[key.id] ?? 0)), history(key, signal));
+      container.replaceChildren(
+        ...sections(key, Number(holds[key.id] ?? 0)),
+        rejectedRequests(signal, key.id),
+        history(key, signal),
+      );
     } catch (error) {
       if (!signal.aborted) showError(container, error, load);
     }

@@ -10,6 +10,7 @@ import { fetchHolds, fetchKeys } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { showKey } from './key.js';
 import { createKey } from './key_forms.js';
+import { rejectedRequests } from './rejections.js';
 
 /** @import { Address, Key, RateLimits, UserLimits } from '../types.js' */
 
@@ -77,7 +78,7 @@ async function showKeys(root, address, signal) {
     container.removeAttribute('aria-busy');
     total.textContent = keys.length ? `${plural(keys.length, 'key')}${truncated ? ', and more' : ''}` : '\u00a0';
     announce(`${plural(keys.length, 'key')} listed`);
-    container.replaceChildren(keys.length ? keyTable(keys, holds) : noKeys());
+    container.replaceChildren(keys.length ? keyTable(keys, holds) : noKeys(), rejectedRequests(signal));
   } catch (error) {
     if (!signal.aborted) showError(container, error, () => location.reload());
   }
