@@ -43,7 +43,7 @@ model_list:
   - model_name: our-server
     litellm_params: {{model: openai/some, api_base: "https://{CANARY}:pw@llm.example/v1", api_key: "{CANARY}-$x"}}
   - model_name: vertex
-    litellm_params: {{model: vertex_ai/gemini-2.5-pro, vertex_project: p}}
+    litellm_params: {{model: vertex_ai/meta/llama-4, vertex_project: p}}
 router_settings:
   routing_strategy: simple-shuffle
   cooldown_time: 30
@@ -140,6 +140,98 @@ def test_every_field_has_one_finding(tmp_path: Path) -> None:
 
 def _is_part(name: str, field: str) -> bool:
     return name == field or name.startswith((f"{field}[", f"{field}."))
+
+
+MORE = f"""\
+model_list:
+  - model_name: gemini
+    litellm_params: {{model: vertex_ai/gemini-2.5-pro, vertex_project: acme, vertex_location: europe-west4}}
+  - model_name: claude
+    litellm_params: {{model: "vertex_ai/claude-haiku-4-5@20251001", vertex_credentials: '{{"key": "{CANARY}"}}'}}
+  - model_name: codex
+    litellm_params: {{model: openai/responses/gpt-5-codex}}
+  - model_name: own-responses
+    litellm_params: {{model: openai/big, api_base: "https://llm.example/v1", api_key: os.environ/OWN_KEY}}
+    model_info: {{mode: responses}}
+  - model_name: nova
+    litellm_params:
+      model: bedrock/us.amazon.nova-pro-v1:0
+      aws_region_name: us-west-2
+      aws_role_name: arn:aws:iam::123456789012:role/llm-caller
+      aws_session_name: penstock
+  - model_name: claude-aws
+    litellm_params:
+      model: bedrock/converse/eu.anthropic.claude-sonnet-4-5-v1:0
+      aws_access_key_id: {CANARY}
+      aws_secret_access_key: os.environ/AWS_SECRET_ACCESS_KEY
+  - model_name: nova-by-key
+    litellm_params: {{model: bedrock/us.amazon.nova-lite-v1:0, api_key: os.environ/AWS_BEARER_TOKEN_BEDROCK}}
+  - model_name: sorting
+    litellm_params: {{model: cohere/rerank-v3.5, api_key: os.environ/COHERE_API_KEY}}
+  - model_name: hearing
+    litellm_params: {{model: openai/whisper-1}}
+    model_info: {{mode: audio_transcription}}
+  - model_name: drawing
+    litellm_params: {{model: openai/dall-e-3, rpm: 5}}
+  - model_name: vectors
+    litellm_params: {{model: bedrock/amazon.titan-embed-text-v2:0}}
+  - model_name: small-vectors
+    litellm_params: {{model: text-embedding-3-small}}
+  - model_name: two
+    litellm_params: {{model: openai/gpt-4o, max_tokens: 100, temperature: 0}}
+    model_info: {{access_groups: [beta, all]}}
+  - model_name: two
+    litellm_params: {{model: groq/llama-3.3-70b, max_tokens: 200}}
+router_settings: {{fallbacks: [{{sorting: [two]}}], model_group_alias: {{zwei: two}}}}
+general_settings: {{maximum_spend_logs_retention_period: 36h}}
+"""
+NOT_THERE = ("sorting", "hearing", "drawing", "vectors")
+
+
+def test_clouds_and_the_responses_api_are_taken_over(tmp_path: Path) -> None:
+    document, _ = converted(tmp_path, MORE)
+    variables = ("AWS_BEARER_TOKEN_BEDROCK", "OPENAI_API_KEY", "GROQ_API_KEY", "OWN_KEY")
+    config = load(tmp_path / "penstock.toml", dict.fromkeys(variables, "k-0123456789") | {"VERTEXAI_PROJECT": "p"})
+    targets = {name: [(each.name, each.dialect) for each in route.targets] for name, route in config.routes.items()}
+    assert targets == {
+        "gemini": [("vertex/gemini-2.5-pro", "")],
+        "claude": [("vertex-anthropic/claude-haiku-4-5@20251001", "")],
+        "codex": [("openai/gpt-5-codex", "openai_responses")],
+        "own-responses": [("own-responses/big", "")],
+        "nova": [("bedrock/us.amazon.nova-pro-v1:0", "")],
+        "claude-aws": [("bedrock-2/eu.anthropic.claude-sonnet-4-5-v1:0", "")],
+        "nova-by-key": [("bedrock-3/us.amazon.nova-lite-v1:0", "")],
+        "small-vectors": [("openai/text-embedding-3-small", "")],
+        "two": [("openai/gpt-4o", ""), ("groq/llama-3.3-70b", "")],
+        "zwei": [("openai/gpt-4o", ""), ("groq/llama-3.3-70b", "")],
+    }
+    made = config.providers
+    place = "https://europe-west4-aiplatform.googleapis.com/v1/projects/acme/locations/europe-west4/publishers/google"
+    assert (made["vertex"].base_url, made["vertex"].auth) == (place, "google")
+    assert "projects/p/locations/us-central1" in made["vertex-anthropic"].base_url
+    assert made["own-responses"].dialect == "openai_responses"
+    regional = made["bedrock"]
+    assert (regional.auth, regional.profile) == ("aws", "llm-caller")
+    assert regional.base_url == "https://bedrock-runtime.us-west-2.amazonaws.com"
+    assert regional.dialects["anthropic_messages"] == made["bedrock-2"].dialects["anthropic_messages"]
+    assert (made["bedrock-2"].auth, made["bedrock-3"].auth) == ("aws", "key")
+    assert document["ledger"] == {"keep_days": 2}
+
+
+def test_what_cannot_work_is_never_taken(tmp_path: Path) -> None:
+    document, report = converted(tmp_path, MORE)
+    given = yaml.safe_load(MORE)["model_list"]
+    left_out = tuple(f"model_list[{n}]." for n, each in enumerate(given) if each["model_name"] in NOT_THERE)
+    found = {finding["field"]: finding for finding in report["fields"]}
+    assert len(found) == len(report["fields"])
+    assert {each["status"] for field, each in found.items() if field.startswith(left_out)} == {"not possible"}
+    assert found["router_settings.fallbacks[sorting]"]["status"] == "not possible"
+    assert [found[f"model_list[{n}].litellm_params.max_tokens"]["status"] for n in (12, 13)] == ["not possible"] * 2
+    assert "set" not in document["routes"]["two"]
+    assert found["model_list[12].model_info.access_groups"]["status"] == "taken"
+    assert report["before_the_switch"][1] == "4 deployments of model_list cannot be called: see *not possible* above"
+    role = found["model_list[4].litellm_params.aws_role_name"]
+    assert "role_arn = arn:aws:iam::123456789012:role/llm-caller" in role["note"]
 
 
 def test_a_dry_run_prints_the_report_only(tmp_path: Path) -> None:

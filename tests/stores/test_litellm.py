@@ -1,15 +1,18 @@
 """`penstock import litellm --keys`: keys of a database with LiteLLM's own schema open a gateway, with their budgets.
 
-LiteLLM's own code hashes the keys.
+LiteLLM's own code hashes the keys, and says what is left of each budget.
 """
 
 import json
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.providers.secret import Secret
+from penstock.stores.book.postgres import PostgresDatabase
 from tests.cli.support import invoke
 from tests.faults.client import Response, body, post
 from tests.faults.gateway import Gateway, settings
@@ -56,7 +59,9 @@ VALUES
     ('{expired}', 'sk-...4714', 'expired', 0, NULL, NULL, '{{}}', NULL, now() - interval '1 day', NULL, NULL),
     ('{other_model}', 'sk-...4715', 'lake', 0, NULL, NULL, '{{main/lake-*}}', NULL, NULL, NULL, NULL),
     ('{stored_plain}', NULL, NULL, 0, NULL, NULL, '{{}}', NULL, NULL, NULL, NULL);
-UPDATE "LiteLLM_VerificationToken" SET metadata = '{{"a": 1}}' WHERE key_alias = 'ci';
+UPDATE "LiteLLM_VerificationToken"
+    SET metadata = '{{"cost_center": 4711, "tags": ["eu", "ci"], "logging": [{{"a": 1}}]}}'
+    WHERE key_alias = 'ci';
 """
 
 
@@ -140,11 +145,13 @@ def test_keys_of_litellm_open_the_gateway_with_their_budgets(
         report = take_over(folder, litellm)
         assert not any(stored in str(report) for stored in hashed.values())
         assert report["key search.max_budget"]["status"] == "taken"
-        assert report["key search.spend"]["status"] == "approximated"
+        assert report["key search.spend"]["status"] == "taken"
         assert report["organization Acme-Inc.max_budget"]["status"] == "approximated"
-        assert report["key ci.metadata"]["status"] == "not possible"
+        assert report["key ci.metadata.cost_center"]["status"] == "taken"
+        assert report["key ci.metadata.logging"]["status"] == "not possible"
         keys = shown()
         assert len(keys) == 8
+        assert keys["ci"]["tags"] == {"cost_center": "4711", "tags": "eu,ci"}
         search = keys["search"]
         assert (search["budget"], search["period"], search["spent"]) == ("25.00", "month", "3.50")
         assert (search["requests_per_minute"], search["models"]) == (60, ["main/river-1"])
@@ -180,6 +187,112 @@ def ask(gateway: Gateway, key: str) -> Response:
     with gateway.client() as client:
         client.send(post(body("main/river-1", stream=False), {"Authorization": f"Bearer {key}"}))
         return client.response()
+
+
+# Counters of LiteLLM that were reset at different times, or never. `now` is the name of a key whose reset is due.
+COUNTERS = """
+INSERT INTO "LiteLLM_BudgetTable" (budget_id, max_budget, budget_duration, created_by, updated_by, updated_at)
+VALUES ('tier', 50, '30d', 'a', 'a', now()), ('org', 1000, '30d', 'a', 'a', now()), ('no', 0, NULL, 'a', 'a', now()),
+    ('project', 40, NULL, 'a', 'a', now());
+INSERT INTO "LiteLLM_OrganizationTable"
+    (organization_id, organization_alias, budget_id, models, spend, created_by, updated_by, updated_at)
+VALUES ('acme', 'acme', 'org', '{}', 30, 'a', 'a', now()), ('free', 'free', 'no', '{}', 7, 'a', 'a', now());
+INSERT INTO "LiteLLM_TeamTable" (team_id, team_alias, organization_id, max_budget, budget_duration, spend, updated_at)
+VALUES ('mobile', 'mobile', NULL, 100, '30d', 10, now()), ('reset', 'reset', NULL, 300, '30d', 20, now()),
+    ('big', 'big', 'acme', 10000, NULL, 5000, now()), ('open', 'open', 'free', NULL, NULL, 900, now());
+INSERT INTO "LiteLLM_ProjectTable"
+    (project_id, project_alias, team_id, budget_id, spend, models, created_by, updated_by, updated_at)
+VALUES ('apps', 'apps', 'big', 'project', 11, '{}', 'a', 'a', now());
+INSERT INTO "LiteLLM_VerificationToken"
+    (token, key_alias, spend, max_budget, budget_duration, budget_reset_at, team_id, project_id, budget_id, metadata)
+VALUES
+    (repeat('1', 64), 'lifetime', 5000, NULL, NULL, NULL, 'mobile', NULL, NULL, '{}'),
+    (repeat('2', 64), 'monthly', 150.25, 200, '30d', now() + interval '9 days', 'reset', NULL, NULL, '{}'),
+    (repeat('3', 64), 'tiered', 12, NULL, NULL, NULL, NULL, NULL, 'tier', '{}'),
+    (repeat('4', 64), 'raised', 5.5, 5, NULL, NULL, NULL, NULL, NULL,
+        '{"temp_budget_increase": 3, "temp_budget_expiry": "2999-01-01T00:00:00"}'),
+    (repeat('5', 64), 'over', 10, 2, NULL, NULL, 'big', NULL, NULL, '{}'),
+    (repeat('6', 64), 'project-key', 4, 9, '7d', NULL, 'big', 'apps', NULL, '{}'),
+    (repeat('7', 64), 'due', 40, 50, '1d', now() - interval '1 hour', NULL, NULL, NULL, '{}');
+"""
+ROWS_OF = """
+SELECT row_to_json(t)::jsonb || jsonb_build_object('budget', (SELECT row_to_json(b) FROM "LiteLLM_BudgetTable" b
+    WHERE b.budget_id = to_jsonb(t)->>'budget_id')) FROM "{table}" t"""
+
+
+@pytest.fixture(scope="module")
+def counters(migrations: list[str], postgres: PostgresServer) -> str:
+    """A database with the counters."""
+    url = postgres.new_database()
+    postgres.execute(url, *migrations, COUNTERS)
+    return url
+
+
+def judge(*arguments: str, given: object = None) -> str:
+    command = [str(litellm_python()), "-I", str(Path(__file__).with_name("litellm_budgets.py")), *arguments]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=60, input=json.dumps(given)
+    ).stdout
+
+
+def left_in_litellm(url: str) -> dict[str, dict[str, str]]:
+    """What LiteLLM's own query and checks leave of each budget, by kind and name; without those that have none."""
+    query = judge("sql").replace("WHERE v.token = $1", "")
+    kinds = {"key": ("key_alias", f"SELECT row_to_json(t) FROM ({query}) t")} | {
+        kind: (f"{kind}_alias", ROWS_OF.format(table=f"LiteLLM_{kind.capitalize()}Table"))
+        for kind in ("team", "project", "organization")
+    }
+    with closing(PostgresDatabase(Secret(url, "test"), readonly=True, schema="public")) as database:
+        rows = {
+            kind: {(row := json.loads(str(text)))[name]: row for (text,) in database.fetch(sql)}
+            for kind, (name, sql) in kinds.items()
+        }
+    found: dict[str, dict[str, str]] = json.loads(judge(given=rows))
+    return {kind: {name: left for name, left in each.items() if left} for kind, each in found.items()}
+
+
+def test_the_same_is_left_of_every_budget(counters: str, folder: Path) -> None:
+    (folder / "own.toml").write_text("")
+    theirs = left_in_litellm(counters)
+    theirs["key"]["due"] = "50.00"  # after the next run of LiteLLM's job
+    assert theirs["key"] == {
+        "monthly": "49.75", "tiered": "38.00", "raised": "2.50", "over": "0.00", "project-key": "5.00", "due": "50.00"
+    }  # fmt: skip
+    report = take_over(folder, counters)
+    keys = {name: key["left"] for name, key in shown().items() if key["budget"] is not None}
+    assert keys == theirs["key"]
+    teams = json.loads(penstock("teams", "list", "--config", "own.toml", "--json"))["teams"]
+    paths = {"mobile": "mobile", "reset": "reset", "big": "acme/big", "acme": "acme", "apps": "acme/big/apps"}
+    left = {paths[name]: left for kind in ("team", "project", "organization") for name, left in theirs[kind].items()}
+    assert {team["path"]: team["budgets"][0]["left"] for team in teams if team["budgets"]} == left
+    assert report["key lifetime.spend"]["note"] == "not taken over: no budget counts it"
+    assert report["key raised.metadata.temp_budget_increase"]["status"] == "approximated"
+
+
+def test_a_key_and_a_model_are_compared(counters: str, folder: Path) -> None:
+    (folder / "own.toml").write_text('[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    (folder / "config.yaml").write_text(
+        "model_list:\n"
+        "  - {model_name: main/river, litellm_params: {model: openai/river}}\n"
+        "  - {model_name: lake, litellm_params: {model: openai/lake}}\n"
+    )
+    take_over(folder, counters)
+    command = ("import", "litellm", "config.yaml", "--keys", counters, "--config", "own.toml", "--compare")
+    both = json.loads(penstock(*command, "monthly", "main/river", "--json"))
+    assert both == {
+        "key": "monthly",
+        "model": "main/river",
+        "litellm": {"refused": "", "targets": ["openai/river"], "left": ["49.75", "280.00"]},
+        "penstock": {"refused": "", "targets": ["main/river"], "left": ["49.75", "280.00"]},
+        "same": True,
+    }
+    over = invoke(*command, "over", "main/river")
+    assert (over.exit_code, "both do the same" in over.output) == (0, True)
+    assert "the budget of this key is used up" in over.output
+    lake = invoke(*command, "monthly", "lake")
+    assert (lake.exit_code, "THEY DIFFER" in lake.output) == (1, True)
+    assert "there is no such model" in lake.output
+    assert "has no such key" in invoke(*command, "sk-unknown-1234567", "lake").output
 
 
 @pytest.mark.usefixtures("folder")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from penstock.cli.keys import book_of, load_file, now_ms
+from penstock.cli.litellm.compare import compare, side_by_side
 from penstock.cli.litellm.config import Imported, convert
 from penstock.cli.litellm.database import read_tables
 from penstock.cli.litellm.findings import FieldFinding, Findings
@@ -21,6 +22,10 @@ from penstock.gateway.teams.team import Team
 # The files of large installations have some ten thousand.
 _MAX_VALUES = 1_000_000
 _STATUSES = ("not possible", "approximated", "taken")
+_SPENT_LATER = (
+    "what LiteLLM's keys spend after this import is unknown here, and an import leaves keys that exist as they are: "
+    "import when LiteLLM's clients have stopped, then compare some keys (--compare KEY MODEL)"
+)
 _EXTRA = "the import needs the Python package pyyaml, which is not installed; try: pip install 'penstock[litellm]'"
 
 
@@ -40,6 +45,13 @@ def command() -> None:
 @click.option(
     "--keys", "database", metavar="URL", help="LiteLLM's database, postgres://…: import its teams and keys too."
 )
+@click.option(
+    "--compare",
+    "compared",
+    nargs=2,
+    metavar="KEY MODEL",
+    help="Import nothing: what both would do with a call of this key (its secret or name) for this model.",
+)
 @config_option
 @click.option("--dry-run", is_flag=True, help="Only print the report.")
 @json_option
@@ -51,10 +63,16 @@ def litellm_command(
     The report has every field: taken, approximated (and how), or not possible (and what to do). Secrets are not copied:
     they become environment variables, which the report names. With --keys, the teams and keys of LiteLLM's database are
     added to the ledger of the configuration (--config), all or none; clients' keys go on working.
+
+    With --keys and --compare, nothing is imported: the command shows what LiteLLM and Penstock would do with a call.
+    The exit status is 1 if they differ.
     """
     imported = _read(source)
+    if keys["compared"] is not None:
+        _compare(imported, keys["database"], keys["file"], keys["compared"], as_json=as_json)
+        return
     if keys["database"] is not None:
-        _take_over(keys["database"], keys["file"], imported.findings, dry_run=dry_run)
+        _take_over(keys["database"], keys["file"], imported, dry_run=dry_run)
     if not dry_run:
         _write(output, imported.text)
     text = to_json(_described(imported.findings)) if as_json else _table(imported.findings)
@@ -96,15 +114,32 @@ def _size(value: object, known: dict[int, float]) -> float:
     return known[id(value)]
 
 
-def _take_over(database: str, file: Path | None, findings: Findings, *, dry_run: bool) -> None:
+def _compare(imported: Imported, database: str | None, file: Path | None, of: Any, *, as_json: bool) -> None:
+    """Print what both gateways would do with a call of a key for a model."""
+    if database is None:
+        raise click.UsageError("--compare needs LiteLLM's database: --keys postgres://…")
+    config = load_file(file)
+    with book_of(config) as book:
+        tables = read_tables(database)
+        both = compare(tables, imported, (config, book), of, now_ms())
+    if both is None:
+        raise click.ClickException("LiteLLM's database has no such key; give its secret, or its alias")
+    click.echo(to_json(both) if as_json else side_by_side(both))
+    if not both.same:
+        raise click.exceptions.Exit(1)
+
+
+def _take_over(database: str, file: Path | None, imported: Imported, *, dry_run: bool) -> None:
     """Add the teams and keys of LiteLLM's database to the book."""
+    findings = imported.findings
     with book_of(load_file(file)) as book:
         tables, now = read_tables(database), now_ms()
         found = list(findings.all)
+        findings.checks.append(_SPENT_LATER)
 
         def change(teams: list[Team], keys: list[Key]) -> TakenOver:
             findings.all[:] = found  # it may be called twice
-            return KeyConversion(tables, findings, now).convert(teams, keys)
+            return KeyConversion(tables, findings, now, imported.access_groups).convert(teams, keys)
 
         if dry_run:
             change(book.teams(), book.keys())
@@ -123,7 +158,19 @@ def _write(file: Path | None, text: str) -> None:
 
 
 def _described(findings: Findings) -> dict[str, object]:
-    return {"fields": findings.all, "variables": findings.variables}
+    return {"fields": findings.all, "variables": findings.variables, "before_the_switch": _checks(findings)}
+
+
+def _checks(findings: Findings) -> list[str]:
+    """What to do before clients use the new gateway."""
+    models = [each for each in findings.all if each.field.endswith(".model_name") and each.status == "not possible"]
+    lost = [each for each in findings.all if each.field.startswith("key ") and each.note.startswith("was not imported")]
+    first = ["set the environment variables above"] if findings.variables else []
+    if models:
+        first.append(f"{counted(len(models), 'deployment')} of model_list cannot be called: see *not possible* above")
+    if lost:
+        first.append(f"{counted(len(lost), 'key')} were not imported: see *not possible* above")
+    return [*first, "penstock check, then penstock doctor: they name what is missing", *findings.checks]
 
 
 def _table(findings: Findings) -> str:
@@ -139,7 +186,9 @@ def _table(findings: Findings) -> str:
         lines.write("environment variables to set\n")
         lines.writelines(one_line(f"  {name}  {what}") + "\n" for name, what in sorted(findings.variables.items()))
         lines.write("\n")
-    lines.write(counted(len(findings.all), "field"))
+    lines.write("before the switch\n")
+    lines.writelines(f"  {check}\n" for check in _checks(findings))
+    lines.write(f"\n{counted(len(findings.all), 'field')}")
     return lines.getvalue()
 
 

@@ -1,14 +1,17 @@
 """Converts LiteLLM's `config.yaml` into a configuration of Penstock, with a finding for every field."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from penstock.cli.litellm.durations import seconds_of
 from penstock.cli.litellm.findings import Findings, Section
 from penstock.cli.litellm.routes import Routes
 from penstock.cli.litellm.toml_text import write_toml
 from penstock.cli.litellm.variables import Variables
 
 _MAX_ATTEMPTS = 10
+_RETENTION = "maximum_spend_logs_retention_period"
 _NO_RETRY = "the next target is tried, up to [retries] max_attempts; one target is not tried twice in one call"
 _LIMITS_OF_ALL = "create an organisation with this budget, and its keys in it: penstock teams create NAME --budget"
 _DATABASE = "Penstock keeps a ledger of its own; [ledger] postgres lets several machines share it; --keys imports keys"
@@ -100,6 +103,10 @@ class Imported(NamedTuple):
 
     text: str
     findings: Findings
+    access_groups: Mapping[str, list[str]]
+    """The model names of each access group."""
+    deployments: Mapping[str, list[str]]
+    """LiteLLM's models of each `model_name` and alias, also of those that Penstock cannot call."""
 
 
 def convert(given: Mapping[str, Any], source: str) -> Imported:
@@ -108,7 +115,7 @@ def convert(given: Mapping[str, Any], source: str) -> Imported:
     variables = Variables(findings, source)
     routes = Routes(findings, variables)
     whole = Section("", given, findings)
-    document: dict[str, dict[str, Any]] = {"server": {}, "timeouts": {}, "retries": {}}
+    document: dict[str, dict[str, Any]] = {"server": {}, "ledger": {}, "timeouts": {}, "retries": {}}
     models = whole.take("model_list")
     for number, entry in enumerate(models if isinstance(models, list) else ()):
         routes.add(number, entry)
@@ -127,7 +134,7 @@ def convert(given: Mapping[str, Any], source: str) -> Imported:
     if most > 3:  # the default of max_attempts
         document["retries"]["max_attempts"] = min(most, _MAX_ATTEMPTS)
     document |= {"providers": routes.providers.tables, "routes": tables, "prices": routes.prices}
-    return Imported(write_toml(document), findings)
+    return Imported(write_toml(document), findings, routes.access_groups, routes.given)
 
 
 def _settings(
@@ -143,6 +150,13 @@ def _settings(
     if (value := section.take("json_logs")) is not None:
         document["server"]["log"] = "json" if value else "auto"
         section.taken("json_logs", "[server] log")
+    if (value := section.take(_RETENTION)) is not None:
+        seconds = seconds_of(value)
+        if seconds is None:
+            section.impossible(_RETENTION, "is no duration such as 30d")
+        else:
+            document["ledger"]["keep_days"] = math.ceil(seconds / 86_400)
+            section.approximated(_RETENTION, "[ledger] keep_days: older calls are moved to archives, sums stay")
     if (value := section.take("model_group_alias")) is not None:
         routes.add_aliases(f"{name}.model_group_alias", value)
     if (key := section.take("master_key")) is not None:

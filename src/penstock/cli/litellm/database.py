@@ -45,6 +45,11 @@ class LitellmTables(NamedTuple):
     budgets: dict[str, TableRow]
     others: dict[str, tuple[int, str]]
 
+    def columns(self, row: TableRow) -> TableRow:
+        """The columns of a key or a team. Its row in the table of budgets has those that it does not set itself."""
+        shared = self.budgets.get(str(row.get("budget_id") or ""), {})
+        return {**shared, **{name: value for name, value in row.items() if value is not None or name not in shared}}
+
 
 def read_tables(url: str) -> LitellmTables:
     """Read the database, in one snapshot. Raises `BookError` if it cannot be read, or is not LiteLLM's."""

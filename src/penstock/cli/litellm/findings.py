@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 Status: TypeAlias = Literal["taken", "approximated", "not possible"]
-_UNKNOWN = "Penstock has no such setting"
+UNKNOWN = "Penstock has no such setting"
 
 
 class FieldFinding(Struct, frozen=True):
@@ -27,6 +27,8 @@ class Findings:
         self.all: list[FieldFinding] = []
         self.variables: dict[str, str] = {}
         """Environment variables to set, each with what it holds."""
+        self.checks: list[str] = []
+        """What to do before the switch, besides what follows from the findings."""
 
     def taken(self, field: str, note: str = "") -> None:
         """Record that a field means the same in Penstock."""
@@ -77,7 +79,7 @@ class Section:
         """Record that a field is left out."""
         self._findings.impossible(self.field(name), note)
 
-    def finish(self, notes: Mapping[str, str], otherwise: str = _UNKNOWN) -> None:
+    def finish(self, notes: Mapping[str, str], otherwise: str = UNKNOWN) -> None:
         """Report all fields that were not taken as not possible, with their notes."""
         for name in self._left:
             self.impossible(name, notes.get(name, otherwise))

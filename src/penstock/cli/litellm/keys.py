@@ -3,20 +3,29 @@
 LiteLLM stores the SHA-256 of a key, in hexadecimal. It looks up keys without the prefix `sk-` as they are, so a
 database may have such keys. Penstock stores the SHA-256 of every key, so all of them go on working.
 
-What was spent becomes one ledger entry for each key. A team has spent what its keys have; the rest of what LiteLLM says
-becomes an entry without a key. A key or a team that exists is left as it is, so an import can be repeated.
+LiteLLM counts what a key, a team and an organization have spent in three counters, which it resets at different times,
+or never where there is no budget. Penstock sums up entries. So that the same is left of every budget:
+
+- A key with a budget has one entry of what its counter says. What a key without a budget has spent is not taken over.
+- A team with a budget has an entry of the difference between its counter and what the entries below it add up to. It
+  is negative if the team's counter was reset later than those of its keys. Inner teams come first.
+- A counter whose reset is due counts as zero, as it will be in LiteLLM after the next run of its job.
+
+A key or a team that exists is left as it is, so an import can be repeated.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from msgspec import structs
 
 from penstock.cli.litellm.database import LitellmTables, TableRow
-from penstock.cli.litellm.findings import Findings
+from penstock.cli.litellm.durations import MONTH_S, seconds_of
+from penstock.cli.litellm.findings import UNKNOWN, Findings
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.billing.entry import NANODOLLARS, AttemptEntry, Entry
@@ -26,11 +35,9 @@ from penstock.gateway.teams.team import Team, within
 
 _HASHED = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_A_PATH = re.compile(r"[^A-Za-z0-9._-]+")
-_DURATION = re.compile(r"(\d+)(s|m|h|d|w|mo)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 31 * 86_400}
-_PERIODS: tuple[tuple[int, Period], ...] = ((86_400, "day"), (604_800, "week"), (31 * 86_400, "month"))
+_PERIODS: tuple[tuple[int, Period], ...] = ((86_400, "day"), (604_800, "week"), (MONTH_S, "month"))
 # Names in lists of models that mean all models, or those of the team.
-_ALL_MODELS = frozenset(("all-proxy-models", "all-team-models", "*"))
+ALL_MODELS = frozenset(("all-proxy-models", "all-team-models", "*"))
 _LIMITS = {
     "rpm_limit": "requests_per_minute",
     "tpm_limit": "tokens_per_minute",
@@ -45,11 +52,11 @@ _SILENT = frozenset(
         "soft_budget_cooldown", "rotation_count", "last_rotation_at", "spend", "max_budget",
         "budget_duration", "models", "expires", "blocked", "user_id", "admins", "members",
         "members_with_roles", "key_type", "model_id", "team_member_permissions", "rpm_limit", "tpm_limit",
-        "max_parallel_requests", "temp_budget_expiry",
+        "max_parallel_requests",
     )
 )  # fmt: skip
 _NOTES = {
-    "metadata": "give the key tags: penstock keys update NAME --tag NAME=VALUE",
+    "metadata": "Penstock keeps no metadata of teams; give their keys tags",
     "model_max_budget": "a budget for one model: create a key for it with --model and --budget",
     "budget_limits": "several budgets: penstock keys update NAME --further-budget 5/day",
     "soft_budget": "warnings are not made from it: see docs/alerts.yaml",
@@ -58,15 +65,25 @@ _NOTES = {
     "allowed_routes": "a key can use all APIs for models, and no admin API",
 }
 # The columns of a key that say where it belongs, the innermost first.
-_ABOVE = ("project_id", "team_id", "organization_id")
-_OTHER = "Penstock has no such setting"
+ABOVE = ("project_id", "team_id", "organization_id")
+# Metadata of a key that LiteLLM acts on.
+_INCREASE, _INCREASE_UNTIL = "temp_budget_increase", "temp_budget_expiry"
+_LITELLM_METADATA = frozenset((
+    _INCREASE, _INCREASE_UNTIL, "model_rpm_limit", "model_tpm_limit", "rpm_limit_type", "tpm_limit_type", "guardrails",
+    "logging", "policies", "enforced_params", "service_account_id", "disable_global_guardrails",
+))  # fmt: skip
+_MAX_TAGS = 16  # of a key, with `litellm_user`
 
 
 class KeyConversion:
     """Converts the tables for one state of the book."""
 
-    def __init__(self, tables: LitellmTables, findings: Findings, now_ms: int) -> None:
+    def __init__(
+        self, tables: LitellmTables, findings: Findings, now_ms: int, access_groups: Mapping[str, list[str]]
+    ) -> None:
+        """`access_groups` are the model names of each access group."""
         self._tables = tables
+        self._access_groups = access_groups
         self._findings = findings
         self._now_ms = now_ms
         self._teams: dict[str, Team] = {}
@@ -120,8 +137,7 @@ class KeyConversion:
         return path
 
     def _key(self, row: TableRow, paths: Mapping[str, str], digests: Mapping[bytes, Key], names: set[str]) -> None:
-        token = str(row["token"])
-        digest = bytes.fromhex(token) if _HASHED.fullmatch(token) else digest_of(token)
+        token, digest = str(row["token"]), digest_in(row)
         name = str(row.get("key_alias") or f"litellm-{digest.hex()[:8]}")
         field = f"key {name}"
         if digest in digests:
@@ -140,11 +156,8 @@ class KeyConversion:
         names.add(free)
         if free != name:
             self._findings.approximated(f"{field}.key_alias", f"is named {free}, because there is a key {name}")
-        path = next((paths[id] for each in _ABOVE if (id := str(row.get(each) or "")) in paths), "")
-        user = str(row.get("user_id") or "")
-        if user and user.isprintable() and user == user.strip() and len(user) <= 200:  # the length of a tag
-            terms["tags"] = {"litellm_user": user}
-            self._findings.approximated(f"{field}.user_id", "the tag litellm_user")
+        path = next((paths[id] for each in ABOVE if (id := str(row.get(each) or "")) in paths), "")
+        terms["tags"] = self._tags(field, row)
         if (expires := _moment(row.get("expires"))) is not None:
             terms["expires_ms"] = expires
             self._findings.taken(f"{field}.expires")
@@ -162,18 +175,50 @@ class KeyConversion:
         self._findings.taken(field, f"{key.id} in the team {path}" if path else key.id)
         self._spend(field, row, key)
 
+    def _tags(self, field: str, row: TableRow) -> dict[str, str]:
+        """The tags of a key: its user, and its metadata that are texts or numbers, or lists of them."""
+        tags: dict[str, str] = {}
+        if _is_tag(user := str(row.get("user_id") or "")):
+            tags["litellm_user"] = user
+            self._findings.approximated(f"{field}.user_id", "the tag litellm_user")
+        metadata = row.get("metadata")
+        for name, value in metadata.items() if isinstance(metadata, dict) else ():
+            where, text = f"{field}.metadata.{name}", _tag_value(value)
+            if name in _LITELLM_METADATA:
+                if name not in (_INCREASE, _INCREASE_UNTIL):
+                    self._findings.impossible(where, UNKNOWN)
+            elif text is None or not _is_tag(name) or len(tags) >= _MAX_TAGS:
+                self._findings.impossible(where, f"no tag: a key has at most {_MAX_TAGS}, of at most 200 characters")
+            else:
+                tags[name] = text
+                self._findings.taken(where, "a tag of its calls")
+        return tags
+
+    def _budget(self, field: str, given: TableRow) -> tuple[int | None, Period]:
+        """The budget in nanodollars, and its period."""
+        budget = budget_of(given, self._now_ms)
+        if budget is None:
+            if given.get("max_budget") is not None:
+                self._findings.approximated(f"{field}.max_budget", "no budget: LiteLLM does not check this one")
+            return None, "total"
+        period, note, exact = _period(given.get("budget_duration"))
+        (self._findings.taken if exact else self._findings.approximated)(f"{field}.max_budget", note)
+        if _increase(given, self._now_ms):
+            until = given["metadata"][_INCREASE_UNTIL]
+            note = f"part of the budget: lower it when it ends, at {until}"
+            self._findings.approximated(f"{field}.metadata.{_INCREASE}", note)
+        return budget, period
+
     def _terms(self, field: str, row: TableRow) -> dict[str, Any]:
-        """The limits of a key or a team, also those of its row in the table of budgets."""
-        shared = self._tables.budgets.get(str(row.get("budget_id") or ""), {})
-        given = {**shared, **{name: value for name, value in row.items() if value is not None or name not in shared}}
+        """The limits of a key or a team."""
+        given = self._tables.columns(row)
         terms: dict[str, Any] = {}
         blocked = bool(row.get("blocked"))
         if blocked:
             self._findings.taken(f"{field}.blocked")
-        if (budget := given.get("max_budget")) is not None:
-            terms["budget"] = _nanodollars(budget)
-            terms["period"], note, exact = _period(given.get("budget_duration"))
-            (self._findings.taken if exact else self._findings.approximated)(f"{field}.max_budget", note)
+        budget, period = self._budget(field, given)
+        if budget is not None:
+            terms["budget"], terms["period"] = budget, period
         for theirs, ours in _LIMITS.items():
             limit = given.get(theirs)
             if limit is not None and limit <= 0:
@@ -183,32 +228,42 @@ class KeyConversion:
                 terms[ours] = check_limit(int(limit), ours)
                 self._findings.taken(f"{field}.{theirs}")
         if models := given.get("models"):
-            terms["models"] = check_models(tuple(models)) if not _ALL_MODELS & set(models) else ()
+            allowed = chain.from_iterable(self._access_groups.get(name, [name]) for name in models)
+            terms["models"] = check_models(tuple(dict.fromkeys(allowed))) if not ALL_MODELS & set(models) else ()
             self._findings.taken(f"{field}.models")
         if blocked:
             terms["blocked_ms"] = self._now_ms
         for name, value in given.items():
-            if name not in _SILENT and value not in (None, "", 0, False, [], {}):
-                self._findings.impossible(f"{field}.{name}", _NOTES.get(name, _OTHER))
+            is_tags = name == "metadata" and field.startswith("key ")
+            if name not in _SILENT and not is_tags and value not in (None, "", 0, False, [], {}):
+                self._findings.impossible(f"{field}.{name}", _NOTES.get(name, UNKNOWN))
         return terms
 
     def _spend(self, field: str, row: TableRow, of: Key | Team) -> None:
-        if (spent := _nanodollars(row.get("spend") or 0)) > 0:
-            self._spent.append((field, of, spent))
+        """Note what a key or a team has spent, if it has a budget."""
+        counter, spent = _nanodollars(row.get("spend")) or 0, spent_of(self._tables.columns(row), self._now_ms)
+        if not (of.budgets if isinstance(of, Team) else of.budget is not None):
+            if counter > 0:
+                self._findings.approximated(f"{field}.spend", "not taken over: no budget counts it")
+            return
+        if spent != counter:
+            self._findings.approximated(f"{field}.spend", "nothing: the reset of its budget is due")
+        self._spent.append((field, of, spent))
 
     def _entries(self, new: Mapping[str, Team]) -> list[Entry]:
         """One entry for what each key has spent, then for the rest of each team, from the innermost outwards."""
         entries: list[Entry] = []
         keys = [(field, of, spent) for field, of, spent in self._spent if isinstance(of, Key)]
         for field, key, spent in keys:
-            entries.append(self._entry(key.id, key.id, key.team, spent))
-            self._findings.approximated(f"{field}.spend", "one ledger entry of today")
+            if spent > 0:
+                entries.append(self._entry(key.id, key.id, key.team, spent))
+                self._findings.taken(f"{field}.spend", "one ledger entry of today")
         teams = [(field, of, spent) for field, of, spent in self._spent if isinstance(of, Team) and of.path in new]
         for field, team, spent in sorted(teams, key=lambda each: -each[1].path.count("/")):
             rest = spent - sum(entry.priced for entry in entries if within(entry.team, team.path))
-            if rest > 0:
+            if rest:
                 entries.append(self._entry(team.path, "", team.path, rest))
-            self._findings.approximated(f"{field}.spend", "what its keys have spent, and an entry for the rest")
+                self._findings.taken(f"{field}.spend", "one ledger entry of today, without what entries below it have")
         return entries
 
     def _entry(self, subject: str, key: str, team: str, spent: int) -> Entry:
@@ -226,12 +281,44 @@ class KeyConversion:
         )
 
 
+def budget_of(given: TableRow, now_ms: int) -> int | None:
+    """The budget that LiteLLM checks, in nanodollars. None if there is none; it ignores one of 0 of an organization."""
+    budget = _nanodollars(given.get("max_budget"))
+    if budget is None or (budget <= 0 and "organization_alias" in given):
+        return None
+    return budget + _increase(given, now_ms)
+
+
+def spent_of(given: TableRow, now_ms: int) -> int:
+    """What counts as spent, in nanodollars: nothing if the reset of the counter is due."""
+    reset = _moment(given.get("budget_reset_at"))
+    due = given.get("budget_duration") and reset is not None and reset <= now_ms
+    return 0 if due else _nanodollars(given.get("spend")) or 0
+
+
+def _increase(given: TableRow, now_ms: int) -> int:
+    """The temporary increase of a key's budget."""
+    metadata = given.get("metadata")
+    until = _moment(metadata.get(_INCREASE_UNTIL)) if isinstance(metadata, dict) else None
+    return (_nanodollars(metadata.get(_INCREASE)) or 0) if metadata and until is not None and until > now_ms else 0
+
+
+def expired(row: TableRow, now_ms: int) -> bool:
+    """Whether a key has expired."""
+    return (until := _moment(row.get("expires"))) is not None and until <= now_ms
+
+
+def digest_in(row: TableRow) -> bytes:
+    """The SHA-256 of a key in the database, which has it, or the key as it is."""
+    token = str(row["token"])
+    return bytes.fromhex(token) if _HASHED.fullmatch(token) else digest_of(token)
+
+
 def _period(duration: object) -> tuple[Period, str, bool]:
     """The period for a duration, a note, and whether it is the same. Never one that allows more."""
-    match = _DURATION.fullmatch(str(duration)) if duration else None
-    if match is None:
+    seconds = seconds_of(duration) if duration else None
+    if seconds is None:
         return "total", "in total", duration is None
-    seconds = int(match[1]) * _SECONDS[match[2]]
     period = next((name for length, name in _PERIODS if seconds <= length), None)
     if period is None:
         return "total", f"in total, instead of for each {duration}: raise it when it is used up", False
@@ -239,8 +326,23 @@ def _period(duration: object) -> tuple[Period, str, bool]:
     return period, f"for each {period} of the calendar (UTC)" + ("" if exact else f", instead of {duration}"), exact
 
 
-def _nanodollars(dollars: object) -> int:
-    return int(Decimal(str(dollars)) * NANODOLLARS)
+def _nanodollars(dollars: object) -> int | None:
+    """An amount of the database; None if it is missing or not finite, which LiteLLM takes as no limit."""
+    amount = Decimal(str(dollars)) if dollars is not None else None
+    return int(amount * NANODOLLARS) if amount is not None and amount.is_finite() else None
+
+
+def _is_tag(text: str) -> bool:
+    """Whether a text can be the name or the value of a tag."""
+    return 0 < len(text) <= 200 and text.isprintable() and text == text.strip()
+
+
+def _tag_value(value: object) -> str | None:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(each, str | int | float) for each in items):
+        return None
+    text = ",".join(map(str, items))
+    return text if _is_tag(text) else None
 
 
 def _moment(text: object) -> int | None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from penstock.cli.litellm.clouds import Cloud, bedrock, vertex
 from penstock.cli.litellm.findings import Findings, Section
 from penstock.cli.litellm.toml_text import literal
 from penstock.cli.litellm.variables import Variables
@@ -31,8 +32,8 @@ class Known(Struct, frozen=True):
     key: str = ""
     base: str = ""
     suffix: str = ""
-    drops: str = ""
-    """The beginning of model names that names no model."""
+    cloud: Cloud | None = None
+    """Reads the fields of a cloud, and names the built-in provider for the model."""
     any_server: bool = False
     """Whether the prefix, with an address, is used for any server that has the same API."""
 
@@ -54,7 +55,9 @@ PREFIXES: dict[str, Known] = {
     "cohere": Known("cohere", suffix="/v2"),
     "cohere_chat": Known("cohere", suffix="/v2"),
     "gemini": Known("gemini"),
-    "bedrock": Known("bedrock", drops="converse/"),
+    "bedrock": Known("bedrock", cloud=bedrock),
+    "vertex_ai": Known("vertex", cloud=vertex),
+    "vertex_ai_beta": Known("vertex", cloud=vertex),
     "ollama": Known("ollama", base="OLLAMA_API_BASE:-http://127.0.0.1:11434", suffix="/v1"),
     "ollama_chat": Known("ollama", base="OLLAMA_API_BASE:-http://127.0.0.1:11434", suffix="/v1"),
     "hosted_vllm": Known("vllm", key="HOSTED_VLLM_API_KEY:-", base="HOSTED_VLLM_API_BASE"),
@@ -75,11 +78,23 @@ _NO_PROVIDER = (
 )
 
 
+# The beginning of model names that LiteLLM calls by the Responses API, and the dialect.
+_RESPONSES, _RESPONSES_DIALECT = "responses/", "openai_responses"
+# The key of a table of which the requests are signed, or have access tokens: there is no API key.
+_AUTH = "auth"
+
+
 class Placed(NamedTuple):
-    """Where a deployment's calls go: `provider/model`."""
+    """Where a deployment's calls go: `provider/model`, and the dialect if only one is meant."""
 
     provider: str
     model: str
+    dialect: str = ""
+
+    @property
+    def target(self) -> str:
+        """The name of the target in a route."""
+        return f"{self.provider}/{self.model}"
 
 
 class ProviderTables:
@@ -91,35 +106,54 @@ class ProviderTables:
         self._variables = variables
         self._by_identity: dict[str, str] = {}
 
-    def place(self, section: Section, group: str) -> Placed | None:
-        """The provider and model of a deployment of a model group. Reports the fields; None if there is no provider."""
-        given = str(section.take("model") or "")
-        prefix, model = _split(given, section)
+    def place(self, section: Section, group: str, mode: str) -> Placed | None:
+        """The provider and model of a deployment of a model group. Reports the fields; None if there is no provider.
+
+        `mode` is LiteLLM's kind of API for the model, if it is not a chat.
+        """
+        prefix, model = _split(str(section.take("model") or ""), section)
         address, known = section.take("api_base") or section.take("base_url"), PREFIXES.get(prefix)
         if not model or (known is None and not address):
             section.impossible("model", _NO_PROVIDER if model else "names no model of a provider that Penstock knows")
             return None
+        compatible = known is None or (known.any_server and address is not None)
+        if mode == "embedding" and not compatible and not self._embeds(known):
+            section.impossible("model", "Penstock has no embeddings of this provider (docs/providers.md)")
+            return None
+        table: dict[str, Any] = {}
+        if known is not None and known.cloud is not None:
+            placed = known.cloud(section, self._variables, model, table)
+            if placed is None:
+                section.impossible("model", _NO_PROVIDER)
+                return None
+            known, model = Known(placed[0]), placed[1]
+        dialect = _RESPONSES_DIALECT if mode == "responses" or model.startswith(_RESPONSES) else ""
+        model = model.removeprefix(_RESPONSES)
+        if compatible and dialect:
+            table["dialect"] = dialect
+        if compatible and mode == "embedding":
+            table["embeddings"] = "/embeddings"
         if known is not None:
             section.taken("model")
         else:
             section.approximated("model", f"the server of {prefix!r} is used as one that is compatible with OpenAI")
-        compatible = known is None or (known.any_server and address is not None)
-        table: dict[str, Any] = {}
         if address is not None:
             self._address(section, address, known, table)
         elif known is not None and known.base:
             table["base_url"] = f"${{{known.base}}}{known.suffix}"
             self._findings.variables.setdefault(known.base.partition(":-")[0], "as for LiteLLM")
-        self._key(section, known, table, group)
+        if _AUTH not in table:
+            self._key(section, known, table, group)
         if version := section.take("api_version"):
             self._version(section, version, known, table)
         self._headers(section, table, group)
         self._timeouts(section, table)
-        limits = self._limits(section, has_key="api_key" in table or self._usual(known) != "")
+        has_key = "api_key" in table or (_AUTH not in table and self._usual(known) != "")
+        limits = self._limits(section, has_key=has_key)
         name = self._named(table, limits, None if compatible else known, group)
         if known is not None and compatible:
             self.tables[name].setdefault("prices_as", known.name)
-        return Placed(name, literal(model))
+        return Placed(name, literal(model), "" if compatible else dialect)
 
     def _address(self, section: Section, address: object, known: Known | None, table: dict[str, Any]) -> None:
         reference = self._variables.reference(address)
@@ -203,6 +237,9 @@ class ProviderTables:
                 limits[name] = int(limit) if isinstance(limit, float) else limit
         return limits
 
+    def _embeds(self, known: Known | None) -> bool:
+        return known is not None and "embeddings" in catalog()[known.name]
+
     def _usual(self, known: Known | None) -> str:
         """The variable with the key of a built-in provider; empty if it has none."""
         return str(catalog()[known.name].get("env", "")) if known is not None else ""
@@ -225,11 +262,12 @@ class ProviderTables:
             built_in = catalog()[known.name]
             copied = {key: value for key, value in built_in.items() if key not in _NOT_COPIED}
             if "base_url" in table:
-                copied.pop("dialects", None)
+                copied.pop("dialects", None)  # the server there may offer no other
             if "api_version" in table:
                 copied = {key: value for key, value in copied.items() if key not in ("path", "embeddings")}
             start = {"base_url": built_in.get("base_url"), "prices_as": known.name}
-            table = {**start, **({"api_key": f"${{{usual}}}"} if usual else {}), **copied, **table}
+            key = {"api_key": f"${{{usual}}}"} if usual and _AUTH not in table else {}
+            table = {**start, **key, **copied, **table}
         if limits:
             table["keys"] = [{"name": "main", "api_key": table.pop("api_key", f"${{{usual}}}"), **limits}]
         else:
@@ -246,7 +284,7 @@ def _split(given: str, section: Section) -> tuple[str, str]:
         section.taken("custom_llm_provider")
         return str(custom), given.removeprefix(f"{custom}/")
     if slash:
-        return prefix, model.removeprefix(PREFIXES[prefix].drops) if prefix in PREFIXES else model
+        return prefix, model
     owner = next((name for name, table in catalog().items() if given in table.get("models", ())), "")  # type: ignore[operator]
     owner = owner or next((name for pattern, name in _BARE_NAMES if fnmatchcase(given, pattern)), "")
     prefixes = [prefix for prefix, known in PREFIXES.items() if known.name == owner]

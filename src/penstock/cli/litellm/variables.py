@@ -42,8 +42,12 @@ class Variables:
         match = _FROM_ENVIRONMENT.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             return None
-        self._findings.variables.setdefault(match[1], "as for LiteLLM")
+        self.needed(match[1])
         return f"${{{match[1]}}}"
+
+    def needed(self, variable: str, what: str = "as for LiteLLM") -> None:
+        """Name a variable in the report."""
+        self._findings.variables.setdefault(variable, what)
 
     def plain(self, value: object) -> object:
         """A value that is no secret: a reference, or the value itself."""
