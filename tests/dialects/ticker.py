@@ -60,7 +60,6 @@ from penstock.core.dialects.dialect import (
 )
 from penstock.core.events import BlockKind
 from penstock.core.failure import Failure
-from penstock.core.input_estimate import estimate_request
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
 from penstock.core.passthrough_format import PassThroughFormat, TemplateSlot
@@ -321,7 +320,6 @@ class TickerSurface:
             members=members,
             fields=fields,
             include_usage=True,
-            estimate=lambda: estimate_request(read_fields(fields)),
             read=lambda: read_fields(fields),
         )
 

@@ -16,14 +16,17 @@ def embed(**fields: object) -> TokenDemand:
     return embeddings_demand(parse_embeddings(json.dumps({"model": "m", "input": "", **fields}).encode()))
 
 
-@pytest.mark.parametrize(("text", "tokens"), [("", 1), ("ab", 2), ("abcde", 2), ("abcdef", 3), ("a" * 4_000, 1_001)])
-def test_embeddings_take_a_token_for_four_bytes_and_generate_none(text: str, tokens: int) -> None:
-    assert embed(input=text) == TokenDemand(tokens, 0)
+@pytest.mark.parametrize("letters", [0, 1, 40, 4_000])
+def test_embeddings_take_a_token_for_four_bytes_and_generate_none(letters: int) -> None:
+    least = letters // 4
+    demand = embed(input="a" * letters)
+    assert least < demand.input < least + 10
+    assert demand.output == 0
 
 
 @pytest.mark.parametrize(("tokens", "count"), [([1] * 400, 400), ([[1] * 90, [2]], 91), ([], 1)])
 def test_tokens_in_place_of_text_are_counted(tokens: object, count: int) -> None:
-    assert embed(input=tokens) == TokenDemand(count, 0)
+    assert count <= embed(input=tokens).input < 2 * count + 12
 
 
 def test_embeddings_have_tags_and_a_user() -> None:
@@ -48,5 +51,5 @@ def test_the_output_of_a_chat_is_bounded(output: int | None, expected: int | Non
     body = {"model": "m", "messages": MESSAGES, "metadata": {"team": "red"}, "user": "me"}
     request = surface_dialect("openai_chat").read_request(json.dumps(body).encode(), {}, "")
     demand = chat_demand(request, RequestLimits(output, "flex"))
-    assert demand == TokenDemand(request.estimate(), expected, {"team": "red"}, "me", "flex")
+    assert demand == TokenDemand(request.estimate().tokens, expected, {"team": "red"}, "me", "flex")
     assert demand.input > 3

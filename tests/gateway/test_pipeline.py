@@ -120,10 +120,6 @@ async def outcome_of(request: ClientRequest, config: Config, *, traced: bool = F
         threads.add(threading.current_thread().name)
         return request.read()
 
-    def estimate() -> int:
-        threads.add(threading.current_thread().name)
-        return request.estimate()
-
     def upstream(_provider: Provider) -> Unreachable:
         return Unreachable()
 
@@ -132,7 +128,7 @@ async def outcome_of(request: ClientRequest, config: Config, *, traced: bool = F
     call = Call("req_1", request.model, stream=True, started=asyncio.get_running_loop().time())
     call.trace = trace_of("") if traced else None
     watching = asyncio.get_running_loop().create_task(longest_turn_s(stop))
-    attempts = gateway.answer(call, structs.replace(request, read=read, estimate=estimate), client)
+    attempts = gateway.answer(call, structs.replace(request, read=read), client)
     assert attempts is not None
     attempts.start()
     async with asyncio.timeout(30):

@@ -229,7 +229,7 @@ def test_no_sixty_seconds_have_more_requests_than_the_limit(tmp_path: Path) -> N
 
 def test_tokens_are_reserved_and_what_was_not_used_is_returned(tmp_path: Path) -> None:
     async def run() -> None:
-        world = World(config(tmp_path, {"a": "tpm = 70", "b": ""}))
+        world = World(config(tmp_path, {"a": "tpm = 80", "b": ""}))
         # Each call reserves its input and 20 tokens of output, and uses 15.
         assert await world.keys_of(5) == "aaabb"
         assert world.calls[-1].yielded == [("acme", "a", "tokens")]

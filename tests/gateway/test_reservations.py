@@ -109,7 +109,7 @@ class Budgeted:
         """The stream has sent this many characters. No ratio is learned for the target: a token has four characters."""
         assert self.call.control is not None
         self.call.attempts[-1].output_chars = chars
-        self.call.control.check(lambda look: look())
+        self.call.control.check()
 
 
 def test_what_is_reserved_is_enough_for_the_output_that_the_client_allows() -> None:
@@ -315,3 +315,10 @@ def test_what_costs_nothing_reaches_no_end() -> None:
     made = Budgeted(10**9, price=PricedModel(Price(Rates()), "test")).reserve().begin()
     made.say(4 * 1_000_000)
     assert (made.accounts.extended, made.running.stopped) == ([], [])
+
+
+def test_audio_is_reserved_at_the_price_of_audio() -> None:
+    made = Budgeted(10**9, output=50, price=PricedModel(Price(Rates(1_000, 10_000, audio_input=40_000)), "test"))
+    demand = TokenDemand(INPUT, 50, audio=INPUT)
+    made.reservations.reserve(made.call, demand, [made.price], 60.0, made.reported.append)
+    assert [asked.cost for asked in made.accounts.asked] == [40 * RESERVED_INPUT + 10 * 50]

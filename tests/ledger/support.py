@@ -1,13 +1,16 @@
 """Shared by the tests of the ledger: keys that are created while a gateway runs, and many concurrent clients."""
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+from penstock.core.input_estimate import estimate_input
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.gateway.limits.reservation import with_margin
 from penstock.stores.book.open import open_book
 from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response, body, post
@@ -16,7 +19,8 @@ from tests.faults.gateway import Gateway
 # A call of a crowd: what it is billed for, what that costs, and what is held for it while it runs.
 INPUT, OUTPUT = 40, 200
 COST = INPUT * INPUT_COST + OUTPUT * OUTPUT_COST
-RESERVED_INPUT = 44 * INPUT_COST
+# An upper limit (`reserved_input`).
+RESERVED_INPUT = 90 * INPUT_COST
 RESERVED = RESERVED_INPUT + OUTPUT * OUTPUT_COST
 # For how many of the crowd a budget suffices.
 FEW = 10
@@ -66,6 +70,12 @@ def ask(gateway: Gateway, secret: str, model: str, *, stream: bool, **fields: ob
     with gateway.client() as client:
         client.send(request(secret, model, stream=stream, **fields))
         return client.response()
+
+
+def reserved_input(model: str, *, stream: bool, **fields: object) -> int:
+    """The tokens that are reserved for the input of a request: it depends on the length of its body."""
+    content = body(model, stream=stream, **fields)
+    return with_margin(estimate_input(content, json.loads(content)).tokens)
 
 
 def request(secret: str, model: str, *, stream: bool, **fields: object) -> bytes:

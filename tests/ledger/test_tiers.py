@@ -16,14 +16,12 @@ from tests.faults.client import CLIENT_KEY, Response
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import plain
 from tests.faults.upstream import JSON, Script, Upstream, chunk, head, last_chunk, status
-from tests.ledger.support import ask, make_key
+from tests.ledger.support import ask, make_key, reserved_input
 from tests.serve.support import AdminClient
 from tests.streams import DONE, Json, begins, bill, counts, finishes, says, sse
 
 INPUT, OUTPUT = 40, 200
 COST = INPUT * 1_000 + OUTPUT * 2_000
-# Of the request of these tests: 10 tokens are estimated, and 44 held.
-RESERVED = 44 * 1_000 + OUTPUT * 2_000
 NAME = 'prices."main/*"'
 TABLES: dict[str, dict[str, object]] = {
     NAME: {"input": 1.0, "output": 2.0, "cached": 0.1, "cache_write": 1.25},
@@ -155,10 +153,11 @@ def test_a_budget_holds_what_the_priority_tier_costs(gateway: Gateway, script: o
     """Cache writes cost 1.25 times the input, or twice the input for an hour; all of the input may be written."""
     assert callable(script)
     model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {"service_tier": "priority"}))
-    reserved = 2 * (44 * 2_000 + OUTPUT * 2_000)
+    options = {"stream": script is streamed, "max_tokens": OUTPUT, "service_tier": "priority"}
+    held = reserved_input(f"main/{model}", **options)  # type: ignore[arg-type]
+    reserved = 2 * (held * 2_000 + OUTPUT * 2_000)
     _, poor = make_key(gateway, budget=reserved - 1)
     key, rich = make_key(gateway, budget=reserved)
-    options = {"stream": script is streamed, "max_tokens": OUTPUT, "service_tier": "priority"}
     refused = ask(gateway, poor, f"main/{model}", **options)  # type: ignore[arg-type]
     assert (refused.status, refused.error["code"]) == (429, "insufficient_quota")
     responses = [ask(gateway, rich, f"main/{model}", **options) for _ in range(3)]  # type: ignore[arg-type]

@@ -1,108 +1,142 @@
-"""Estimates of the tokens of an input, before a provider has counted them.
+"""Estimates of the tokens of an input, before a provider has counted them. Budgets and rate limits reserve them.
 
-No tokenizer is used: it would have to be the right one for the model, and would take too long. English text has about
-four bytes per token, other scripts have fewer. An estimate should be slightly too high rather than too low, because
-budgets depend on it. It runs on the event loop, so long inputs are sampled and extrapolated.
+No tokenizer is used: it would have to be the right one for the model, and would take too long. The estimate follows
+from the body as the client sent it, because a provider of the same API gets these bytes:
+
+1. Every byte of the body counts, in every member, known or not, at the most usual rate of its kind (`_DENSE`).
+   Nothing is sampled, so no text can be hidden from the estimate.
+2. Media count by their kind and size (`_MEDIA_TOKENS`) instead, where an API has media: in the parts of messages. The
+   same members in a tool's schema, or in the arguments of a call, are text for the model, and count as text.
+3. Media by a URL, or of a kind that is not listed, have no known size: the former count as the smallest of their kind,
+   the latter as text.
+
+What a provider may count higher is listed in docs/ledger.md ("Budgets and limits").
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping
 
-import msgspec
+from msgspec import Struct
 
-from penstock.core.content import (
-    MediaPart,
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
+from penstock.core.media import AUDIO_TYPES, data_url
+
+# Twelfths of a token for each byte: 4 bytes per token of words, 3 of scripts other than Latin, 2 of digits and
+# punctuation (which includes the syntax of JSON, about as much as the prompt templates of models add).
+_TOKEN = 12
+_WORDS, _OTHERS, _DENSE = 3, 4, 6
+_WORD = b'{}[]:" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+_ASCII = bytes(range(128))
+
+
+class MediaTokens(Struct, frozen=True, gc=False):
+    """The tokens of one kind of media: a token for so many characters of base64, at least and at most so many."""
+
+    least: int
+    characters: int
+    most: int = 1_000_000_000
+
+
+# By the whole media type, or by the part before the slash.
+_MEDIA_TOKENS = {
+    # Providers scale images down to 1,100 to 1,600 tokens, or count tiles: a photograph of 12 megapixels has 6,200.
+    "image": MediaTokens(1_600, 256, 6_400),
+    # 32 tokens per second (Gemini; OpenAI: 10), at 12 kbit/s; of PCM with 16 bits and 8 kHz.
+    "audio": MediaTokens(32, 64),
+    "audio/wav": MediaTokens(32, 512),
+    # 300 tokens per second, at 115 kbit/s.
+    "video": MediaTokens(300, 64),
+    # 3,000 tokens per page of text, 18 KB each, and 100 pages (Anthropic).
+    "application/pdf": MediaTokens(3_000, 8, 300_000),
+}
+# Members of a part that are media, or objects with media; the kind if the type is not given. What has no kind is text.
+_MEDIA = {
+    "image_url": "image",
+    "video_url": "video",
+    "audio_url": "audio",
+    "input_audio": "audio",
+    "inlineData": "",
+    "inline_data": "",
+    "fileData": "",
+    "file_data": "",
+    "file_url": "application/pdf",
+    "document_url": "application/pdf",
+    "file": "",
+    "source": "",
+    "result": "image",
+}
+_IMAGE_ITEM = "image_generation_call"  # whose `result` is an image
+_URLS = ("https:", "http:", "gs:", "s3:")
+_DATA = ("data", "url", "file_data", "fileUri", "file_uri")
+_TYPES = ("media_type", "mimeType", "mime_type", "format")
+# Members of a request that have parts, and members of those that have parts.
+_ROOTS = frozenset(
+    ("messages", "input", "contents", "system", "systemInstruction", "system_instruction", "generateContentRequest")
 )
-from penstock.core.request import Request
-
-_Item = TypeVar("_Item")
-
-# Bytes per token: of ASCII characters, and of all others.
-ASCII_BYTES = 4
-_OTHER_BYTES = 3
-# Tokens that the prompt templates of most models add to each message, and to the start of the answer.
-PER_MESSAGE = 4
-PER_REQUEST = 3
-# Tokens of an image of ordinary size in high detail; 85 to 1,600 by provider and size. The same for audio and files.
-PER_ATTACHMENT = 1_000
-# The characters of a text that are sampled.
-_SAMPLE = 4_096
-# The maximum number of messages, parts or tools that are sampled.
-MAX_ITEMS = 500
+_NESTED = frozenset((*_MEDIA, "parts", "output", "contents", "functionResponse", "function_response"))
 
 
-def estimate_request(request: Request) -> int:
-    """About how many tokens the input of a request has."""
-    tokens = PER_REQUEST + (PER_MESSAGE + _parts(request.system) if request.system else 0)
-    seen = spread(request.turns, MAX_ITEMS)
-    tokens += extrapolated(sum(PER_MESSAGE + _parts(turn.parts) for turn in seen), len(seen), len(request.turns))
-    if request.tools:
-        tokens += schema_tokens([[tool.name, tool.description, tool.schema, tool.extras] for tool in request.tools])
-    if request.format is not None and request.format.schema:
-        tokens += schema_tokens(request.format.schema)
-    return tokens
+class InputEstimate(Struct, frozen=True, gc=False):
+    """The estimated tokens of an input, and those of them that are audio."""
+
+    tokens: int
+    audio: int = 0
 
 
-def text_tokens(text: str) -> int:
-    """About how many tokens a text has."""
-    if text.isascii():
-        return -(-len(text) // ASCII_BYTES)
-    sample = text[:_SAMPLE]
-    ascii = len(sample.encode("ascii", "ignore"))
-    others = len(sample.encode("utf-8", "replace")) - ascii
-    tokens = ascii / ASCII_BYTES + others / _OTHER_BYTES
-    return ceil(tokens * len(text), len(sample))
+def estimate_input(body: bytes, fields: Mapping[str, object]) -> InputEstimate:
+    """About how many tokens the input of a request has, rather too many than too few. `fields` are the decoded body."""
+    units = _units(body)
+    media = audio = 0
+    found = [fields[name] for name in _ROOTS.intersection(fields)]
+    for value in found:  # which grows
+        if type(value) is list:
+            # Nearly all are messages of text.
+            found += [
+                each
+                for each in value
+                if type(each) is not dict or type(each.get("content")) is not str or len(each) != 2
+            ]
+        elif type(value) is dict:
+            content = value.get("content")
+            if content is not None and type(content) is not str:
+                found.append(content)
+            for name in () if _NESTED.isdisjoint(value) else _NESTED.intersection(value):
+                inner = value[name]
+                found.append(inner if name not in _MEDIA else inner.get("content") if type(inner) is dict else None)
+                kind, data = _medium(value, name)
+                if (rate := _MEDIA_TOKENS.get(kind) or _MEDIA_TOKENS.get(kind.partition("/")[0])) is not None:
+                    tokens = min(max(len(data) // rate.characters, rate.least), rate.most)
+                    media += tokens
+                    audio += tokens if kind.startswith("audio") else 0
+                    units -= _units(data.encode("utf-8", "replace"))
+    if media:
+        units -= body.count(rb"\/") * _DENSE  # base64 has slashes, which some clients escape
+    return InputEstimate(-(-units // _TOKEN) + media, audio)
 
 
-def schema_tokens(value: object) -> int:
-    """About how many tokens a value has that the model gets as JSON, or as text of about that length."""
-    if not isinstance(value, list) or not value:
-        return ceil(len(msgspec.json.encode(value)), ASCII_BYTES)
-    seen = spread(value, MAX_ITEMS)
-    return extrapolated(ceil(len(msgspec.json.encode(seen)), ASCII_BYTES), len(seen), len(value))
+def text_tokens(text: bytes) -> int:
+    """About how many tokens a text has, or JSON of texts or of tokens."""
+    return -(-_units(text) // _TOKEN)
 
 
-def spread(items: Sequence[_Item], most: int) -> Sequence[_Item]:
-    """At most `most` of the items, evenly spread."""
-    return items if len(items) <= most else items[:: -(-len(items) // most)]
+def _units(text: bytes) -> int:
+    """The twelfths of tokens of a text."""
+    rest = len(text.translate(None, _WORD))  # all that is no word
+    units = len(text) * _WORDS + rest * (_DENSE - _WORDS)
+    return units if text.isascii() else units - len(text.translate(None, _ASCII)) * (_DENSE - _OTHERS)
 
 
-def extrapolated(tokens: int, seen: int, items: int) -> int:
-    """The tokens of all items, extrapolated from those of the sampled ones."""
-    return tokens if seen == items else ceil(tokens * items, seen)
+def _medium(part: dict[str, object], name: str) -> tuple[str, str]:
+    """The kind of the medium in a member of a part, and its base64 data.
 
-
-def ceil(count: float, by: float) -> int:
-    """The quotient, rounded up."""
-    return -int(-count // by)
-
-
-def _parts(parts: Sequence[Part]) -> int:
-    seen = spread(parts, MAX_ITEMS)
-    return extrapolated(sum(map(_part, seen)), len(seen), len(parts))
-
-
-def _part(part: Part) -> int:
-    match part:
-        case TextPart(text) | RefusalPart(text):
-            return text_tokens(text)
-        case ReasoningPart(text, summary):
-            return text_tokens(text) + sum(map(text_tokens, summary))
-        case MediaPart():
-            return PER_ATTACHMENT
-        case ToolCall(_, name, arguments):
-            return text_tokens(name) + text_tokens(arguments)
-        case ToolResult(_, parts):
-            return _parts(parts)
-        case ToolChange():
-            return text_tokens(str(part))
-        case OpaquePart(_, _, data):
-            return schema_tokens(data)
+    The kind is empty if the member is text or no medium. The data is empty if it is elsewhere.
+    """
+    kind, given = _MEDIA.get(name, ""), part[name]
+    if isinstance(given, dict):
+        stated = next((given[key] for key in _TYPES if key in given), None)
+        if isinstance(stated, str):
+            kind = AUDIO_TYPES.get(stated, stated if "/" in stated else kind).lower()
+        given = next((given[key] for key in _DATA if key in given), None) if given.get("type") != "text" else None
+    if name not in _MEDIA or not isinstance(given, str) or (name == "result" and part.get("type") != _IMAGE_ITEM):
+        return "", ""
+    if given.startswith("data:"):
+        return data_url(given)
+    return (kind or "application/pdf", "") if given.startswith(_URLS) else (kind, given)

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, structs
 
 from penstock.core.content import Part, TextPart, ToolChange, ToolResult
+from penstock.core.input_estimate import InputEstimate, estimate_input
 from penstock.core.json_members import JsonMembers
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -174,6 +175,8 @@ class Continuation(Struct, frozen=True, eq=False):
 
 # Some 10 microseconds each if they are items of a list. As many small texts as an hour of chat has are far fewer.
 _MANY_VALUES = 1_000
+# In bytes, of which estimates and copies take a nanosecond each.
+_LARGE = 1_000_000
 MAX_TAGS = 16
 """The maximum number of members of the client's metadata that are kept as tags."""
 
@@ -220,8 +223,6 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Members that the answer repeats, in dialects whose answers do."""
     headers: Mapping[str, str] = {}
     """Request headers that a provider of the same dialect gets, too: neither credentials nor hop-by-hop headers."""
-    estimate: Callable[[], int]
-    """Estimates the tokens of the input; samples a long input."""
     read: Callable[[], Request]
     """Makes the neutral form."""
     provider_state: str = ""
@@ -231,15 +232,23 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     those of the whole conversation."""
     memory: object = None
     """What lives as long as the request does: the memory that is reserved for it."""
+    _estimate: InputEstimate | None = None
+
+    def estimate(self) -> InputEstimate:
+        """The estimated tokens of the input, computed once. A thread does so if the request `has_many_values`."""
+        if self._estimate is None:
+            self._estimate = estimate_input(self.members.body, self.fields)
+        return self._estimate
 
     @property
     def has_many_values(self) -> bool:
-        """Whether it takes milliseconds to read and to write, because of its messages, parts and tools.
+        """Whether it takes milliseconds to read, to estimate and to write, because of its messages, parts and tools.
 
-        The time depends on the number of values, so the commas between them are counted.
+        The time depends on the number of values, so the commas between them are counted. Of a large body it also
+        depends on the bytes.
         """
         body = self.members.body
-        return len(body) > _MANY_VALUES and body.count(b",") > _MANY_VALUES
+        return len(body) > _MANY_VALUES and (len(body) > _LARGE or body.count(b",") > _MANY_VALUES)
 
     def figures(self) -> dict[str, bool | int | float]:
         """The settings that are numbers or flags, by their names in the client's dialect. They hold no content."""

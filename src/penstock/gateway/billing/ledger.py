@@ -142,7 +142,7 @@ class Ledger:
     ) -> bool:
         """Return whether the call is admitted at once. If not, `then` is called with the decision, now or later."""
         key = call.key
-        call.input_estimate = demand.input
+        call.input_estimate, call.audio_estimate = demand.input, demand.audio
         call.cap = demand.output
         if demand.tier:
             call.tier = ServiceTier(demand.tier)

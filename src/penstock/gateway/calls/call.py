@@ -131,6 +131,8 @@ class Call(Struct, eq=False):
     tags: Mapping[str, str] = {}
     user: str = ""
     input_estimate: int = 0
+    audio_estimate: int = 0
+    """The part of the estimated input that is audio."""
     tier: ServiceTier = STANDARD
     """The service tier that the client requests."""
     cap: int | None = None

@@ -105,7 +105,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         plan = self._plan
         if self._demanded is not None:
             return self._demanded
-        return chat_demand(self._request, plan.upstream.limits(self._request, plan.destination))
+        destination = plan.destination
+        return chat_demand(self._request, plan.upstream.limits(self._request, destination), destination.overrides)
 
     def _ask(self) -> None:
         plan = self._plan

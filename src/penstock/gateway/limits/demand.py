@@ -2,49 +2,51 @@
 
 from collections.abc import Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.dialect import RequestLimits
+from penstock.core.input_estimate import text_tokens
 from penstock.core.request import MAX_TAGS, ClientRequest
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 
-# For the input of embeddings, which is not decoded.
-_BYTES_PER_TOKEN = 4
 # More than the output of any model, and small enough that the cost fits into the accounts' integers.
 _MAX_OUTPUT = 1_000_000_000
 
 
 class TokenDemand(Struct, frozen=True):
-    """The estimated input tokens, the maximum output tokens (None if the client sets none), the tags and user, and the
-    service tier in lower case."""
+    """The estimated input tokens, the maximum output tokens (None if the client sets none), the tags and user, the
+    service tier in lower case, and which of the input tokens are audio."""
 
     input: int
     output: int | None = None
     tags: Mapping[str, str] = {}
     user: str = ""
     tier: str = ""
+    audio: int = 0
 
 
-def chat_demand(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
-    """The demand of a chat request, with the limits of the request that is sent to the provider."""
+def chat_demand(
+    request: ClientRequest, limits: RequestLimits, overrides: Mapping[str, object] = MappingProxyType({})
+) -> TokenDemand:
+    """The demand of a chat request, with the limits and the overrides of the request that is sent to the provider."""
+    estimate = request.estimate()
     return TokenDemand(
-        request.estimate(),
+        estimate.tokens + (text_tokens(msgspec.json.encode(dict(overrides))) if overrides else 0),
         min(max(limits.output, 0), _MAX_OUTPUT) if limits.output is not None else None,
         request.metadata,
         request.user,
         limits.tier,
+        estimate.audio,
     )
 
 
 def embeddings_demand(request: EmbeddingsRequest) -> TokenDemand:
     """The demand of a request for embeddings."""
-    given = bytes(request.members.values["input"])
-    tokens = len(given) // _BYTES_PER_TOKEN + 1
-    if given.lstrip(b"[ \t\r\n")[:1].isdigit():  # lists of tokens, each a number
-        tokens = max(tokens, given.count(b",") + 1)
+    tokens = text_tokens(request.members.body)
     return TokenDemand(tokens, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
 
 

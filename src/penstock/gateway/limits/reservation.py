@@ -66,14 +66,14 @@ class Reservations:
         """
         assert call.key is not None
         possible = [price for priced in prices for price in call.tier.prices(priced.price)]
-        input = _with_margin(demand.input)
+        input = _input(demand.input, demand.audio)
         output = demand.output if demand.output is not None else USUAL_OUTPUT
         least = demand.output if demand.output is not None else LEAST_OUTPUT
         now = call.at_ms
         reservation = Reservation(
             id=call.id,
-            cost=_max_cost(possible, Tokens(input=input, output=output)),
-            least_cost=_max_cost(possible, Tokens(input=input, output=least)),
+            cost=_max_cost(possible, structs.replace(input, output=output)),
+            least_cost=_max_cost(possible, structs.replace(input, output=least)),
             tokens=demand.input + output,
             least_tokens=demand.input + least,
             now=now,
@@ -127,10 +127,10 @@ class Reservations:
         events, chars = call.reached
         audio = estimate_audio(attempt.audio_chars)
         output = self._ratios.output(f"{attempt.provider}/{attempt.model}", chars, events) + audio
-        if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
+        if call.cap is not None and output <= (trusted := with_margin(call.cap)):
             control.limit = chars + (trusted - output + 1) * _CHARS_PER_TOKEN
             return
-        input = Tokens(input=_with_margin(call.input_estimate))
+        input = _input(call.input_estimate, call.audio_estimate)
         left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=audio), prices)
         # Request more while a quarter is left: the answer may take a moment, and the stream need not wait for it.
         whole = _affordable(call.reserved, input, prices)
@@ -193,7 +193,13 @@ def _affordable_at(nanodollars: int, price: Price) -> int:
     return nanodollars * 1_000 // price_per_thousand if price_per_thousand else 1_000_000_000
 
 
-def _with_margin(tokens: int) -> int:
+def _input(tokens: int, audio: int) -> Tokens:
+    """The tokens of an input for which the cost is reserved."""
+    return Tokens(input=with_margin(tokens), audio_input=with_margin(audio) if audio else 0)
+
+
+def with_margin(tokens: int) -> int:
+    """The tokens that are reserved for so many estimated ones."""
     return int(tokens * _MARGIN) + _FIXED_MARGIN
 
 

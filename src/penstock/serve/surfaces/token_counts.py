@@ -78,7 +78,7 @@ class TokenCounts:
         if len(self._running) >= _MAX_RUNNING:
             plan = None
         if plan is None and not request.has_many_values:
-            self._respond(exchange, request_id, request.estimate(), estimated=True)
+            self._respond(exchange, request_id, request.estimate().tokens, estimated=True)
             return
         task = asyncio.get_running_loop().create_task(self._count(exchange, gateway, request_id, request, plan))
         tasks = self._running if plan is not None else self._estimating
@@ -96,7 +96,7 @@ class TokenCounts:
             counted = await self._ask(gateway, request, plan) if plan is not None else None
             tokens = counted
             if tokens is None:
-                tokens = await asyncio.get_running_loop().run_in_executor(None, request.estimate)
+                tokens = (await asyncio.get_running_loop().run_in_executor(None, request.estimate)).tokens
             if not exchange.over:
                 self._respond(exchange, request_id, tokens, estimated=counted is None)
         except Exception as error:  # noqa: BLE001 - the client must get a response

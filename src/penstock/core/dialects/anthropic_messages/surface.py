@@ -15,7 +15,6 @@ from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWr
 from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.failure import Failure
-from penstock.core.input_estimate import estimate_request
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
@@ -76,7 +75,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     check_lengths(fields, _LISTS)
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
+    read = ReadOnce(read_request, fields)  # limits and each target need it
     return ClientRequest(
         dialect=NAME,
         model=model,
@@ -88,7 +87,6 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         tier=tier if isinstance(tier, str) else "",
         user=user if isinstance(user, str) else "",
         metadata={tag: headers[name] for name, tag in _TAGS.items() if name in headers},
-        estimate=lambda: estimate_request(read()),
         read=read,
     )
 

@@ -18,7 +18,6 @@ from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.writer import GeminiWriter
 from penstock.core.failure import Failure
-from penstock.core.input_estimate import estimate_request
 from penstock.core.json_getters import integer_of, object_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.request import MAX_TAGS, ClientRequest, ReadOnce
@@ -86,7 +85,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
     check_lengths(fields, _LISTS)
     labels = object_of(fields.get("labels"))
     tags = {name: value for name, value in labels.items() if isinstance(value, str)}
-    # Estimates, limits and each target need it.
+    # Limits and each target need it.
     read = ReadOnce(read_request, {**fields, "model": model, "stream": stream})
     events = not named or parse_qs(query).get("alt") == ["sse"]
     return ClientRequest(
@@ -101,7 +100,6 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
         tier=text_of(member(fields, "serviceTier")).lower(),
         metadata=dict(list(tags.items())[:MAX_TAGS]),
         provider_state="cachedContent" if member(fields, "cachedContent") else "",
-        estimate=lambda: estimate_request(read()),
         read=read,
     )
 

@@ -10,7 +10,6 @@ import msgspec
 from penstock.core.dialects.gemini.members import member
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.surface import read_client_request
-from penstock.core.input_estimate import estimate_request
 from penstock.core.json_getters import integer_of, object_of
 from penstock.core.request import ClientRequest, ReadOnce
 
@@ -25,8 +24,7 @@ class GeminiTokenCounting:
         request = read_client_request(body, headers, path)
         whole = member(request.fields, "generateContentRequest")
         if isinstance(whole, dict):
-            read = ReadOnce(read_request, whole)
-            request.read, request.estimate = read, lambda: estimate_request(read())
+            request.read = ReadOnce(read_request, whole)
         return request
 
     def read_count(self, body: bytes) -> int | None:

@@ -6,13 +6,11 @@ provider of the same dialect as the client wrote it.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.body import write_body
-from penstock.core.dialects.openai_chat.estimate import estimate_input
 from penstock.core.dialects.openai_chat.request import NAME, read_request
 from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
 from penstock.core.dialects.openai_errors import write_error
@@ -56,7 +54,6 @@ class OpenAIChatSurface:
             members=members,
             include_usage=bool(options and options.get("include_usage")),
             fields=fields,
-            estimate=partial(estimate_input, fields),
             read=ReadOnce(read_request, fields),
         )
         if not _ACCOUNTED.isdisjoint(fields):

@@ -16,7 +16,6 @@ from penstock.core.dialects.openai_responses.request import read_request
 from penstock.core.dialects.openai_responses.vocabulary import NAME
 from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
 from penstock.core.failure import Failure
-from penstock.core.input_estimate import estimate_request
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
@@ -95,7 +94,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     if not isinstance(fields.get("input"), str | list) and "prompt" not in fields:
         raise refused("`input` must be a text or a list of items", param="input")
     check_lengths(fields, _LISTS)
-    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
+    read = ReadOnce(read_request, fields)  # limits and each target need it
     request = ClientRequest(
         dialect=NAME,
         model=model,
@@ -105,7 +104,6 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         include_usage=True,
         fields=fields,
         echo={name: fields[name] for name in _ECHOED if fields.get(name) is not None},
-        estimate=lambda: estimate_request(read()),
         read=read,
     )
     account(request, fields)
