@@ -85,12 +85,12 @@ class AttemptControl:
         """
         return count_chars if self.transcript is None else self.transcript.append
 
-    def check(self, soon: Callable[[Callable[[], None]], object]) -> None:
-        """`check_at` is reached: schedule `on_limit` if its limit is reached, and trim the transcript."""
+    def check(self) -> None:
+        """`check_at` is reached: call `on_limit` if its limit is reached, and trim the transcript."""
         output_chars = self._attempt.output_chars
         if output_chars >= self._limit and self.on_limit is not None:
             self._limit = NO_LIMIT
-            soon(self.on_limit)
+            self.on_limit()
         self.check_at = min(self._limit, MAX_CHARS)
         if self.transcript is not None:
             self.transcript.trim()

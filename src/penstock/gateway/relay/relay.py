@@ -131,6 +131,7 @@ class Relay:
     _recording: RecordingReceiver | None = None
     _forwards_end = False  # whether the last message, with the finish and the usage, was forwarded as it came
     _pending = 0  # frames of the trailer so far; they are progress, though their events come at the end only
+    _undelivered = 0  # characters that are counted while the budget is checked, and not yet written to the client
     _body_size = 0  # of the answer, in bytes, without those that took the fast path
     _answer: Accumulator | None = None
     # On the fast path: reads the payload of a chunk, and writes a framed chunk to the client.
@@ -228,9 +229,10 @@ class Relay:
                 self._skip_parser(fast)
         elif self._phase == "streaming":
             self._watchdog.advance()
+            if not self._may_deliver(self._count_text(events)):
+                return
             self._client.write(data)
             self._writer.follow(fast, events)
-            self._count(self._count_text(events))
             if self._call.on_text is not None:
                 self._call.on_text(events)
             self._skip_parser(fast)
@@ -393,11 +395,12 @@ class Relay:
         gaps.counts[bisect_left(BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - watchdog.started)
-        self._write_chunk(raw)
         attempt = self._attempt
-        attempt.output_chars = output_chars = attempt.output_chars + chars
-        if output_chars >= self._control.check_at:
-            self._count(0)
+        if attempt.output_chars + chars < self._control.check_at:
+            attempt.output_chars += chars
+        elif not self._may_deliver(chars):
+            return True
+        self._write_chunk(raw)
         return True
 
     def _on_trailer_chunk(self, payload: bytes, _raw: bytes) -> bool:
@@ -490,6 +493,7 @@ class Relay:
 
     def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
         """End the attempt with this failure: a limit is reached, or the operator stops the call."""
+        self._attempt.output_chars -= self._undelivered
         self._fail(failure, ending=ending)
 
     def pause_for_limit(self, paused: bool) -> None:
@@ -559,11 +563,15 @@ class Relay:
                 self._watchdog.first_event()
         if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
+        last = events[-1]
         if not kinds.isdisjoint(TEXT_EVENTS):
-            self._count(self._count_text(events))
+            size = self._count_text(events)
+            if isinstance(last, End):  # the answer is complete, and the provider bills it
+                self._attempt.output_chars += size
+            elif not self._may_deliver(size):
+                return
         if self._call.on_text is not None:
             self._call.on_text(events)
-        last = events[-1]
         if Repair in kinds:  # counted above; no writer shows it to a client
             events = [event for event in events if type(event) is not Repair]
         if isinstance(last, Fault):
@@ -574,12 +582,19 @@ class Relay:
         else:
             self._release(events, data)
 
+    def _may_deliver(self, size: int) -> bool:
+        """Count text that is not written yet. False if the budget has no room for it: the attempt has ended."""
+        self._undelivered = size
+        self._count(size)
+        self._undelivered = 0
+        return self._phase != "over"
+
     def _count(self, size: int) -> None:
-        """Add to the output's characters. At `check_at` the control's check is due, which acts after this read."""
+        """Add to the output's characters. At `check_at` the control's check is due, which may end the attempt."""
         attempt, control = self._attempt, self._control
         attempt.output_chars += size
         if attempt.output_chars >= control.check_at:
-            control.check(self._loop.call_soon)
+            control.check()
             if attempt.output_chars >= MAX_CHARS:
                 self._loop.call_soon(self._fail_size, f"{MAX_CHARS} characters")
             self._count_text = control.count_text
