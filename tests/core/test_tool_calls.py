@@ -42,6 +42,15 @@ def stream(*deltas: Json | list[Json], finish: str = "tool_calls") -> bytes:
 
 UNDERSTOOD: dict[str, tuple[bytes, list[Call], dict[str, int]]] = {
     # Healthy
+    "the free-form input of two custom tools, interleaved": (
+        stream(
+            {"index": 0, "id": "a", "type": "custom", "custom": {"name": "tide", "input": "{}"}},
+            {"index": 1, "id": "b", "type": "custom", "custom": {"name": "wind", "input": "{"}},
+            {"index": 0, "custom": {"input": "{}"}},
+        ),
+        [("a", "tide", "{}{}"), ("b", "wind", "{")],
+        {},
+    ),
     "in pieces": (stream(piece(0, "a", "tide", ""), args('{"x"'), args(":1}")), ONE, {}),
     "whole in one chunk": (stream(piece(0, "a", "tide", '{"x":1}')), ONE, {}),
     "two, one after the other": (
@@ -318,6 +327,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     ),
     "more arguments for a whole call, index drifting": (
         stream(piece(0, "a", "tide", '{"x":1}'), args('{"y":2}', 1)),
+        "tool-call-ambiguous",
+    ),
+    "more arguments for a whole call, after another": (
+        stream(piece(0, "a", "tide", "{}"), piece(1, "b", "wind", "{}"), args('{"x":1}')),
         "tool-call-ambiguous",
     ),
     "a name that never comes": (stream(piece(0, "a", None, '{"x":1}')), "tool-call-unnamed"),

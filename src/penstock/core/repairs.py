@@ -600,7 +600,7 @@ FAULTS: dict[str, RepairRow] = {
         "Reading it as the expected dialect would lose all of it.",
     ),
     "tool-call-ambiguous": RepairRow(
-        "A fragment of a tool call could belong to more than one call.",
+        "A fragment of a tool call could belong to more than one call, or continues a call that was complete.",
         "The stream fails.",
         "A guess could run a tool with another call's arguments.",
     ),

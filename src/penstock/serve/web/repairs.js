@@ -435,7 +435,7 @@ export const FAULTS = {
   "done": "The dialect is named; the stream fails."
  },
  "tool-call-ambiguous": {
-  "wrong": "A fragment of a tool call could belong to more than one call.",
+  "wrong": "A fragment of a tool call could belong to more than one call, or continues a call that was complete.",
   "done": "The stream fails."
  },
  "tool-call-unnamed": {

@@ -14,7 +14,8 @@ piece belongs to is found by this table. A call is *complete* when its arguments
 | no id, no known index, no name | the last call, if every other call is complete |
 
 If two incomplete calls could own a piece, the stream fails: a wrong guess would run a tool with the arguments of
-another. It also fails if a name changes after it was emitted.
+another. It also fails if a name changes after it was emitted, or if arguments come for a complete call that is not the
+only one.
 
 A call is buffered until its name, its id and its first argument are known, at the latest until the next call begins or
 the stream ends. After that its pieces are emitted as they arrive.
@@ -138,9 +139,18 @@ class ToolCalls:
         elif arguments and call.id and id in ("", call.id) and name == call.name and call.has_arguments(arguments):
             sink.repair("tool-id-repeated" if id else "tool-name-repeated", id or name)
             return
+        elif arguments.strip() and self._is_past(call):
+            self._fail("tool-call-ambiguous", f"arguments follow those of a complete call: {shown(arguments)}", sink)
+            return
         if not self._identify(call, id, name, sink):
             return
         self._add(call, arguments, _extras(piece | fields), sink)
+
+    def _is_past(self, call: _PendingCall) -> bool:
+        """Whether the arguments of a call are complete, and those of another call have followed or are expected."""
+        if call.kind == "custom" or not (call.scan.closed and call.whole):
+            return False
+        return bool(self._partial) or call is not self._calls[-1]
 
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
         """Read more arguments of a call that was emitted: the common case. For any other, return False."""
@@ -235,8 +245,7 @@ class ToolCalls:
             return call  # its id comes late
         contested = call.index in self._contested
         if not name or not call.name:
-            stray = call.scan.closed and call.whole and arguments.strip() and self._partial
-            return "unknown" if contested or stray else call
+            return "unknown" if contested else call
         if not id and name == call.name and call.id is not None and call.has_arguments(arguments):
             return call  # repeated
         if name == call.name and arguments and arguments.lstrip()[:1] not in _OPENING:
