@@ -23,6 +23,8 @@ from penstock import (
 )
 from penstock.core.repairs import FAULTS, REPAIRS
 
+_KINDS: dict[type[Event], str] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
+
 
 def violations(events: list[Event]) -> list[str]:
     """Every way in which the events of one whole stream break the promised order."""
@@ -34,7 +36,7 @@ def violations(events: list[Event]) -> list[str]:
     begun: set[int] = set()
     finished: set[int] = set()
     calls: dict[int, int] = {}
-    blocks: dict[int, dict[int, bool]] = {}
+    blocks: dict[int, dict[int, str]] = {}
     started = failed = False
     for event in events:
         match event:
@@ -44,8 +46,10 @@ def violations(events: list[Event]) -> list[str]:
                 continue
             case Start():
                 started = True
-            case Fault(code):
+            case Fault(code, message):
                 failed = True
+                if message.endswith("a block that is not open"):
+                    broken.append(f"the reader gives content that has no place: {message}")
                 if code not in FAULTS:
                     broken.append(f"unknown fault {code}")
             case ChoiceStart(choice):
@@ -55,10 +59,12 @@ def violations(events: list[Event]) -> list[str]:
             case TextDelta(choice, text) | ReasoningDelta(choice, text) | RefusalDelta(choice, text):
                 if not text:
                     broken.append("empty delta")
+                if choice in blocks and _KINDS[type(event)] not in blocks[choice].values():
+                    broken.append(f"{type(event).__name__} in no block of its kind")
                 broken.extend(_speech(choice, begun, finished))
             case ToolCallStart(choice, call, block=block):
                 if block is not None:
-                    broken.extend(_block_start(blocks.setdefault(choice, {}), block, is_call=True))
+                    broken.extend(_block_start(blocks.setdefault(choice, {}), block, f"call {call}"))
                 if call != calls.get(choice, 0):
                     broken.append(f"call {call} of choice {choice} is out of order")
                 calls[choice] = call + 1
@@ -66,14 +72,20 @@ def violations(events: list[Event]) -> list[str]:
             case ToolCallDelta(choice, call, arguments):
                 if call >= calls.get(choice, 0) or not arguments:
                     broken.append(f"arguments of choice {choice} for call {call}, which has not begun, or none")
+                if choice in blocks and f"call {call}" not in blocks[choice].values():
+                    broken.append(f"arguments of choice {choice} for call {call}, whose block has ended")
                 broken.extend(_speech(choice, begun, finished))
-            case BlockStart(choice, block):
-                broken.extend(_block_start(blocks.setdefault(choice, {}), block, is_call=False))
+            case BlockStart(choice, block, kind):
+                broken.extend(_block_start(blocks.setdefault(choice, {}), block, kind))
                 broken.extend(_speech(choice, begun, finished))
             case BlockEnd(choice, block):
                 if blocks.get(choice, {}).pop(block, None) is None:
                     broken.append(f"block {block} of choice {choice} ends, though it is not open")
-            case MediaDelta(choice) | Seal(choice) | Annotation(choice):
+            case MediaDelta(choice, block):
+                if block not in blocks.get(choice, {}):
+                    broken.append(f"media of block {block} of choice {choice}, which is not open")
+                broken.extend(_speech(choice, begun, finished))
+            case Seal(choice) | Annotation(choice):
                 broken.extend(_speech(choice, begun, finished))
             case Finish(choice, reason):
                 if blocks.get(choice):
@@ -96,9 +108,42 @@ def violations(events: list[Event]) -> list[str]:
     return broken
 
 
-def _block_start(open_blocks: dict[int, bool], block: int, *, is_call: bool) -> list[str]:
-    others = not all(open_blocks.values())
-    open_blocks[block] = is_call
+def overlaps(events: list[Event]) -> list[str]:
+    """Every way in which blocks are not one after the other, as `core/blocks.py` promises."""
+    broken: list[str] = []
+    open_blocks: dict[int, tuple[int, object] | None] = {}
+    numbers: dict[int, set[int]] = {}
+    for event in events:
+        match event:
+            case BlockStart(choice, int(block)) | ToolCallStart(choice, block=int(block)):
+                if open_blocks.get(choice) is not None or block in numbers.get(choice, ()):
+                    broken.append(f"block {block} starts again, or while {open_blocks[choice]} is open")
+                numbers.setdefault(choice, set()).add(block)
+                open_blocks[choice] = block, event.call if isinstance(event, ToolCallStart) else event.kind
+            case ToolCallStart():
+                broken.append("a call without a block")
+            case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
+                if (open_blocks.get(choice) or (0, None))[1] != _KINDS[type(event)]:
+                    broken.append(f"{type(event).__name__} while {open_blocks.get(choice)} is open")
+            case ToolCallDelta(choice, call):
+                if (open_blocks.get(choice) or (0, None))[1] != call:
+                    broken.append(f"arguments of call {call} while {open_blocks.get(choice)} is open")
+            case BlockEnd(choice, block) | MediaDelta(choice, block):
+                if (open_blocks.get(choice) or (None,))[0] != block:
+                    broken.append(f"{type(event).__name__} of block {block} while {open_blocks.get(choice)} is open")
+                if isinstance(event, BlockEnd):
+                    open_blocks[choice] = None
+            case Finish(choice):
+                if open_blocks.get(choice) is not None:
+                    broken.append(f"choice {choice} finishes while {open_blocks[choice]} is open")
+            case _:
+                pass
+    return broken
+
+
+def _block_start(open_blocks: dict[int, str], block: int, kind: str) -> list[str]:
+    others = not all(each.startswith("call") for each in open_blocks.values())
+    open_blocks[block] = kind
     return [f"block {block} begins while another one is open"] if others else []
 
 

@@ -232,6 +232,31 @@ def test_the_grammar_ends_blocks_that_a_provider_left_open() -> None:
     ]
 
 
+MISPLACED: dict[str, list[Event]] = {
+    "text before everything": [TextDelta(0, "x")],
+    "text of a choice that has not begun": [*BEGIN, TextDelta(1, "x")],
+    "a call of a choice that has not begun": [*BEGIN, ToolCallStart(1, 0, "c", "f")],
+    "the finish of a choice that has not begun": [*BEGIN, Finish(1, "stop")],
+    "arguments of a call that has not begun": [*BEGIN, arguments(0, "{}")],
+    "text after the end of its block": [*BEGIN, start(0, "text"), BlockEnd(0, 0), TextDelta(0, "x")],
+    "text in a block of another kind": [*BEGIN, start(0, "reasoning"), TextDelta(0, "x")],
+    "arguments after the end of their call": [*BEGIN, in_block(call(0), 0), BlockEnd(0, 0), arguments(0, "{}")],
+    "media of no block": [*BEGIN, MediaDelta(0, 7, "image/png", "AA")],
+    "text after a finish": [*BEGIN, Finish(0, "stop"), TextDelta(1, "x")],
+}
+
+
+@pytest.mark.parametrize("seen", MISPLACED.values(), ids=MISPLACED)
+def test_content_without_a_place_is_a_fault(seen: list[Event]) -> None:
+    grammar, sink = Grammar(), Sink()
+    grammar.order(seen, sink)
+    grammar.close(sink, cut=False)
+    events = sink.take()
+    assert seen[-1] not in events
+    assert isinstance(events[-1], End)
+    assert events[-1].ending == "failed"
+
+
 def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None:
     writer = StreamWriter(id="id", model="model", created=1)
     wire = writer.write(

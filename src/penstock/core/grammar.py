@@ -4,7 +4,7 @@ A dialect's frame reader emits events in the order in which it read them. The gr
 `core/events.py` promises:
 
 1. One `Start`, before the answer. It is buffered until a choice begins, so that a late id or model is in it.
-2. One `ChoiceStart` per choice, before all content of the choice.
+2. One `ChoiceStart` per choice, before all content of the choice. Content of a choice that has not begun is a fault.
 3. One `Finish` per choice, after all content of the choice. It is buffered until the end of the stream, because text,
    tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` if the choice has tool calls.
 4. One `UsageReport`, merged by the rule in `core/usage.py`, at the end.
@@ -12,6 +12,8 @@ A dialect's frame reader emits events in the order in which it read them. The gr
 6. One `End`, last: `completed` only if a choice began, every choice that began is finished, and the bytes were not cut.
 7. Of the blocks of a choice one is open at a time, tool calls excepted: the start of another one ends it, and a finish
    ends all. (That a provider left a block open is for the dialect's reader to report.)
+8. A delta belongs to an open block of its kind, or to a call that has started and not ended. Any other delta is a
+   fault. Like a fault by rule 2, it is a defect of the dialect's reader, which must not reach a client.
 """
 
 from msgspec import structs
@@ -42,6 +44,14 @@ from penstock.core.usage import Usage
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)
+# The text that may follow in a choice: without blocks any, in a block that of its kind, between two blocks none.
+_ANY_TEXT: frozenset[type[Event]] = frozenset((TextDelta, ReasoningDelta, RefusalDelta))
+_NO_TEXT: frozenset[type[Event]] = frozenset()
+_TEXTS: dict[str, frozenset[type[Event]]] = {
+    "text": frozenset((TextDelta,)),
+    "reasoning": frozenset((ReasoningDelta,)),
+    "refusal": frozenset((RefusalDelta,)),
+}
 _NO_START = Start("", "", None)
 # Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
 _MAX_WAITING_EXTRAS = 16
@@ -66,7 +76,10 @@ class Grammar:
         self._choices: dict[int, Finish | None] = {}
         self._tool_finishes: dict[int, str] = {}  # by choice: the finish reason that its tool calls imply
         self._finish_places: dict[int, tuple[int, int]] = {}  # where the finish of each choice was seen
-        self._open_blocks: dict[int, dict[int, bool]] = {}  # by choice: the open blocks; True for tool calls
+        self._texts: dict[int, frozenset[type[Event]]] = {}  # by choice that has begun: the text that may follow
+        self._open_calls: set[tuple[int, int]] = set()  # by choice: the calls that have started and not ended
+        # By choice: the open blocks, each with the number of its call; None for those that are not calls.
+        self._open_blocks: dict[int, dict[int, int | None]] = {}
 
     @property
     def whole(self) -> bool:
@@ -95,7 +108,11 @@ class Grammar:
 
     def has_block(self, choice: int, block: object) -> bool:
         """Whether a block of this number that is not a tool call is open in a choice: text belongs to it."""
-        return isinstance(block, int) and self._open_blocks.get(choice, {}).get(block) is False
+        return isinstance(block, int) and self._open_blocks.get(choice, {}).get(block, 0) is None
+
+    def has_open_call(self, choice: int) -> bool:
+        """Whether a block of a tool call is open in a choice: for some clients text waits for its end."""
+        return any(call is not None for call in self._open_blocks.get(choice, {}).values())
 
     def only_block(self, choice: int) -> int | None:
         """The number of the only open block of a choice, if there is one."""
@@ -111,13 +128,13 @@ class Grammar:
             return False
         self._start = start
         self._started = True
-        self._choices[choice] = None
+        self._begin_choice(choice)
         return True
 
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take the events that a frame reader emitted, and put those that are legal now into the sink."""
         for event in events:
-            if type(event) in _DELTAS and self._started and not self._finished and self.fault is None:
+            if type(event) in _DELTAS and self.expects_text and self._has_place(event):
                 sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
             elif type(event) is Repair:
                 sink.events.append(event)
@@ -167,7 +184,7 @@ class Grammar:
                 self._see_start(event, sink)
             case ChoiceStart(choice, role):
                 self._see_choice(choice, role, sink)
-            case Finish(choice):
+            case Finish(choice) if choice in self._choices:
                 self._see_finish(event, sink)
             case Fault():
                 self.fault = event
@@ -179,8 +196,12 @@ class Grammar:
                 if len(self._waiting) > _MAX_WAITING_EXTRAS:
                     self._emit_start(sink)
             case BlockEnd(choice, block):
-                if self._open_blocks.get(choice, {}).pop(block, None) is not None:
+                if block in self._open_blocks.get(choice, ()):
+                    self._end_block(choice, block)
                     sink.events.append(event)
+            case _ if not self._has_place(event):
+                message = f"{type(event).__name__} of a choice that has not begun, or of a block that is not open"
+                self._see(Fault("bad-shape", message, sink.offset, sink.line), sink)
             case _:
                 if isinstance(event, ToolCallStart) and not event.server:  # the provider executes the others
                     self._tool_finishes[event.choice] = (
@@ -188,20 +209,50 @@ class Grammar:
                     )
                 if isinstance(event, _CONTENT) and self._choices.get(event.choice) is not None:
                     sink.repair("content-after-finish")
-                if isinstance(event, BlockStart | ToolCallStart) and event.block is not None:
-                    self._see_block(event.choice, event.block, sink, is_call=isinstance(event, ToolCallStart))
+                if isinstance(event, BlockStart | ToolCallStart):
+                    self._see_block(event, sink)
                 sink.events.append(event)
 
-    def _see_block(self, choice: int, block: int, sink: Sink, *, is_call: bool) -> None:
-        self._end_blocks(choice, sink, calls=False)
-        self._open_blocks.setdefault(choice, {})[block] = is_call
+    def _has_place(self, event: Event) -> bool:
+        """Whether the choice of an event has begun (rule 2), and the block of a delta is open (rule 8)."""
+        match event:
+            case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
+                return type(event) in self._texts.get(choice, _NO_TEXT)
+            case ToolCallDelta(choice, call):
+                return (choice, call) in self._open_calls
+            case MediaDelta(choice, block):
+                return block in self._open_blocks.get(choice, ())
+            case BlockStart(choice) | ToolCallStart(choice) | Seal(choice) | Annotation(choice) | Finish(choice):
+                return choice in self._choices
+            case _:
+                return True
+
+    def _see_block(self, start: BlockStart | ToolCallStart, sink: Sink) -> None:
+        choice, call = start.choice, start.call if isinstance(start, ToolCallStart) else None
+        if call is not None:
+            self._open_calls.add((choice, call))
+        if start.block is not None:
+            self._end_blocks(choice, sink, calls=False)
+            self._open_blocks.setdefault(choice, {})[start.block] = call
+            self._texts[choice] = _TEXTS.get(start.kind, _NO_TEXT)
 
     def _end_blocks(self, choice: int, sink: Sink, *, calls: bool) -> None:
         """End the open blocks of a choice; those of tool calls only with `calls`."""
         blocks = self._open_blocks.get(choice, {})
-        for block in [block for block, is_call in blocks.items() if calls or not is_call]:
-            del blocks[block]
+        for block in [block for block, call in blocks.items() if calls or call is None]:
+            self._end_block(choice, block)
             sink.events.append(BlockEnd(choice, block))
+
+    def _end_block(self, choice: int, block: int) -> None:
+        call = self._open_blocks[choice].pop(block)
+        if call is None:
+            self._texts[choice] = _NO_TEXT
+        else:
+            self._open_calls.discard((choice, call))
+
+    def _begin_choice(self, choice: int) -> None:
+        self._choices[choice] = None
+        self._texts[choice] = _ANY_TEXT
 
     def _see_start(self, seen: Start, sink: Sink) -> None:
         known = self._start
@@ -224,7 +275,7 @@ class Grammar:
         self._emit_start(sink)
         if not role:
             sink.repair("role-missing")
-        self._choices[choice] = None
+        self._begin_choice(choice)
         sink.events.append(ChoiceStart(choice, role or "assistant"))
 
     def _see_finish(self, finish: Finish, sink: Sink) -> None:
