@@ -7,6 +7,7 @@ import msgspec
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
@@ -14,7 +15,7 @@ from penstock.core.stream import MAX_EVENT
 from penstock.core.templates import OpeningTemplate
 from penstock.core.usage import Tokens
 from tests import gemini
-from tests.legal import violations
+from tests.legal import overlaps, violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
 
@@ -163,7 +164,7 @@ def examine(
         return read(*pieces, reader=StreamReader(dialect, opening=opening))
 
     events = events_of(data)
-    broken = violations(events)
+    broken = violations(events) + overlaps(Blocks([]).order(events))
     if events_of(*split(data, random)) != events:
         broken.append("another split gives other events")
     if events_of(*by_event(data)) != events:

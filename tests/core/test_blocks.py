@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock import (
     Accumulator,
@@ -13,6 +14,7 @@ from penstock import (
     Citation,
     End,
     Event,
+    Extra,
     Finish,
     MediaDelta,
     MediaPart,
@@ -31,11 +33,15 @@ from penstock import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.blocks import MAX_WAITING, Blocks
+from penstock.core.blocks import Blocks
 from penstock.core.grammar import Grammar
+from penstock.core.losses import Loss
 from penstock.core.sink import Sink
+from tests.cpu import calls_of
+from tests.legal import overlaps
 
 BEGIN: list[Event] = [Start("id", "model", 1), ChoiceStart(0, "assistant")]
+CUSTOM = ToolCallStart(0, 0, "call_0", "sh", "custom")
 FINISH: list[Event] = [Finish(0, "stop"), End("completed")]
 
 
@@ -56,7 +62,7 @@ def in_block(event: ToolCallStart, block: int) -> ToolCallStart:
 
 
 def ordered(*events: Event) -> list[Event]:
-    return [event for event in Blocks().order([*events, Finish(0, "stop")]) if not isinstance(event, Finish)]
+    return [event for event in Blocks([]).order([*events, Finish(0, "stop")]) if not isinstance(event, Finish)]
 
 
 CASES: dict[str, tuple[list[Event], list[Event]]] = {
@@ -86,9 +92,38 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
             *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
         ],
     ),
-    "a call without arguments ends where the next begins": (
-        [call(0), call(1)],
-        [in_block(call(0), 0), BlockEnd(0, 0), in_block(call(1), 1), BlockEnd(0, 1)],
+    "a call without arguments ends with its choice": (
+        [call(0), call(1), arguments(1, "{}")],
+        [in_block(call(0), 0), BlockEnd(0, 0), in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)],
+    ),
+    "heads before arguments": (
+        [call(0), call(1), call(2), arguments(2, "{"), arguments(1, "{}"), arguments(0, "[1]"), arguments(2, "}")],
+        [
+            *(in_block(call(0), 0), arguments(0, "[1]"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
+            *(in_block(call(2), 2), arguments(2, "{"), arguments(2, "}"), BlockEnd(0, 2)),
+        ],
+    ),
+    "arguments whose end cannot be recognised": (
+        [call(0), arguments(0, "1"), call(1), arguments(1, "{}"), arguments(0, "2")],
+        [
+            *(in_block(call(0), 0), arguments(0, "1"), arguments(0, "2"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
+        ],
+    ),
+    "the free-form input of a custom tool": (
+        [CUSTOM, arguments(0, "{}"), call(1), arguments(1, "{}"), arguments(0, "{}")],
+        [
+            *(structs.replace(CUSTOM, block=0), arguments(0, "{}"), arguments(0, "{}"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
+        ],
+    ),
+    "extras of a call that waits": (
+        [call(0), call(1), Extra("tool", {"a": 1}, 0, 1), Extra("chunk", {"b": 2}), arguments(0, "{}")],
+        [
+            *(in_block(call(0), 0), Extra("chunk", {"b": 2}), arguments(0, "{}"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), Extra("tool", {"a": 1}, 0, 1), BlockEnd(0, 1)),
+        ],
     ),
     "interleaved calls come one after the other": (
         [call(0), arguments(0, '{"a":'), call(1), arguments(1, "{"), arguments(0, "1}"), arguments(1, "}")],
@@ -112,6 +147,19 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
         [start(3, "text"), TextDelta(0, "a"), BlockEnd(0, 3)],
         [start(3, "text"), TextDelta(0, "a"), BlockEnd(0, 3)],
     ),
+    "calls with borders that interleave": (
+        [
+            *(in_block(call(0), 0), in_block(call(1), 1), arguments(1, "{}"), arguments(0, "{")),
+            *(BlockEnd(0, 1), start(2, "text"), TextDelta(0, "a"), arguments(0, "}"), BlockEnd(0, 0, {"b": 1})),
+            *(Extra("event", {"c": 2}, 0, block=2), BlockEnd(0, 2), Seal(0, 0, "issuer", "late")),
+        ],
+        [
+            *(in_block(call(0), 0), arguments(0, "{"), arguments(0, "}"), BlockEnd(0, 0, {"b": 1})),
+            *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
+            *(start(2, "text"), TextDelta(0, "a"), Extra("event", {"c": 2}, 0, block=2), BlockEnd(0, 2)),
+            Seal(0, 0, "issuer", "late"),
+        ],
+    ),
 }
 
 
@@ -120,10 +168,37 @@ def test_borders(events: list[Event], expected: list[Event]) -> None:
     assert ordered(*events) == expected
 
 
-def test_a_call_that_holds_up_too_much_is_overtaken() -> None:
-    long = arguments(1, "x" * MAX_WAITING)
-    emitted = Blocks().order([call(0), arguments(0, "{"), call(1), long, arguments(1, "y")])
-    assert emitted == [in_block(call(0), 0), arguments(0, "{"), in_block(call(1), 1), long, arguments(1, "y")]
+def test_calls_that_come_one_after_the_other_stream_as_they_arrive() -> None:
+    blocks = Blocks([])
+    assert blocks.order([call(0), arguments(0, "{}")]) == [in_block(call(0), 0), arguments(0, "{}")]
+    assert blocks.order([call(1)]) == [BlockEnd(0, 0), in_block(call(1), 1)]
+    assert blocks.order([arguments(1, "{")]) == [arguments(1, "{")]
+
+
+def test_deltas_that_wait_are_joined() -> None:
+    waiting: list[Event] = [call(0), call(1), *[arguments(1, "x")] * 20_000]
+    emitted = Blocks([]).order([*waiting, *FINISH])
+    joined = [event.arguments for event in emitted if isinstance(event, ToolCallDelta)]
+    assert "".join(joined) == "x" * 20_000
+    assert len(joined) < 10
+    assert overlaps(emitted) == []
+
+
+def test_a_second_value_of_a_call_that_has_ended_is_a_loss() -> None:
+    losses: list[Loss] = []
+    events: list[Event] = [call(0), arguments(0, "{}"), TextDelta(0, "a"), arguments(0, " \n"), arguments(0, '{"b":1}')]
+    assert overlaps(Blocks(losses).order([*events, *FINISH])) == []
+    assert losses == [Loss("arguments-dropped")]
+
+
+@pytest.mark.parametrize("opening", [" ", "{"], ids=["no arguments", "incomplete arguments"])
+def test_twice_the_waiting_blocks_take_twice_the_work(opening: str) -> None:
+    def work(count: int) -> int:
+        begun: list[Event] = [event for number in range(count) for event in (call(number), arguments(number, opening))]
+        pieces = [arguments(number % count, "1") for number in range(10 * count)]
+        return calls_of(lambda: Blocks([]).order([*begun, *pieces, *FINISH]))
+
+    assert work(200) < 2.1 * work(100)
 
 
 SENT_TEXT = st.one_of(
@@ -144,25 +219,15 @@ def test_borders_change_no_answer(sent_text: list[Event]) -> None:
             events.append(call(event.call))
         events.append(event)
     events += FINISH
-    plain, bordered, blocks = Accumulator(), Accumulator(), Blocks()
+    plain, bordered, losses = Accumulator(), Accumulator(), list[Loss]()
+    blocks = Blocks(losses)
     plain.extend(events)
     with_borders = [emitted for event in events for emitted in blocks.order([event])]
     bordered.extend(with_borders)
+    assert overlaps(with_borders) == []
     before, after = plain.completion.choices[0], bordered.completion.choices[0]
-    names = ("text", "reasoning", "refusal", "tool_calls", "finish_reason")
+    names = ["text", "reasoning", "refusal", "finish_reason", *([] if losses else ["tool_calls"])]
     assert {name: getattr(before, name) for name in names} == {name: getattr(after, name) for name in names}
-    open_blocks: set[int] = set()
-    numbers: list[int] = []
-    for event in with_borders:
-        if isinstance(event, BlockStart | ToolCallStart) and event.block is not None:
-            open_blocks.add(event.block)
-            numbers.append(event.block)
-        elif isinstance(event, BlockEnd):
-            open_blocks.remove(event.block)
-        elif isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
-            assert len(open_blocks) == 1
-    assert not open_blocks
-    assert numbers == list(range(len(numbers)))
 
 
 def folded(*events: Event) -> tuple[object, ...]:

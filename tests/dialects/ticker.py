@@ -153,7 +153,7 @@ class TickerWriter:
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
         self.losses: list[Loss] = []
-        self._blocks = Blocks()
+        self._blocks = Blocks(self.losses)
         self._usage: Usage | None = None
         self._why = ""
         self._open_block = 0

@@ -1,67 +1,82 @@
-"""Blocks: adds `BlockStart` and `BlockEnd` to events that have none.
+"""Blocks: one block after the other, each from its start to its end, for writers whose clients expect that.
 
-Chat completions send text, reasoning and tool calls as parallel channels. Other dialects send an ordered list of
-blocks, each of which starts, streams and ends. This stage precedes the writers of such dialects:
+Chat completions send text, reasoning and tool calls as parallel channels without borders. Other dialects have borders,
+and a provider may still interleave its tool calls. This stage precedes every writer whose dialect has blocks:
 
-1. A delta of another kind than the open block ends that block and starts a new one. Blocks are numbered 0, 1, … per
-   choice.
-2. A tool call is a block, which starts with its `ToolCallStart`. It ends when its arguments are complete JSON and
-   another block starts, at the latest with the choice.
-3. Calls may interleave: a call may start while the arguments of the previous one are incomplete. Then the events of the
-   later call are buffered, so that clients get one block after the other. If more than `MAX_WAITING` characters are
-   buffered, they are released, and the blocks overlap.
-4. Events that have block borders already pass unchanged.
+1. One block of a choice is open at a time. It starts, streams and ends; then the next one starts. Blocks have the order
+   in which they started. The events of a block that started while another one is open wait until that one has ended.
+2. No event of a block follows its `BlockEnd`, except a `Seal` or an `Annotation` that the provider sends late.
+3. A block that has borders ends where its own `BlockEnd` is, at the latest with its choice.
+4. Where there are no borders, they are added, and blocks are numbered 0, 1, … per choice. Text, reasoning and refusals
+   end where the next block starts. A tool call ends where another block has started and its arguments are whole: a JSON
+   object or list that is closed. Everything else has no end that can be recognised (no arguments yet, other JSON, the
+   free-form input of a custom tool) and ends with the choice. So calls that come one after the other stream as they
+   arrive, and of calls that interleave nothing is lost.
+5. What comes for a call after its end is white space, or a second JSON value that would make its arguments broken. The
+   latter is the loss `arguments-dropped`.
+
+What waits is bounded by the limit on the whole answer: the gateway ends an answer of more than 32 million characters
+with an error. Short deltas that wait are joined, so that they take about as much memory as their text. If an answer
+fails before its choice finishes, what waits is dropped: a client must not take an incomplete call for a whole one.
 
 The result is legal by `core/events.py`, and folds to the same `Completion`.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from msgspec import structs
 
 from penstock.core.events import (
+    Annotation,
     BlockEnd,
     BlockKind,
     BlockStart,
     Event,
+    Extra,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
+    Seal,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
 )
+from penstock.core.losses import Loss
 from penstock.core.wire.scan import JsonScan
 
-MAX_WAITING = 65_536
 _Text: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
-_Content: TypeAlias = _Text | ToolCallStart | ToolCallDelta
 _KINDS: dict[type[Event], BlockKind] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
+# The member of a delta that has its text.
+_TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
+# Deltas that wait are joined until one has this many characters.
+_LONG = 4_096
 
 
 class Blocks:
-    """Makes the borders of blocks explicit, for one answer."""
+    """Puts the blocks of one answer one after the other. What cannot be written is added to `losses`."""
 
-    def __init__(self) -> None:
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
         self._choices: dict[int, _ChoiceBlocks] = {}
-        self._explicit = False
 
     def order(self, events: Iterable[Event]) -> list[Event]:
         """Return the events with block borders. Some are buffered until later events or until the choice finishes."""
         out: list[Event] = []
         for event in events:
-            self._explicit = self._explicit or _has_borders(event)
-            if self._explicit:
-                out.append(event)
-                continue
             match event:
-                case TextDelta() | ReasoningDelta() | RefusalDelta():
-                    self._choice(event.choice).add_text(event, out)
-                case ToolCallStart(choice):
-                    self._choice(choice).start_call(event, out)
+                case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
+                    self._choice(choice).add_text(event, out)
                 case ToolCallDelta(choice):
                     self._choice(choice).add_arguments(event, out)
+                case BlockStart(choice) | ToolCallStart(choice):
+                    self._choice(choice).start(event, out)
+                case BlockEnd(choice):
+                    self._choice(choice).end(event, out)
+                case MediaDelta(choice) | Seal(choice) | Annotation(choice) | Extra(choice=int(choice)):
+                    self._choice(choice).add_other(event, out)
                 case Finish(choice):
                     self._choice(choice).finish(out)
                     out.append(event)
@@ -72,144 +87,143 @@ class Blocks:
     def _choice(self, index: int) -> "_ChoiceBlocks":
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _ChoiceBlocks(index)
+            choice = self._choices[index] = _ChoiceBlocks(index, self._losses)
         return choice
 
 
-def _has_borders(event: Event) -> bool:
-    return isinstance(event, BlockStart) or (isinstance(event, ToolCallStart) and event.block is not None)
+class _OrderedBlock:
+    """A block from its start until its end is emitted."""
 
-
-class _OpenToolCall:
-    """A tool call that has started: its block, and a scan of its arguments."""
-
-    def __init__(self, start: ToolCallStart, block: int) -> None:
-        self.block = block
+    def __init__(self, start: BlockStart | ToolCallStart, number: int, *, has_borders: bool) -> None:
+        self.number = number
+        self.call = start.call if isinstance(start, ToolCallStart) else None
+        self.kind = None if isinstance(start, ToolCallStart) else start.kind
+        self.waiting: list[Event] = []
+        """Its events, while an earlier block is open."""
+        self.end: BlockEnd | None = None
         self._scan = JsonScan()
-        # Free-form input has no recognisable end: whatever follows ends it.
-        self._free = start.kind == "custom"
-
-    def feed(self, arguments: str) -> None:
-        self._scan.feed(arguments.encode(errors="surrogatepass"))
+        self._can_end = not has_borders and start.kind != "custom"
 
     @property
     def whole(self) -> bool:
-        return self._free or not self._scan.started or self._scan.whole
+        """Whether the block ends if another one starts (rule 4)."""
+        return self._can_end and (self.kind is not None or (self._scan.closed > 0 and self._scan.whole))
+
+    def scan(self, arguments: str) -> None:
+        """More of the arguments of a call."""
+        if self._can_end:
+            self._scan.feed(arguments.encode(errors="surrogatepass"))
+
+    def wait(self, event: Event) -> None:
+        """Keep an event until the block is open. A delta is joined with the delta before it."""
+        name = _TEXTS.get(type(event))
+        before = self.waiting[-1] if self.waiting else None
+        if name is not None and before is not None and type(before) is type(event):
+            text = getattr(before, name)
+            if len(text) < _LONG and structs.replace(event, **{name: text}) == before:
+                self.waiting[-1] = structs.replace(event, **{name: text + getattr(event, name)})
+                return
+        self.waiting.append(event)
 
 
 class _ChoiceBlocks:
     """The blocks of one choice."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, losses: list[Loss]) -> None:
         self._index = index
+        self._losses = losses
         self._next = 0
-        self._kind: BlockKind | None = None  # of the open block, unless that is a tool call
-        self._block = 0  # its number
-        self._calls: dict[int, _OpenToolCall] = {}
-        self._open_calls: list[int] = []
-        self._waiting: list[_Content] = []
-        self._waiting_size = 0
+        self._open: _OrderedBlock | None = None  # its events are emitted as they come
+        self._queue: deque[_OrderedBlock] = deque()  # the blocks that started after it
+        self._last: _OrderedBlock | None = None  # the one that started last
+        # Those whose end is not emitted yet.
+        self._blocks: dict[int, _OrderedBlock] = {}
+        self._calls: dict[int, _OrderedBlock] = {}
+
+    def start(self, event: BlockStart | ToolCallStart, out: list[Event]) -> None:
+        """Start a block; a tool call may have no borders."""
+        if event.block is not None:
+            self._start(event, event.block, out, has_borders=True)
+        else:
+            self._start(structs.replace(event, block=self._next), self._next, out)
 
     def add_text(self, event: _Text, out: list[Event]) -> None:
-        """Add text, reasoning or a refusal."""
-        if self._must_wait():
-            self._wait(event, len(event.text), out)
-            return
-        if self._open_calls:
-            self._end_open(out)
-        self._put_text(event, out)
-
-    def start_call(self, event: ToolCallStart, out: list[Event]) -> None:
-        """Start a tool call."""
-        if self._must_wait():
-            self._wait(event, len(event.name), out)
-            return
-        self._end_open(out)
-        self._open_call(event, out)
+        """Add text, reasoning or a refusal to the block that started last, or to a new one if its kind differs."""
+        block, kind = self._last, _KINDS[type(event)]
+        if block is None or block.kind != kind or block.end is not None:
+            block = self._start(BlockStart(self._index, self._next, kind), self._next, out)
+        self._put(block, event, out)
 
     def add_arguments(self, event: ToolCallDelta, out: list[Event]) -> None:
         """Add arguments to a call."""
-        call = self._calls.get(event.call)
-        if call is None:  # its start is buffered
-            self._wait(event, len(event.arguments), out)
+        block = self._calls.get(event.call)
+        if block is None:  # it has ended
+            if event.arguments.strip():
+                self._losses.append(Loss("arguments-dropped"))
             return
-        call.feed(event.arguments)
-        out.append(event)
-        if self._waiting and not self._must_wait():
-            self._release(out)
+        block.scan(event.arguments)
+        self._put(block, event, out)
+        if block is not self._last and block.end is None and block.whole:
+            self._end(block, BlockEnd(self._index, block.number), out)
+
+    def add_other(self, event: MediaDelta | Seal | Annotation | Extra, out: list[Event]) -> None:
+        """Add an event that names its block or its call; or an extra of the choice, which precedes what follows."""
+        block = self._last
+        if event.block is not None:
+            block = self._blocks.get(event.block)
+        elif event.call is not None:
+            block = self._calls.get(event.call)
+            if block is None:
+                return  # extras of a call that has ended have no place
+        self._put(block, event, out)
+
+    def end(self, event: BlockEnd, out: list[Event]) -> None:
+        """End a block that has borders."""
+        block = self._blocks.get(event.block)
+        if block is not None and block.end is None:
+            self._end(block, event, out)
 
     def finish(self, out: list[Event]) -> None:
-        """Release all buffered events and end all blocks: the choice is complete."""
-        while self._waiting:
-            self._end_open(out)
-            self._release(out)
-        self._end_open(out)
+        """End all blocks: the choice is complete."""
+        for block in [self._open, *self._queue]:
+            if block is not None and block.end is None:
+                self._end(block, BlockEnd(self._index, block.number), out)
 
-    def _must_wait(self) -> bool:
-        """Whether events must be buffered: others are, or a call is open whose arguments are incomplete."""
-        return bool(self._waiting) or any(not self._calls[call].whole for call in self._open_calls)
+    def _start(
+        self, event: BlockStart | ToolCallStart, number: int, out: list[Event], *, has_borders: bool = False
+    ) -> _OrderedBlock:
+        last = self._last
+        if last is not None and last.end is None and last.whole:
+            self._end(last, BlockEnd(self._index, last.number), out)
+        self._next = max(self._next, number + 1)
+        block = self._last = self._blocks[number] = _OrderedBlock(event, number, has_borders=has_borders)
+        if block.call is not None:
+            self._calls[block.call] = block
+        if self._open is None:
+            self._open = block
+        else:
+            self._queue.append(block)
+        self._put(block, event, out)
+        return block
 
-    def _wait(
-        self,
-        event: TextDelta | ReasoningDelta | RefusalDelta | ToolCallStart | ToolCallDelta,
-        size: int,
-        out: list[Event],
-    ) -> None:
-        self._waiting.append(event)
-        self._waiting_size += size
-        if self._waiting_size > MAX_WAITING:
-            self._overlap(out)
+    def _put(self, block: _OrderedBlock | None, event: Event, out: list[Event]) -> None:
+        if block is self._open or block is None:
+            out.append(event)
+        else:
+            block.wait(event)
 
-    def _release(self, out: list[Event]) -> None:
-        """Process the buffered events as if they arrived now. Some of them may be buffered again."""
-        waiting, self._waiting, self._waiting_size = self._waiting, [], 0
-        for event in waiting:
-            if isinstance(event, ToolCallStart):
-                self.start_call(event, out)
-            elif isinstance(event, ToolCallDelta):
-                self.add_arguments(event, out)
-            else:
-                self.add_text(event, out)
-
-    def _overlap(self, out: list[Event]) -> None:
-        """Release the buffered events while a call is still open: the buffer is full."""
-        waiting, self._waiting, self._waiting_size = self._waiting, [], 0
-        for event in waiting:
-            if isinstance(event, ToolCallStart):
-                self._open_call(event, out)
-            elif isinstance(event, ToolCallDelta):
-                self._calls[event.call].feed(event.arguments)
-                out.append(event)
-            else:
-                self._put_text(event, out)
-
-    def _put_text(self, event: _Text, out: list[Event]) -> None:
-        """Append text to the open block if that is of its kind, else to a new block."""
-        kind = _KINDS[type(event)]
-        if kind != self._kind:
-            self._end_text(out)
-            self._kind, self._block = kind, self._number()
-            out.append(BlockStart(self._index, self._block, kind))
-        out.append(event)
-
-    def _open_call(self, event: ToolCallStart, out: list[Event]) -> None:
-        self._end_text(out)
-        block = self._number()
-        self._calls[event.call] = _OpenToolCall(event, block)
-        self._open_calls.append(event.call)
-        out.append(structs.replace(event, block=block))
-
-    def _end_open(self, out: list[Event]) -> None:
-        """End every open block."""
-        self._end_text(out)
-        out.extend(BlockEnd(self._index, self._calls[call].block) for call in self._open_calls)
-        self._open_calls.clear()
-
-    def _end_text(self, out: list[Event]) -> None:
-        if self._kind is not None:
-            out.append(BlockEnd(self._index, self._block))
-            self._kind = None
-
-    def _number(self) -> int:
-        self._next += 1
-        return self._next - 1
+    def _end(self, block: _OrderedBlock, end: BlockEnd, out: list[Event]) -> None:
+        """End a block. If it is the open one, its end is emitted, and the blocks after it as far as they have come."""
+        block.end = end
+        while self._open is not None and self._open.end is not None:
+            ended = self._open
+            out.append(self._open.end)
+            self._blocks.pop(ended.number, None)
+            if ended.call is not None:
+                self._calls.pop(ended.call, None)
+            if ended is self._last:
+                self._last = None
+            self._open = self._queue.popleft() if self._queue else None
+            if self._open is not None:
+                out += self._open.waiting
+                self._open.waiting.clear()

@@ -18,9 +18,10 @@ A legal sequence, which `core/grammar.py` alone guarantees:
 
 **Blocks.** Most dialects send an answer as an ordered list of content blocks; chat completions send parallel channels
 (text, reasoning, tool calls) without borders. Readers of block dialects emit `BlockStart` and `BlockEnd`; the chat
-reader does not, and `core/blocks.py` adds the borders where a writer needs them. `ToolCallStart` is the start of its
-own block: no `BlockStart` precedes it. At most one block of a choice is open at a time, except for tool calls. A delta
-belongs to the open block of its kind. A `Seal` may name a block that is closed already.
+reader does not. `ToolCallStart` is the start of its own block: no `BlockStart` precedes it. At most one block of a
+choice is open at a time, except for tool calls. A delta belongs to the open block of its kind, and none follows the end
+of its block; a `Seal` or an `Annotation` may. `core/blocks.py` adds the borders where a writer needs them, and lets no
+two blocks of a choice be open at a time.
 (`gc=False`: they hold parsed JSON at most, which has no cycles for the collector to find.)
 """
 
@@ -202,6 +203,8 @@ class Extra(Struct, frozen=True, gc=False):
     fields: dict[str, object]
     choice: int | None = None
     call: int | None = None
+    block: int | None = None
+    """The number of the block that it belongs to, if it belongs to one."""
 
 
 class Repair(Struct, frozen=True, gc=False):

@@ -161,6 +161,13 @@ LOSSES: dict[str, LossRow] = {
         "The client's tool can refuse them, as it would refuse the text.",
         changes_meaning=True,
     ),
+    "arguments-dropped": LossRow(
+        "The provider goes on with the arguments of a call whose JSON was complete, after it has begun something else, "
+        "and the client's API has one block after the other.",
+        "What follows the complete JSON.",
+        "With it the arguments would not be JSON. The answer also has the repair `tool-arguments-broken`.",
+        changes_meaning=True,
+    ),
     "choices-dropped": LossRow(
         "The provider sent several choices, and the client's API has only one.",
         "All choices but the first.",

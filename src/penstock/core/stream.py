@@ -469,6 +469,8 @@ class StreamReader:
             return False
         if value_at(value, format.text_path(event)) != event.text:
             return False  # the event includes text that was held back before
+        if self._grammar.has_open_call(event.choice):
+            return False
         path = format.block_path
         if path is not None and not self._grammar.has_block(event.choice, value_at(value, path)):
             return False

@@ -346,7 +346,7 @@ def test_events_blocks_and_deltas_of_unknown_types_are_kept_for_the_same_dialect
     chart: dict[str, object] = {"type": "tide_chart", "levels": [1], "note": "High noon"}
     assert BlockStart(0, 0, "opaque", type="tide_chart", data=chart) in events
     assert Extra("event", unknown[0]) in events
-    assert Extra("event", unknown[7]) in events
+    assert Extra("event", unknown[7], 0, block=1) in events
     written = StreamWriter.for_call(DIALECT, FACTS).write(events)
     assert without_repairs(events_of(written)) == without_repairs(events)
     for word in (b"tide_report", b"High noon", b"mood_delta"):

@@ -95,6 +95,10 @@ export const LOSSES = {
   "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, and the client's API has objects only.",
   "lost": "The form: the arguments are an object with the text as its member `input`."
  },
+ "arguments-dropped": {
+  "meaning": "The provider goes on with the arguments of a call whose JSON was complete, after it has begun something else, and the client's API has one block after the other.",
+  "lost": "What follows the complete JSON."
+ },
  "choices-dropped": {
   "meaning": "The provider sent several choices, and the client's API has only one.",
   "lost": "All choices but the first."

@@ -249,7 +249,7 @@ class ContentBlocks:
             self._sink.repair("delta-unknown", type)
             self._emit_head(block)
             event = {"type": "content_block_delta", "index": block.number, "delta": delta}
-            self._sink.events.append(Extra("event", event))
+            self._sink.events.append(Extra("event", event, 0, block=block.number))
             return
         self._buffered += len(msgspec.json.encode(fields))
         if self._buffered > _MAX_BUFFERED:

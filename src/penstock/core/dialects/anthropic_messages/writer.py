@@ -4,7 +4,7 @@
 2. `message_start` precedes everything except pings. Its usage is that of the provider's own `message_start`. If the
    provider speaks another dialect, it reports usage last, and clients show it at once: then it is an estimate of the
    input. `message_delta` has the reported usage.
-3. One block after the other, numbered 0, 1, …; `core/blocks.py` adds the borders that chat completions do not have.
+3. One block after the other, numbered 0, 1, …; `core/blocks.py` puts them into this order and adds missing borders.
    Blocks that are not written (media, another API's server tools) take no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
    one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
@@ -95,14 +95,14 @@ class AnthropicMessagesWriter:
         self._message["model"] = facts.model
         self._extras: dict[str, object] = {}  # of the event that is written next: of the message, then of its delta
         self._delta_extras: dict[str, object] = {}
-        self._blocks = Blocks()
+        self.losses: list[Loss] = []
+        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
         self._calls: dict[int, int] = {}  # the index of each call's block
         self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
         self._redacted: set[int] = set()  # blocks that wait for the data of their start
         self._out: list[bytes] = []
-        self.losses: list[Loss] = []
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""

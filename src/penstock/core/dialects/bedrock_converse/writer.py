@@ -73,7 +73,7 @@ class BedrockConverseWriter:
         self.losses: list[Loss] = []
         self._own = facts.same_dialect
         self._issuer = facts.issuer
-        self._blocks = Blocks()
+        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
         self._calls: dict[int, int] = {}  # the block of each open call

@@ -61,10 +61,10 @@ class CohereWriter:
         self.losses: list[Loss] = []
         self._own = facts.same_dialect
         self._id = facts.id or facts.call_id
-        self._blocks = Blocks()
+        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
         self._calls: dict[int, int] = {}  # the number of each call that is written
-        self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
+        self._free_inputs: set[int] = set()  # the numbers of calls whose input is free text: one JSON string
         self._ends: dict[int, tuple[str, int]] = {}  # the event that ends each open block
         self._out: list[bytes] = []
 
@@ -100,8 +100,8 @@ class CohereWriter:
             case ReasoningDelta(_, text, _, part):
                 self._emit("content-delta", self._index, content={"thinking": self._summary.join(part, text)})
             case ToolCallDelta(_, call, arguments):
-                if call in self._calls and ("tool-call-end", self._calls[call]) in self._ends.values():
-                    self._put_arguments(call, arguments)  # nothing of a JSON object follows its end
+                if call in self._calls:
+                    self._put_arguments(self._calls[call], arguments)
             case BlockStart():
                 self._start_block(event)
             case BlockEnd(_, block):
@@ -180,13 +180,13 @@ class CohereWriter:
         if call.block is not None:
             self._ends[call.block] = ("tool-call-end", number)
         if call.kind == "custom":
-            self._free_inputs.add(call.call)
+            self._free_inputs.add(number)
             self._emit_arguments(number, '{"input":"')
 
-    def _put_arguments(self, call: int, arguments: str) -> None:
-        if call in self._free_inputs:
+    def _put_arguments(self, number: int, arguments: str) -> None:
+        if number in self._free_inputs:
             arguments = msgspec.json.encode(arguments).decode()[1:-1]
-        self._emit_arguments(self._calls[call], arguments)
+        self._emit_arguments(number, arguments)
 
     def _emit_arguments(self, number: int, arguments: str) -> None:
         self._emit("tool-call-delta", number, tool_calls={"function": {"arguments": arguments}})
@@ -195,8 +195,7 @@ class CohereWriter:
         if block not in self._ends:
             return
         type, index = self._ends.pop(block)
-        call = next((call for call, number in self._calls.items() if number == index), None)
-        if type == "tool-call-end" and call in self._free_inputs:
+        if type == "tool-call-end" and index in self._free_inputs:
             self._emit_arguments(index, '"}')
         self._put({"type": type, "index": index})
 

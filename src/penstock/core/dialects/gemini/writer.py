@@ -92,10 +92,10 @@ class GeminiWriter:
         self._envelope: Json = {"modelVersion": facts.model, "responseId": answer_id(facts)}
         self._extras: Json = {}  # members of the message that is written next
         self._blocked: Json = {}  # what the provider says about a prompt that it blocks
-        self._blocks = Blocks()
+        self.losses: list[Loss] = []
+        self._blocks = Blocks(self.losses)
         self._candidates: dict[int, _CandidateWriter] = {}
         self._out: list[bytes] = []
-        self.losses: list[Loss] = []
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""

@@ -75,7 +75,7 @@ class OllamaWriter:
         self.losses: list[Loss] = []
         self._own = facts.same_dialect
         self._envelope = _envelope(facts.model, facts.created)
-        self._blocks = Blocks()
+        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
         self._calls: dict[int, tuple[ToolCallStart, list[str]]] = {}  # whose arguments are incomplete
         self._written_calls = 0

@@ -235,7 +235,7 @@ class OutputItems:
             new.block = self._next_block()
             if announced:
                 event = {"type": "response.output_item.added", "output_index": new.block, "item": item}
-                self._sink.events.append(Extra("event", event))
+                self._sink.events.append(Extra("event", event, 0, block=new.block))
         elif type in _CALLS:
             self._start_call(new, item)
         return new
@@ -301,7 +301,7 @@ class OutputItems:
         kept["output_index"] = item.block
         if "item_id" in kept:
             kept["item_id"] = item.id
-        self._sink.events.append(Extra("event", kept))
+        self._sink.events.append(Extra("event", kept, 0, block=item.block))
         return True
 
     def _end_opaque(self, item: _OutputItem, whole: Json) -> None:

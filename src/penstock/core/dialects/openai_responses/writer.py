@@ -4,7 +4,7 @@
 2. The whole grammar is written, whatever the provider sent: `response.created` and `response.in_progress`, every item
    and part from its `added` to its `done`, and a last response with the whole output and complete usage. SDKs rely on
    each of these; Codex reads `output_item.done` only.
-3. One item after the other, with one id each; `core/blocks.py` adds the borders that chat completions do not have.
+3. One item after the other, with one id each; `core/blocks.py` puts them into this order and adds missing borders.
    An item stays open until the next one starts or the answer finishes: only then is its status known.
 4. No event type and no item type is written that OpenAI does not have. Items and events of unknown types are written
    again only where the provider speaks this dialect too.
@@ -101,7 +101,8 @@ class OpenAIResponsesWriter:
         self._envelope = ResponseEnvelope(facts)
         self._created = facts.heartbeats > 0
         self._number = facts.heartbeats + 1 if self._created else 0
-        self._blocks = Blocks()
+        self.losses: list[Loss] = []
+        self._blocks = Blocks(self.losses)
         self._output: list[OpenItem] = []
         self._ended: list[OpenItem] = []  # those that are not done, because their status is not known yet
         self._at: dict[int, OpenItem] = {}  # by the number of the block in the hub
@@ -111,7 +112,6 @@ class OpenAIResponsesWriter:
         self._logprobs: list[object] = []  # of the next text
         self._buffer: list[tuple[str, bytes]] = []
         self._out: list[bytes] = []
-        self.losses: list[Loss] = []
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""
