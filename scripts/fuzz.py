@@ -6,8 +6,10 @@ import functools
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -17,6 +19,7 @@ from tests.event_streams import chunks  # noqa: E402
 from tests.gemini import DIALECT as GEMINI  # noqa: E402
 from tests.gemini import HEALTHY as HEALTHY_GEMINI  # noqa: E402
 from tests.growth import growth  # noqa: E402
+from tests.interleaved import CLIENTS, PROVIDERS, differences, random_answer  # noqa: E402
 from tests.invariants import examine  # noqa: E402
 from tests.messages import DIALECT as MESSAGES  # noqa: E402
 from tests.messages import HEALTHY as HEALTHY_MESSAGES  # noqa: E402
@@ -32,10 +35,21 @@ BATCH = 500
 _MAX_GROWTH = 10.0
 
 
+class Case(NamedTuple):
+    """One case: the provider's dialect, what is tried, and a check that gives what is broken, and its kind to count."""
+
+    dialect: str
+    input: object
+    check: Callable[[], tuple[list[str], tuple[str, str]]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases to try (default: one million)")
     parser.add_argument("--dialect", choices=_streams(), help="break streams of this dialect only (default: all)")
+    parser.add_argument(
+        "--interleaved", action="store_true", help="break nothing: let the parts of whole answers take turns at random"
+    )
     parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
     parser.add_argument(
         "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
@@ -46,7 +60,8 @@ def main() -> int:
     tried = failed = 0
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        attempt = functools.partial(_try_batch, arguments.dialect)
+        case = _interleaved_case if arguments.interleaved else functools.partial(_broken_case, arguments.dialect)
+        attempt = functools.partial(_try_batch, case)
         for count, problems, outcomes in pool.imap_unordered(attempt, batches):
             tried += count
             seen.update(outcomes)
@@ -55,7 +70,7 @@ def main() -> int:
                 print(problem, flush=True)
             if tried % (BATCH * 200) == 0:
                 print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s", flush=True)
-    for name, times in growth().items():
+    for name, times in () if arguments.interleaved else growth().items():
         print(f"{times:>10.1f}  times as long for four times the bytes: {name}")
         failed += times > _MAX_GROWTH
     for (ending, fault), count in sorted(seen.items(), key=lambda item: -item[1]):
@@ -79,26 +94,41 @@ def _streams() -> dict[str, list[bytes]]:
     return streams
 
 
-def _try_batch(only: str | None, first: int) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:
+def _broken_case(only: str | None, random: Random) -> Case:
+    """A stream that is broken at random."""
     by_dialect = _streams()
+    dialect = only or random.choice(list(by_dialect))
+    stream = random.choice(by_dialect[dialect])
+    data = mutated(stream, random.choice(by_dialect[dialect]), random)
+    return Case(dialect, data, lambda: examine(data, random, stream, dialect))
+
+
+def _interleaved_case(random: Random) -> Case:
+    """A whole answer whose parts take turns, of one provider's API for clients of two."""
+    provider = random.choice(PROVIDERS)
+    clients = random.sample(list(CLIENTS), 2)
+    answer = random_answer(random, talk=random.random() < 0.5, custom=provider == DEFAULT_DIALECT)
+    kind = (f"{provider}, {len(answer.calls)} calls", "")
+    return Case(provider, answer, lambda: (differences(answer, provider, clients), kind))
+
+
+def _try_batch(
+    case: Callable[[Random], Case], first: int
+) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:
     problems = []
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     for number in range(first, first + BATCH):
-        random = Random(number)
-        dialect = only or random.choice(list(by_dialect))
-        streams = by_dialect[dialect]
-        stream = random.choice(streams)
-        data = mutated(stream, random.choice(streams), random)
+        tried = case(Random(number))
         began = time.process_time()
         try:
-            broken, outcome = examine(data, random, stream, dialect)
+            broken, outcome = tried.check()
             outcomes[outcome] += 1
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the finding
             broken = [f"raised {error!r}"]
         if time.process_time() - began > SLOW_S:
-            broken.append(f"took {time.process_time() - began:.1f} s for {len(data)} bytes")
+            broken.append(f"took {time.process_time() - began:.1f} s")
         if broken:
-            problems.append(f"case {number} ({dialect}): {'; '.join(broken)}\n  {data!r}")
+            problems.append(f"case {number} ({tried.dialect}): {'; '.join(broken)}\n  {tried.input!r}")
     return BATCH, problems, outcomes
 
 
