@@ -31,9 +31,9 @@ class RepairRow(Struct, frozen=True):
 REPAIRS: dict[str, RepairRow] = {
     # Framing
     "bom": RepairRow(
-        "A byte order mark precedes the first event.",
+        "A byte order mark precedes the first event, or a line.",
         "It is skipped.",
-        "It is not part of any event; the standard skips it too.",
+        "It is not part of any event; the standard skips the first one too.",
         "notice",
     ),
     "missing-blank-line": RepairRow(

@@ -17,14 +17,15 @@ from penstock.core.events import Fault, Repair
 from penstock.core.wire.event_stream import PRELUDE, EventStreamReader, is_prelude
 from penstock.core.wire.frame import Framed, Framer
 from penstock.core.wire.json_array import JsonArrayReader
-from penstock.core.wire.sse import SseReader
+from penstock.core.wire.sse import BOM, SseReader
 
-_BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 # gzip; zstd; UTF-16, which no provider sends on purpose. The first bytes of other binary formats are not text.
 _MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
 # Control characters that no text contains, and JSON only as escapes. (DEL is legal in a JSON string.)
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+# A line of server-sent events, which may have any bytes in its value.
+_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 # This many bytes, or the first line if it is shorter, are enough to distinguish text from anything else.
 _TELLING_BYTES = 16
 # The beginning of nearly all streams.
@@ -100,13 +101,13 @@ class Sniffer:
                 self._buffered = b""
                 self._framer = EventStreamReader(self._max_event)
                 return self._framer.feed(buffered)
-        if not final and buffered == _BOM[: len(buffered)]:
+        if not final and buffered == BOM[: len(buffered)]:
             return []
         items: list[Framed] = []
         start = 0
-        if buffered.startswith(_BOM):
+        if buffered.startswith(BOM):
             items.append(Repair("bom", 0, 1))
-            start = len(_BOM)
+            start = len(BOM)
         window = buffered[start:_MAX_UNDECIDED]
         body = window.lstrip(_WHITE_SPACE)
         telling = body[:_TELLING_BYTES].split(b"\n")[0]
@@ -122,7 +123,7 @@ class Sniffer:
         elif body[:1] == b"<":
             self._framer = PageReader(offset=at, line=line)
             start = at
-        elif body.startswith(_MAGIC_NUMBERS) or not _is_text(telling):
+        elif body.startswith(_MAGIC_NUMBERS) or not (_FIELD.match(body) or _is_text(telling)):
             self._framer = BinaryReader(offset=at)
             start = at
         else:

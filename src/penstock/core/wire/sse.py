@@ -13,8 +13,10 @@ reader deviates from it, by these rules:
 4. Once a stream has left out a blank line, its events are dispatched as soon as their JSON is whole. The client does
    not have to wait for the next line.
 5. At the end of the bytes an open event counts if its JSON is whole. Otherwise the stream was cut, and `cut` is true.
-6. `data:` must have been seen for anything to be dispatched: `id:`, `retry:` or `event:` alone dispatch nothing.
-7. No line and no event may exceed `max_event` bytes: past that the reader faults and reads nothing more.
+6. A field that the standard does not have is skipped. So is `data` in capitals or indented without JSON behind it,
+   unless the open event began so. A byte order mark before any line is skipped.
+7. `data:` must have been seen for anything to be dispatched: `id:`, `retry:` or `event:` alone dispatch nothing.
+8. No line and no event may exceed `max_event` bytes: past that the reader faults and reads nothing more.
 """
 
 import re
@@ -31,6 +33,7 @@ _FIELDS_OF_THE_STANDARD = _FIELD_NAMES[:4]
 # An unknown field: in lower case, as all fields are, and without JSON in its value. Any other line is text.
 _UNKNOWN_FIELD = re.compile(rb"[a-z][a-z0-9_-]*:[^{]*\Z")
 _QUOTED_CHARACTERS = 500
+BOM = b"\xef\xbb\xbf"
 _CR = ord("\r")
 
 
@@ -53,6 +56,7 @@ class SseReader:
     _bare = False
     _continued = False
     _blank_data = False
+    _misspelled = False
     # What is known of the whole stream: its frames, and whether it leaves out blank lines.
     _frames = 0
     _eager = False
@@ -190,6 +194,9 @@ class SseReader:
 
     def _read_line(self, line: bytes, items: list[Framed]) -> None:
         """Read any line other than a blank line and a healthy `data:` line."""
+        while line.startswith(BOM):
+            items.append(self._repair("bom"))
+            line = line[len(BOM) :]
         content = line.strip()
         if not content:
             if self._begun or self._unseparated:
@@ -208,9 +215,13 @@ class SseReader:
                 return
         if known:
             if name.strip(b"\r\n") != field:
+                if field == b"data" and not self._misspelled and value.lstrip()[:1] not in (b"{", b"["):
+                    items.append(self._repair("unknown-field", name.decode(errors="replace")))
+                    return
                 items.append(self._repair("field-misspelled", name.strip().decode(errors="replace")))
+                self._misspelled = field == b"data"
             self._read_field(field, value, items)
-        elif self._lines and not self._whole():
+        elif self._lines and not self._whole() and (self._scan.in_string or not _UNKNOWN_FIELD.match(content)):
             self._continue_event(line, items)
         elif content[:1] in (b"{", b"["):
             self._read_bare(line, items)
@@ -291,7 +302,7 @@ class SseReader:
             self._scan = JsonScan()
             self._scanned = 0
         self._event = ""
-        self._begun = self._bare = self._continued = self._blank_data = False
+        self._begun = self._bare = self._continued = self._blank_data = self._misspelled = False
 
     def _joined(self) -> bytes:
         data = bytes(self._data)

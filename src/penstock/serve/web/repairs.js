@@ -4,7 +4,7 @@
 /** @type {Record<string, { wrong: string, done: string }>} */
 export const REPAIRS = {
  "bom": {
-  "wrong": "A byte order mark precedes the first event.",
+  "wrong": "A byte order mark precedes the first event, or a line.",
   "done": "It is skipped."
  },
  "missing-blank-line": {
