@@ -10,6 +10,7 @@
    other calls are not delayed.
 5. Backpressure: `pause` stops reading from the socket, so that TCP slows the upstream down, until `resume`.
 6. Redirects are never followed.
+7. An exception of a receiver closes the connection and is reported to the receiver (`ReceiverError`).
 """
 
 import asyncio
@@ -62,8 +63,19 @@ class StaleConnectionError(UpstreamError):
     """A reused connection was presumably dead when the request was sent: send it again on a new one."""
 
 
+class ReceiverError(UpstreamError):
+    """A callback of the receiver raised an exception, its `__cause__`: not the upstream has failed, but the gateway."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__("internal_error", "the gateway failed")
+        self.__cause__ = cause
+
+
 class Receiver(Protocol):
-    """The callbacks for a response, as it arrives. No callback is called after `on_end` or `on_error`."""
+    """The callbacks for a response, as it arrives. No callback is called after `on_end` or `on_error`.
+
+    One exception: if a callback raises, `on_error` is called with a `ReceiverError`, so that every call ends.
+    """
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """Called with the head of the response."""
@@ -205,12 +217,27 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called with the bytes of a read, or with none to process those that wait."""
-        on_chunk = self.on_chunk
-        if on_chunk is not None:
-            line, start = _size_line(len(data))
-            if data.startswith(line) and data.endswith(b"\r\n") and on_chunk(data[start:-2], data):
-                return
-            self.on_chunk = None
+        receiver = self._receiver
+        try:
+            on_chunk = self.on_chunk
+            if on_chunk is not None:
+                line, start = _size_line(len(data))
+                if data.startswith(line) and data.endswith(b"\r\n") and on_chunk(data[start:-2], data):
+                    return
+                self.on_chunk = None
+            self._parse(data)
+        except Exception as error:  # noqa: BLE001 - the call ends (rule 7)
+            self._break(receiver, error)
+
+    def _break(self, receiver: Receiver | None, error: Exception) -> None:
+        """The receiver has raised an exception: close the connection unless its response is complete, and report it."""
+        if receiver is None:
+            raise error
+        self.abandon(receiver)
+        receiver.on_error(ReceiverError(error))
+
+    def _parse(self, data: bytes) -> None:
+        """Parse these bytes, and those that wait, and pass on what they contain."""
         if self._rest or len(data) > _SHORT_TURN:
             data = self._part(data)
             if not data:
@@ -294,6 +321,14 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None:
             self._release(self)
             return
+        try:
+            self._end_with(receiver, exc)
+        except Exception as error:  # noqa: BLE001 - the call ends (rule 7)
+            self._break(receiver, error)
+        self._release(self)
+
+    def _end_with(self, receiver: Receiver, exc: Exception | None) -> None:
+        """End the response, whose connection is lost."""
         if self._head is not None and exc is None and not _is_sized(self._head):
             # The body ends with the connection: only its content can show whether it was truncated.
             self._receiver = None
@@ -303,10 +338,8 @@ class UpstreamConnection(asyncio.Protocol):
             receiver.on_error(StaleConnectionError("upstream_stale", "the connection was closed while it was idle"))
         else:
             code: ErrorCode = "upstream_reset" if exc is not None else "upstream_truncated"
-            self._fail(
-                code, f"the connection was {'reset' if exc is not None else 'closed'} before the answer was complete"
-            )
-        self._release(self)
+            how = "reset" if exc is not None else "closed"
+            self._fail(code, f"the connection was {how} before the answer was complete")
 
     def _is_stale(self) -> bool:
         """Whether the connection was presumably dead when the request was sent (rule 3)."""
@@ -332,7 +365,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._fields.clear()
         self._keep_alive = self._parser.should_keep_alive()
         if self._receiver is not None:
-            self._receiver.on_head(status, self._head)
+            try:
+                self._receiver.on_head(status, self._head)
+            except Exception as error:  # noqa: BLE001 - the parser would report it as a defect of the response
+                self._break(self._receiver, error)
 
     def on_message_complete(self) -> None:
         """Called when a response is complete, final or informational (100, 103)."""

@@ -20,7 +20,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
-from penstock.http.client import LONGEST_TURN, Receiver, UpstreamError, turn_size
+from penstock.http.client import LONGEST_TURN, Receiver, ReceiverError, UpstreamError, turn_size
 from penstock.replay.faults import Piece
 from penstock.replay.library import Library, asks_for_stream, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
@@ -91,8 +91,15 @@ class Player:
             step = self._end
             apart_s = _BEFORE_RESET_S if playback.ending == "reset" else 0.0
         at = max(at, self._last + apart_s)
-        now = self._loop.time()
-        self._timer = self._loop.call_at(at, step) if at > now else self._loop.call_soon(step)
+        now, loop = self._loop.time(), self._loop
+        self._timer = loop.call_at(at, self._run, step) if at > now else loop.call_soon(self._run, step)
+
+    def _run(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the call ends, as in `http/client.py`, rule 7
+            self.stop()
+            self._receiver.on_error(ReceiverError(error))
 
     def _send_head(self) -> None:
         self._timer = None

@@ -317,7 +317,7 @@ class App:
             connection.drain()
         await self._until(lambda: not self._calls, window_s)
         for session in list(self._calls):
-            session.cut(_DRAINING)
+            session.call.guarded(session.cut)(_DRAINING)
         await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()
@@ -382,7 +382,7 @@ class App:
         """Stop a call for the operator. Returns False if it is not in progress in this process."""
         session = self.live.find(id)
         if session is not None:
-            session.stop(_STOPPED)
+            session.call.guarded(session.stop)(_STOPPED)
         return session is not None
 
     async def request_all(self, method: str, path: str) -> Replies:

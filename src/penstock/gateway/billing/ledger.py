@@ -154,7 +154,7 @@ class Ledger:
             name, users = clean_text(user, self.secrets), self.users
             call.user = name if users is None else users.known(name)
             if not call.user and users is not None:
-                users.find(name, partial(self._admit_user, call, demand, plans, then))
+                users.find(name, call.guarded(partial(self._admit_user, call, demand, plans, then)))
                 return False
         return self._admit(call, demand, plans, then)
 
@@ -219,19 +219,34 @@ class Ledger:
         """A call has ended: store and return its entry. A refused call costs nothing, and is not stored if the journal
         is full."""
         call.over = True
-        entry = entry_of(call, self._ratios.output, self._price_of)
-        if call.key_holds:
-            self.provider_keys.settle(call, entry)
-        if not call.attempts and call.reserved is None and not self._journal.has_room:
-            return entry
+        entry = self._entry(call)
         self._open.pop(call.id, None)
-        self._journal.settled(entry)
-        if call.reserved is not None:
-            self._settle_hold(entry, [account.id for account in call.chain] if call.chain else (entry.key,))
-        self._settled.append((call, entry))
-        if self._flush_timer is None:
-            self._flush_timer = self._loop.call_later(_BATCH_S, self.flush)
+        try:  # whatever one of these raises, the call is booked and its reservations end
+            if call.attempts or call.reserved is not None or self._journal.has_room:
+                self._settled.append((call, entry))
+                if self._flush_timer is None:
+                    self._flush_timer = self._loop.call_later(_BATCH_S, self.flush)
+                self._journal.settled(entry)
+        finally:
+            try:
+                if call.key_holds:
+                    self.provider_keys.settle(call, entry)
+            finally:
+                if call.reserved is not None:
+                    self._settle_hold(entry, [account.id for account in call.chain] if call.chain else (entry.key,))
         return entry
+
+    def _entry(self, call: Call) -> Entry:
+        """The entry of a call. If an exception of ours prevents it, the call is estimated, as an orphaned one is."""
+        try:
+            return entry_of(call, self._ratios.output, self._price_of)
+        except Exception as error:
+            if not call.attempts:
+                raise
+            call.fail(error)
+            last, now_ms = call.attempts[-1], time.time_ns() // 1_000_000
+            reached = last.events, last.output_chars
+            return orphan(open_entry(call, last), reached, now_ms, last.priced, self._ratios.output)
 
     def flush(self) -> None:
         """Pass the settled calls to the book writer, and learn the bytes per token from them."""
@@ -311,8 +326,14 @@ class Ledger:
         It is written even if no call has an event yet, because its time shows how long this process was alive.
         """
         self._mark_timer = None
-        reached = {id: call.reached for id, call in self._open.items()}
-        reached = {id: (events, chars) for id, (events, chars) in reached.items() if events}
+        reached: dict[str, tuple[int, int]] = {}
+
+        def add(call: Call) -> None:
+            if call.reached[0]:
+                reached[call.id] = call.reached
+
+        for call in list(self._open.values()):
+            call.guarded(add)(call)
         if self._open:
             self._journal.marked(reached)
             self._mark_timer = self._loop.call_later(_MARK_S, self._mark)

@@ -1,7 +1,7 @@
 """Call: one client request from admission to settlement; Attempt: one try at one target. Accounting reads both."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Literal, ParamSpec, Protocol
 
 from msgspec import Struct, field
 
@@ -19,6 +19,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.event_gaps import EventGaps
 
+Arguments = ParamSpec("Arguments")
 DEGRADED = "x-penstock-degraded"
 """The response header with the names of stores that do not work now."""
 NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
@@ -26,6 +27,10 @@ NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
 _MAX_LOSSES = 1_000
 # Longer than the name of any service tier.
 _MAX_TIER = 64
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class AnswerKeeping(Protocol):
@@ -181,6 +186,19 @@ class Call(Struct, eq=False):
     """The keys of providers that were at their limit: provider, key and limit."""
     content: CollectedContent | None = None
     """Its request and answer, if the operator may keep them."""
+    fail: Callable[[BaseException], None] = _raise
+    """Ends the call after an exception of ours: the client gets an internal error. The client's side sets it."""
+
+    def guarded(self, callback: Callable[Arguments, None]) -> Callable[Arguments, None]:
+        """The callback, of which every exception ends this call and reaches no event loop, which would drop it."""
+
+        def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+            try:
+                callback(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the call ends
+                self.fail(error)
+
+        return run
 
     @property
     def usage(self) -> Usage | Tokens | None:

@@ -80,7 +80,7 @@ class ProviderKeyLimits:
             until=now + int((total_s + GRACE_S) * 1000),
             ahead=_SENT_MS,
         )
-        self._accounts.reserve(quota, reservation, partial(self._decided, quota, call, now, then))
+        self._accounts.reserve(quota, reservation, call.guarded(partial(self._decided, quota, call, now, then)))
 
     def _decided(
         self, quota: Key, call: Call, asked: int, then: Callable[[Yielded | None], None], answer: object

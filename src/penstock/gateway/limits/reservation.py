@@ -81,13 +81,15 @@ class Reservations:
         )
         key = call.key
         if not key.further and not key.user_limits:
-            self._accounts.reserve(key, reservation, partial(self._decided, call, then))
+            self._accounts.reserve(key, reservation, call.guarded(partial(self._decided, call, then)))
             return
         users = end_user_accounts(key, call.user) if call.user and key.user_limits else ()
         call.chain = (key, *key.further, *users)
-        self._chained.reserve(call.chain, reservation, partial(self._decided, call, then))
+        self._chained.reserve(call.chain, reservation, call.guarded(partial(self._decided, call, then)))
 
     def _decided(self, call: Call, then: Callable[[Failure | None], None], answer: Answer) -> None:
+        if not isinstance(answer, Denial) and not call.over:
+            call.reserved = answer.cost  # first: from here on, `settle` ends the reservation
         for name, gauge in (("requests", answer.requests), ("tokens", answer.tokens)):
             if gauge is not None:
                 call.headers |= _headers(name, gauge)
@@ -98,7 +100,6 @@ class Reservations:
             assert call.key is not None
             self._chained.release(call.chain or (call.key,), call.id)  # the client disconnected meanwhile
         else:
-            call.reserved = answer.cost
             then(None)
 
     def _report(self, denial: Denial) -> None:
@@ -111,7 +112,7 @@ class Reservations:
         if key is None or call.reserved is None or attempt.priced is None or not key.budgeted:
             return
         assert call.control is not None  # every attempt has one
-        call.control.on_limit = partial(self._check, call)
+        call.control.on_limit = call.guarded(partial(self._check, call))
         self._check(call)
 
     def _check(self, call: Call) -> None:
@@ -147,7 +148,7 @@ class Reservations:
             call.extending = True
             more = _max_cost(prices, Tokens(output=USUAL_OUTPUT))
             tokens = call.input_estimate + output
-            chain, then = call.chain or (call.key,), partial(self._extended, call)
+            chain, then = call.chain or (call.key,), call.guarded(partial(self._extended, call))
             self._chained.extend(chain, call.id, call.reserved + more, tokens, then)
             if call.extending:
                 self._check(call)

@@ -18,7 +18,7 @@ from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import from_status, from_transport, redacted
 from penstock.gateway.relay.body_check import TRUNCATED, check_body
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
-from penstock.http.client import UpstreamError
+from penstock.http.client import ReceiverError, UpstreamError
 from penstock.http.deadline import Deadline
 
 # The embeddings of two thousand texts in three thousand dimensions are 75 MB of JSON.
@@ -55,7 +55,7 @@ class BodyRelay:
         self._timeouts = timeouts
         self._total_deadline = call.started + timeouts.total_s
         self._started_at = loop.time()
-        self._deadline = Deadline(loop, self._expire)
+        self._deadline = Deadline(loop, call.guarded(self._expire))
         self._connection: Connection | None = None
         self._status = 0
         self._headers: Mapping[str, str] = {}
@@ -101,7 +101,10 @@ class BodyRelay:
             self._settle(WholeResponse(body, self._headers))
 
     def on_error(self, error: UpstreamError) -> None:
-        """The connection failed before the body was complete."""
+        """The connection failed before the body was complete, or the gateway did."""
+        if isinstance(error, ReceiverError):
+            self._call.fail(error.__cause__ or error)
+            return
         self._settle(from_transport(error.code, error.message))
 
     # Called by the client's side.

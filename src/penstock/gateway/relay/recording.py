@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock.capture import CaptureEnd, How, Read
 from penstock.core.events import Ending
-from penstock.http.client import Receiver, StaleConnectionError, UpstreamError
+from penstock.http.client import Receiver, ReceiverError, StaleConnectionError, UpstreamError
 
 # Transport errors, as captures name them.
 _ERRORS: dict[str, How] = {
@@ -110,7 +110,7 @@ class RecordingReceiver:
         if isinstance(error, StaleConnectionError):
             self._keep(Discarded())
             self._running = False
-        else:
+        elif not isinstance(error, ReceiverError):  # else the relay calls `stop`
             self._close(_ERRORS.get(error.code, "closed"))
         self._receiver.on_error(error)
 

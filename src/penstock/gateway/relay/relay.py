@@ -95,7 +95,7 @@ from penstock.gateway.relay.ports import AttemptTimeouts, Client, Connection, Di
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.transcript import TEXT_EVENTS
 from penstock.gateway.relay.watchdog import Watchdog
-from penstock.http.client import LONGEST_READ, UpstreamError
+from penstock.http.client import LONGEST_READ, ReceiverError, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta))
 # Dialects without content blocks have audio and images in extra fields of a delta. These are the JSON types of such
@@ -270,6 +270,9 @@ class Relay:
 
     def on_error(self, error: UpstreamError) -> None:
         """Handle a connection that failed before the body was complete. The answer may be complete all the same."""
+        if isinstance(error, ReceiverError):
+            self.on_exception(error.__cause__ or error)
+            return
         if self._phase == "over":
             return
         if self._decompression is not None:
@@ -519,6 +522,10 @@ class Relay:
         """End the attempt: a timeout has passed."""
         self._fail(failure, ending="timed_out")
 
+    def on_exception(self, error: BaseException) -> None:
+        """End the call after an exception of ours: in this relay, or in what it calls."""
+        self._call.fail(error)
+
     def send_heartbeat(self) -> None:
         """Send the client a comment, so that no proxy closes the idle connection."""
         self._client.begin()
@@ -596,7 +603,7 @@ class Relay:
         if attempt.output_chars >= control.check_at:
             control.check()
             if attempt.output_chars >= MAX_CHARS:
-                self._loop.call_soon(self._fail_size, f"{MAX_CHARS} characters")
+                self._loop.call_soon(self._call.guarded(self._fail_size), f"{MAX_CHARS} characters")
             self._count_text = control.count_text
             if self._connection is not None:
                 self._connection.on_chunk = None
@@ -675,10 +682,12 @@ class Relay:
         self._attempt.answered = self._is_answered(failure, ending)
         # What a provider reports before it fails of its own accord is not its bill, unless it has generated something.
         counts = self._attempt.output_chars or ending != "failed"
-        if counts and (usage := self._reported_usage()) is not None:
-            self._attempt.usage = usage
-            self._attempt.report_tier(usage.tier)
-        self._finish(ending)
+        try:
+            if counts and (usage := self._reported_usage()) is not None:
+                self._attempt.usage = usage
+                self._attempt.report_tier(usage.tier)
+        finally:  # whatever the reader raises, the attempt ends
+            self._finish(ending)
         if committed:
             if not self._call.code:
                 self._call.code, self._call.error = failure.code, sentence(failure)
@@ -712,14 +721,14 @@ class Relay:
         attempt.seconds = self._loop.time() - self._watchdog.started
         attempt.ending = ending
         self._watchdog.stop()
-        failed = self._reader.failed
-        attempt.events = self._reader.frames if failed is None else failed.frames
         self._control.release()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon(self if self._recording is None else self._recording)
         if self._recording is not None:
             self._recording.stop(ending)
+        failed = self._reader.failed
+        attempt.events = self._reader.frames if failed is None else failed.frames
         if committed:
             self._call.ending = self._call.ending or ending
             if ending == "completed":
@@ -752,7 +761,7 @@ class Relay:
 
     def _decompress_soon(self) -> None:
         if self._decompress_handle is None:
-            self._decompress_handle = self._loop.call_soon(self._decompress_next)
+            self._decompress_handle = self._loop.call_soon(self._call.guarded(self._decompress_next))
 
     def _decompress_next(self) -> None:
         """Decompress and read the next piece. The rest follows after the loop has served other calls, and not while the

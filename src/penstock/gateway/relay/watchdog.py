@@ -43,6 +43,9 @@ class WatchedRelay(Protocol):
     def send_heartbeat(self) -> None:
         """Send the client a comment, so that no proxy closes the idle connection."""
 
+    def on_exception(self, error: Exception) -> None:
+        """End the call after an exception of ours."""
+
 
 class Watchdog:
     """Watches one attempt until it is stopped."""
@@ -130,9 +133,14 @@ class Watchdog:
 
     def _on_time(self) -> None:
         self._timer = None
-        watched = self._watched
-        if watched is None:
-            return
+        if (watched := self._watched) is not None:
+            try:
+                self._check(watched)
+            except Exception as error:  # noqa: BLE001 - the call ends
+                watched.on_exception(error)
+
+    def _check(self, watched: WatchedRelay) -> None:
+        """Act on the timeout that has passed, if one has, and set the timer again."""
         now = self.loop.time()
         timeouts = self._timeouts
         silent = now - self.last_event_at

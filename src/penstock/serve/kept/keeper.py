@@ -220,7 +220,8 @@ class Keeping:
             then(data if kept else self._stored.write_unkept(data))
 
         names, user = self._stored.item_ids(kept), self._call.user
-        self._keeper.put(kept, names, self._owner, self._previous, on_kept, user=user)
+        then_guarded = self._call.guarded(on_kept)
+        self._keeper.put(kept, names, self._owner, self._previous, then_guarded, user=user)
         return True
 
 

@@ -91,6 +91,14 @@ class AnswerSession(CallSession):
             self._settle()  # first: a call whose end the client has seen must be in the ledger
             send(data)
 
+    def fail(self, error: BaseException) -> None:
+        """End the call after an exception of ours. If only the end of its answer is delayed, that is sent."""
+        if self._delayed is None:
+            super().fail(error)
+        else:
+            report(error)
+            self._release(self._last)
+
     def refuse(self, failure: Failure) -> None:
         """Send a failure, unless the end of the answer is only delayed: then that is sent."""
         if self._delayed is None:

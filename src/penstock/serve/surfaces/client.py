@@ -7,6 +7,7 @@ and before the client sees the end of the response.
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from penstock.core.dialects.dialect import AnswerFacts
@@ -60,9 +61,10 @@ class CallSession:
         """Sends bytes of a streamed response."""
         self.chunk_writer = exchange.chunk_writer
         """What sends HTTP chunks of it as they are, for now."""
-        exchange.on_gone = self._on_gone
-        exchange.on_pause = self._pause
-        exchange.on_resume = self._resume
+        call.fail = self.fail
+        exchange.on_gone = call.guarded(self._on_gone)
+        exchange.on_pause = call.guarded(self._pause)
+        exchange.on_resume = call.guarded(self._resume)
 
     # Called by the pipeline.
 
@@ -114,7 +116,7 @@ class CallSession:
         self._stop(failure)
         if self._exchange.over:
             self._settle()
-        elif not self._settled:
+        else:
             self.refuse(failure)
 
     def stop(self, failure: Failure) -> None:
@@ -127,9 +129,18 @@ class CallSession:
             self.cut(failure)
 
     def fail(self, error: BaseException) -> None:
-        """End the call after an error of ours, so that the client does not wait, and report the error."""
-        self.cut(BROKEN)
+        """End the call after an exception of ours, and report it: the client gets an error, the provider's connection
+        closes, and the call is settled. The same defect may raise again in one of these steps: then the next ones
+        still run, and the second try does without what the first one has used.
+        """
         report(error)
+        if not self._settled and self.call.ending != "cancelled":
+            self.call.ending = "failed"
+        for step in (partial(self.cut, BROKEN), partial(self.cut, BROKEN), self._settle, self._exchange.abort):
+            try:
+                step()
+            except Exception as another:  # noqa: BLE001 - the next steps run
+                report(another)
 
     def _on_gone(self) -> None:
         self.call.ending = "cancelled"
@@ -143,10 +154,12 @@ class CallSession:
             self._settle()
 
     def _stop(self, failure: Failure) -> None:
-        if self.attempts is not None:
-            self.attempts.stop()
-        if self._responder is not None:
-            self._responder.cancel(failure)
+        try:
+            if self.attempts is not None:
+                self.attempts.stop()
+        finally:
+            if self._responder is not None:
+                self._responder.cancel(failure)
 
     def _pause(self) -> None:
         if self._responder is not None:
@@ -162,7 +175,11 @@ class CallSession:
             # Break the reference cycles, so that the call is freed now and not by the garbage collector.
             self._exchange.forget()
             self._responder = self.attempts = None
-            self._on_settled(self)
+            self.call.fail = report
+            try:
+                self._on_settled(self)
+            except Exception as error:  # noqa: BLE001 - the client gets its answer
+                report(error)
 
 
 def report(error: BaseException) -> None:

@@ -36,6 +36,8 @@ _MAX_FILE_BATCH = 65_536
 # A client chooses the model name, and could send megabytes.
 _MAX_NAME = 200
 _CLOSE_S = 1.0
+# Of a traceback in the log: a recursion has a thousand.
+_MAX_FRAMES = 40
 
 
 def is_pretty(setting: str, descriptor: int) -> bool:
@@ -45,7 +47,8 @@ def is_pretty(setting: str, descriptor: int) -> bool:
 
 def where(error: BaseException) -> str:
     """The type of an error and where it was raised. Not its message, which may contain content or secrets."""
-    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    frames = traceback.extract_tb(error.__traceback__, limit=-_MAX_FRAMES)
+    places = [f"{frame.filename}:{frame.lineno}" for frame in frames]
     return f"{type(error).__name__} at {' > '.join(places)}"
 
 
