@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Completion, StreamReader
+from tests import gemini, messages, responses
 from tests.corpus import CORPUS, captures
 from tests.invariants import SlowReader, relayed, sent_text
 from tests.streams import DONE, begins, by_event, finishes, fold, read, says, sse
@@ -66,3 +67,35 @@ def test_a_stream_that_changes_its_name_goes_out_under_one(changed: dict[str, An
     assert {(chunk["id"], chunk["model"], chunk["created"]) for chunk in chunks} == {
         ("chatcmpl-1", "sluice-1", 1_700_000_000)
     }
+
+
+def data_of(dialect: str) -> list[bytes]:
+    """The events of a healthy stream of a dialect, with enough text for the fast path."""
+    words = [f"word{number} " for number in range(6)]
+    streams = {
+        "openai_chat": sse(begins(), *map(says, words), finishes(), DONE),
+        "anthropic_messages": messages.answer(*messages.says_all(*words)),
+        "openai_responses": responses.answer(*responses.says_all(*words)),
+        "gemini": gemini.HEALTHY["text with usage, lines end with LF"],
+    }
+    return by_event(streams[dialect])
+
+
+@pytest.mark.parametrize("stray", [b"event: ping\n\n", b"id: 7\n\n", b"retry: 10\n\n", b"event: ping\nid: 7\n\n\n"])
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic_messages", "openai_responses", "gemini"])
+def test_an_event_without_data_is_never_forwarded(dialect: str, stray: bytes) -> None:
+    events = data_of(dialect)
+    for place in range(1, len(events)):
+        before, after = events[:place], events[place:]
+        for pieces in (
+            [*before, stray, *after],
+            [*before, stray + after[0], *after[1:]],
+            [*before[:-1], before[-1] + stray, *after],
+            [*before, after[0] + stray + b"".join(after[1:])],
+        ):
+            reader = StreamReader(dialect)
+            out, _ = relayed(pieces, reader)
+            trailer = reader.trailer
+            out += trailer.raw if trailer is not None else b""
+            blocks = [block for block in out.replace(b"\r", b"").split(b"\n\n") if block.strip()]
+            assert all(b"data:" in block for block in blocks), (place, pieces)

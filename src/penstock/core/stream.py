@@ -43,6 +43,10 @@ _LEARN_EVERY = 8
 # messages.
 _BORDERS = frozenset((Start, ChoiceStart, BlockStart, BlockEnd))
 _MESSAGES = re.compile(rb"(?:data: \{[^\r\n]*\}(?:\r\n\r\n|\n\n))+")
+# Events of server-sent events that have data, and comments. Some clients fail on an event without data.
+_EVENTS_WITH_DATA = re.compile(
+    rb"(?>(?:[^d\n][^\n]*+\n)*+data:[^\n]*+\n(?:[^\n]++\n)*+\n|(?::[^\n]*+\n)++\n?)++"  # never backtracks
+)
 # The framings whose streams may have a marker of the end.
 _MARKED = ("sse", "event-stream")
 # What is no event. After a complete answer it belongs to nothing.
@@ -220,7 +224,8 @@ class StreamReader:
             fast.finishes = whole and forwardable and last
         else:
             healthy = self._idle and (text if idle else self._is_opening(data, items, events))
-            fast.forwardable = healthy and fast.format.repeated is None and not _has_odd_line_ends(data, crlf=False)
+            forwardable = fast.format.repeated is None and not _has_odd_line_ends(data, crlf=False)
+            fast.forwardable = healthy and forwardable and _EVENTS_WITH_DATA.fullmatch(data) is not None
         if fast.format.repeated is not None:
             fast.agreed = None  # the writer has yet to write these events
             healthy = self._idle and self._value is not None  # the read is not forwarded, so only its end counts
