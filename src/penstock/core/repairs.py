@@ -378,7 +378,7 @@ REPAIRS: dict[str, RepairRow] = {
     "sequence-gap": RepairRow(
         "The `sequence_number` of an event does not follow that of the event before it.",
         "The writer numbers all events; it is reported once per stream.",
-        "Text that is missing is found at its end, where it is sent as a whole.",
+        "A text is compared with the whole that follows it: if they differ, that is the fault `delta-lost`.",
         "notice",
     ),
     "item-id-changed": RepairRow(
@@ -557,6 +557,11 @@ FAULTS: dict[str, RepairRow] = {
         "A field that contains the answer has a type that cannot be read.",
         "The stream fails.",
         "Converting it would be a guess at what the model generated.",
+    ),
+    "delta-lost": RepairRow(
+        "The numbers of the events have a gap, and the whole text that follows is not that of the deltas.",
+        "The stream fails. An answer that is not streamed to its client gets the whole text instead.",
+        "A part of the text is missing, and the client has got the text after it.",
     ),
     "not-a-stream": RepairRow(
         "There is plain text where an event should be.",

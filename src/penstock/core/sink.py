@@ -11,6 +11,8 @@ class Sink(Struct, eq=False):
     events: list[Event] = []
     offset: int = 0
     line: int = 1
+    whole: bool = False
+    """Whether the answer is used only when it is complete, so that a text may wait for its end."""
 
     def repair(self, code: str, detail: str = "") -> None:
         """Emit a tolerated defect at the current position."""

@@ -122,9 +122,16 @@ class StreamReader:
     _out: Sink
 
     def __init__(
-        self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, opening: OpeningTemplate | None = None
+        self,
+        dialect: str = "openai_chat",
+        *,
+        max_event: int = MAX_EVENT,
+        opening: OpeningTemplate | None = None,
+        whole: bool = False,
     ) -> None:
+        """`whole`: the answer is used only when it is complete. Then text that was lost on the way may be filled in."""
         self.dialect = dialect
+        self._whole = whole
         known = find_dialect(dialect)
         self._json_lines = known.framing == "json-lines"
         self._upstream = known.upstream or upstream_dialect(dialect)  # raises the error if there is none
@@ -299,7 +306,7 @@ class StreamReader:
         self._ready = True
         largest = max(self.max_event, MAX_BODY) if self._upstream.large_events else self.max_event
         self._framer = Sniffer(largest, json_lines=self._json_lines)
-        self._seen = Sink()
+        self._seen = Sink(whole=self._whole)
         self._dialect = self._upstream.frame_reader(self._seen)
         self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar(self._dialect.envelope)

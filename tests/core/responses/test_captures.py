@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from penstock import Completion
+from penstock import Completion, StreamReader
 from penstock.cli.inspection.annotations import mark_defects
 from penstock.core.repairs import NOTICES, REPAIRS
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
 from tests.responses import DIALECT, TIDE, completion, events_of
-from tests.streams import bytewise
+from tests.streams import bytewise, fold
 
 CAPTURES = Path(__file__).parents[2] / "captures" / DIALECT
 CALL: Call = ("call_1", "get_tide", TIDE)
@@ -89,6 +89,14 @@ EXPECTED: dict[str, Expected] = dict(
             '{"type":"response.output_text.delta","item_id":"msg_1","del',
             "Half",
             repairs={"ignored-after-fault": (1, 13)},
+        ),
+        failed(
+            "delta-lost",
+            13,
+            "a delta of the text is missing: the whole text is another one",
+            "Said so.",
+            usage=BILL,
+            repairs={"sequence-gap": (1, 10), "ignored-after-fault": (2, 13)},
         ),
         failed("bad-shape", 13, "a second response starts in the same stream", "One."),
         failed(
@@ -200,3 +208,18 @@ def by_penstock(answer: Completion) -> tuple[str, object, object]:
 def test_a_stream_with_a_notice_reads_the_same_by_the_book(code: str) -> None:
     wire = wire_of(code)
     assert by_the_book(wire) == by_penstock(completion(wire))
+
+
+def test_an_answer_that_is_not_streamed_gets_the_text_that_was_lost() -> None:
+    reader = StreamReader(DIALECT, whole=True)
+    answer = fold([*reader.feed(wire_of("delta-lost")), *reader.close()])
+    assert (answer.ending, answer.text) == ("completed", "Said it so.")
+    assert {repair.code for repair in answer.repairs} == {"sequence-gap", "deltas-missing"}
+
+
+def test_what_follows_a_gap_is_kept_if_no_whole_text_comes() -> None:
+    events = [event for event in wire_of("delta-lost").split(b"\n\n") if b"output_item.done" not in event]
+    wire = b"\n\n".join(events).replace(b'"output":[{', b'"others":[{')
+    reader = StreamReader(DIALECT, whole=True)
+    answer = fold([*reader.feed(wire), *reader.close()])
+    assert (answer.ending, answer.text) == ("completed", "Said so.")

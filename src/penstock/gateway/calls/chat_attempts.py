@@ -114,7 +114,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             self._run_task(self._ask_local())
             return
         opening = plan.opening if plan.dialect == self._request.dialect else None
-        reader = StreamReader(plan.dialect, max_event=plan.max_event, opening=opening)
+        whole = not self._request.stream
+        reader = StreamReader(plan.dialect, max_event=plan.max_event, opening=opening, whole=whole)
         relay = self._relay(reader, self._writer(), self._on_outcome)
         endpoint = plan.endpoint
         if endpoint is None:

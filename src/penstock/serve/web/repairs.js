@@ -402,6 +402,10 @@ export const FAULTS = {
   "wrong": "A field that contains the answer has a type that cannot be read.",
   "done": "The stream fails."
  },
+ "delta-lost": {
+  "wrong": "The numbers of the events have a gap, and the whole text that follows is not that of the deltas.",
+  "done": "The stream fails. An answer that is not streamed to its client gets the whole text instead."
+ },
  "not-a-stream": {
   "wrong": "There is plain text where an event should be.",
   "done": "The text is reported; the stream fails."

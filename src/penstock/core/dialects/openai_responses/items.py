@@ -7,7 +7,8 @@ The package's docstring says which events an item becomes. Rules for the whole f
 2. The kind of a delta says what it is. A delta of an item, or of a part, that was not announced starts it.
 3. A text comes in deltas, and then up to four times as a whole: behind the deltas, with its part, with its item, and
    with the response. What the deltas lack of it is emitted (simple servers send no deltas at all). Where the whole is
-   another text, the deltas count.
+   another text, the deltas count, unless the numbers of the events have a gap: then a delta was lost, and the stream
+   has failed. An answer that is used only when it is complete (`Sink.whole`) waits for the whole after a gap instead.
 4. One text is open at a time. Where items overlap (OpenRouter, xAI), what follows of an earlier one is another block
    with the same item id.
 5. A call is reported once its name is known. Arguments that come before are in the whole item again.
@@ -100,6 +101,8 @@ class _OutputItem(Struct):
     texts: dict[TextKey, RunningText] = {}
     heads: dict[TextKey, str] = {}
     """Texts that came with an announcement: deltas may repeat them."""
+    held: dict[TextKey, list[str]] = {}
+    """Deltas after a gap, which wait for the whole text (rule 3)."""
     thinking: TextKey | None = None
     """The text of reasoning that came last."""
     summaries: int = 0
@@ -130,6 +133,8 @@ class OutputItems:
     """Whether the client has to execute a call."""
     custom_tools: frozenset[str] | None = None
     """The names of the client's custom tools, if calls of other names are the provider's own; None if none are."""
+    has_gap = False
+    """Whether an event is missing, by the numbers of the events."""
     in_stream = True
     """Whether items come in events, so that deltas are expected."""
 
@@ -357,6 +362,7 @@ class OutputItems:
             given = msgspec.json.encode(given).decode()
         if isinstance(given, str):
             self._settle(item, TextKey("arguments"), given)
+        self._emit_held(item)
         self._emit_halves(item)
         if item.type == "function_call":
             if item.scan is None:
@@ -376,6 +382,9 @@ class OutputItems:
             self._sink.repair("block-start-missing", text_of(event.get("type")))
             if item.call >= 0:
                 return  # the item had all arguments
+        if self.has_gap and self._sink.whole and not item.ended:
+            item.held.setdefault(key, []).append(text)
+            return
         head = item.heads.pop(key, "")
         if head and not (head.startswith(text) or text.startswith(head)):
             self._emit(item, key, head)
@@ -494,6 +503,7 @@ class OutputItems:
                 if not self._has_time_for(_PART_US):
                     return
                 self._settle(item, key, text)
+        self._emit_held(item)
         self._emit_halves(item)
         if item.block < 0:
             self._speak(item, TextKey("text" if item.type == "message" else "reasoning"))
@@ -538,13 +548,22 @@ class OutputItems:
         running = item.texts.get(key) or RunningText()
         rest = running.rest_of(whole)
         item.heads.pop(key, None)
-        if rest is None:
+        item.held.pop(key, None)
+        if rest is None and self.has_gap:
+            self._sink.fault("delta-lost", f"a delta of the {key.field} is missing: the whole text is another one")
+        elif rest is None:
             self._sink.repair("text-differs", key.field)
         elif rest:
             half = self._joiner.halves.pop((item.place, str(key)), "")
             if item.announced and self.in_stream and not (half and rest == REPLACEMENT):
                 self._sink.repair("deltas-missing", key.field)
             self._emit(item, key, rest)
+
+    def _emit_held(self, item: _OutputItem) -> None:
+        """Emit deltas whose text never came as a whole."""
+        held, item.held = item.held, {}
+        for key, pieces in held.items():
+            self._emit(item, key, "".join(pieces))
 
     def flush(self) -> None:
         """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""

@@ -181,6 +181,7 @@ class OpenAIResponsesReader:
             self._unnumbered = True
             self._sink.repair("sequence-missing" if known is None else "sequence-gap", text_of(number))
         if known is not None:
+            self._items.has_gap |= self._number is not None and known > self._number
             self._number = known + 1
 
     def _read_start(self, value: Json, type: str) -> None:
