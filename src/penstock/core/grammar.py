@@ -44,8 +44,9 @@ from penstock.core.usage import Usage
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)
+_TEXT = (TextDelta, ReasoningDelta, RefusalDelta)
 # The text that may follow in a choice: without blocks any, in a block that of its kind, between two blocks none.
-_ANY_TEXT: frozenset[type[Event]] = frozenset((TextDelta, ReasoningDelta, RefusalDelta))
+_ANY_TEXT: frozenset[type[Event]] = frozenset(_TEXT)
 _NO_TEXT: frozenset[type[Event]] = frozenset()
 _TEXTS: dict[str, frozenset[type[Event]]] = {
     "text": frozenset((TextDelta,)),
@@ -134,8 +135,15 @@ class Grammar:
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take the events that a frame reader emitted, and put those that are legal now into the sink."""
         for event in events:
-            if type(event) in _DELTAS and self.expects_text and self._has_place(event):
-                sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
+            if (
+                isinstance(event, _TEXT)
+                and type(event) in self._texts.get(event.choice, _NO_TEXT)
+                and self.fault is None
+                and not self._finished
+            ):
+                sink.events.append(event)  # the common case; the next one decides the same in more time
+            elif type(event) in _DELTAS and self.expects_text and self._has_place(event):
+                sink.events.append(event)  # the choice has begun (rule 2), none is finished (rule 3)
             elif type(event) is Repair:
                 sink.events.append(event)
             elif type(event) is UsageReport:
