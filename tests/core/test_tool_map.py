@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import BlockEnd, End, Event, Fault, Finish, ToolCall, ToolCallDelta, ToolCallStart
+from penstock.core.blocks import Blocks
 from penstock.core.losses import Loss
 from penstock.core.request import Tool
 from penstock.core.tool_map import ClientTool, ToolCallRestorer, ToolMap, arguments_of, as_function
@@ -138,3 +139,16 @@ def test_calls_of_other_tools_stay() -> None:
         Finish(0, "tool_calls"),
     ]
     assert ToolCallRestorer(EXEC).restore(events)[1:] == events[1:]
+
+
+def test_input_that_is_known_at_the_end_only_is_not_lost_if_another_call_follows() -> None:
+    events: list[Event] = [
+        *(ToolCallStart(0, 0, "a", "exec"), ToolCallDelta(0, 0, '{"command":"ls"}')),
+        *(ToolCallStart(0, 1, "b", "get_tide"), ToolCallDelta(0, 1, "{}"), Finish(0, "tool_calls")),
+    ]
+    ordered = Blocks([]).order(ToolCallRestorer(EXEC).restore(events))
+    assert ordered == [
+        *(ToolCallStart(0, 0, "a", "exec", "custom", block=0), ToolCallDelta(0, 0, "ls"), BlockEnd(0, 0)),
+        *(ToolCallStart(0, 1, "b", "get_tide", block=1), ToolCallDelta(0, 1, "{}"), BlockEnd(0, 1)),
+        Finish(0, "tool_calls"),
+    ]
