@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from penstock import StreamReader, StreamWriter
 from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.events import BlockEnd, Event, Finish, ToolCallDelta, ToolCallStart
 from tests import bedrock, cohere, gemini, messages, ollama, responses
 from tests.invariants import relayed
 from tests.legal import overlaps, violations
@@ -467,7 +468,7 @@ def differences(answer: Answer, provider: str, clients: Iterable[str] = CLIENTS)
     reader = StreamReader(provider)
     reads = [reader.feed(each) for each in pieces] + [reader.close()]
     events = [event for each in reads for event in each]
-    broken = violations(events) + overlaps(Blocks([]).order(events))
+    broken = violations(events) + overlaps(Blocks([]).order(events)) + _ended_too_early(events, answer)
     for client in clients:
         streamed, whole = CLIENTS[client]
         facts = AnswerFacts(call_id="1", model="m", created=1, same_dialect=client == provider)
@@ -480,6 +481,25 @@ def differences(answer: Answer, provider: str, clients: Iterable[str] = CLIENTS)
         for how, seen in got.items():
             broken += [f"{provider} to {client}, {how}: {each}" for each in _compared(answer.seen, seen)]
         broken += [f"{provider} to {client}: the loss {loss.code}" for loss in writer.losses]
+    return broken
+
+
+def _ended_too_early(events: list[Event], answer: Answer) -> list[str]:
+    """Calls that end with a part of their arguments, if the answer is cut. A client may execute what has ended."""
+    values = {call.id: call.value for call in answer.calls}
+    broken = []
+    for cut in range(0, len(events), 3):
+        blocks: dict[int | None, tuple[str | None, list[str]]] = {}
+        pieces: dict[int, list[str]] = {}
+        for event in Blocks([]).order([event for event in events[:cut] if not isinstance(event, Finish)]):
+            if isinstance(event, ToolCallStart):
+                blocks[event.block] = event.id, pieces.setdefault(event.call, [])
+            elif isinstance(event, ToolCallDelta):
+                pieces[event.call].append(event.arguments)
+            elif isinstance(event, BlockEnd) and event.block in blocks:
+                id, given = blocks[event.block]
+                if json.loads("".join(given) or "{}") != values[id or ""]:
+                    broken.append(f"cut after {cut} events, {id} ends with {given}")
     return broken
 
 
