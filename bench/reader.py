@@ -74,7 +74,7 @@ def accumulate(reads: list[bytes]) -> str:
 
 
 def rewrite(reads: list[bytes]) -> None:
-    reader, writer = StreamReader(), StreamWriter(include_usage=True)
+    reader, writer = StreamReader(), StreamWriter(source="openai_chat", include_usage=True)
     for data in reads:
         writer.write(reader.feed(data))
     writer.write(reader.close())

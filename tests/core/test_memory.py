@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import StreamReader, StreamWriter
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.templates import OpeningTemplate
 from penstock.core.wire.complexity import outline_of
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
@@ -39,7 +40,7 @@ def answer(number: int, opening: OpeningTemplate) -> int:
     ending = NEW[number % len(NEW)](f"new_{number}")
     named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
     events = [event | named for event in (begins(), says("a"), says("b"), says("c"), *ending)]
-    reader, writer, size = StreamReader(opening=opening), StreamWriter(include_usage=True), 0
+    reader, writer, size = StreamReader(opening=opening), StreamWriter(source=DEFAULT_DIALECT, include_usage=True), 0
     for read in by_event(sse(*events, DONE)):
         emitted = reader.feed(read)
         if reader.untouched:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamWriter
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from tests.streams import DONE, begins, completion, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
@@ -16,7 +17,7 @@ BROKEN = {name: wire for name, wire in STREAMS.items() if name not in COMPLETED}
 
 def chunks(wire: bytes, *, include_usage: bool) -> list[dict[str, object]]:
     """What is written for a stream, as parsed JSON; its framing is checked on the way."""
-    written = StreamWriter(include_usage=include_usage).write(read(wire))
+    written = StreamWriter(source=DEFAULT_DIALECT, include_usage=include_usage).write(read(wire))
     *frames, last, rest = written.split(b"\n\n")
     assert rest == b""
     if not last.startswith(b"data: {"):
@@ -73,6 +74,6 @@ def test_extras_ride_on_the_chunk_that_they_came_with() -> None:
 
 def test_fields_of_the_provider_are_in_an_unstreamed_answer_and_its_padding_is_not() -> None:
     answer = completion(sse(begins(), says("x", service_tier="default", obfuscation="y"), finishes(), DONE))
-    body = json.loads(StreamWriter().write_body(answer))
+    body = json.loads(StreamWriter(source=DEFAULT_DIALECT).write_body(answer))
     assert body["service_tier"] == "default"
     assert "obfuscation" not in body

@@ -33,6 +33,7 @@ from penstock import (
     Usage,
     UsageReport,
 )
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 
 ROOT = Path(__file__).parents[2]
 # As they were sent, by number.
@@ -124,7 +125,7 @@ def built_case(name: str, events: list[Event], *, include_usage: bool = True) ->
 
 def _case(name: str, batches: Iterable[list[Event]], *, include_usage: bool) -> Case:
     answer = Accumulator()
-    writer = StreamWriter(include_usage=include_usage, id=ID, model=MODEL, created=CREATED)
+    writer = StreamWriter(source=DEFAULT_DIALECT, include_usage=include_usage, id=ID, model=MODEL, created=CREATED)
     wire = b""
     for events in batches:
         answer.extend(events)

@@ -543,6 +543,8 @@ class StreamReader:
 class StreamWriter:
     """Writes events as a correct stream in a client's dialect.
 
+    `source` is the dialect that the events were read from. If it is the client's own, the writer also writes what only
+    this dialect has: the usage as the provider reported it, and fields without an event of their own.
     `id`, `model` and `created` are defaults for what the provider did not send. With `include_usage` the client gets
     the usage, as from OpenAI when the client requests it with `stream_options`.
     """
@@ -554,14 +556,22 @@ class StreamWriter:
         self,
         dialect: str = "openai_chat",
         *,
+        source: str = "",
         include_usage: bool = False,
         id: str = "chatcmpl-penstock",
         model: str = "",
         created: int = 0,
     ) -> None:
         self.dialect = dialect
-        self._facts = AnswerFacts(call_id="", id=id, model=model, created=created, include_usage=include_usage)
         answer_dialect(dialect)  # raises the error if there is none
+        self._facts = AnswerFacts(
+            call_id="",
+            id=id,
+            model=model,
+            created=created,
+            include_usage=include_usage,
+            same_dialect=source == dialect,
+        )
 
     @classmethod
     def for_call(cls, dialect: str, facts: AnswerFacts) -> Self:
