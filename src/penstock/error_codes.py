@@ -175,7 +175,8 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "request_too_complex": ErrorRow(
             _BAD_REQUEST,
             "client",
-            "The body has more JSON values than a request of its size may have. Reading it would delay other calls.",
+            "The body, or JSON in the arguments of a tool call, has more values than a request of its size may have, "
+            "or is nested too deep. Reading it would delay other calls.",
             "Send a simpler body.",
         ),
         "translation_loss": ErrorRow(

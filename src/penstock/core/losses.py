@@ -155,8 +155,8 @@ LOSSES: dict[str, LossRow] = {
     ),
     # Answers
     "arguments-as-text": LossRow(
-        "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, and the "
-        "client's API has objects only.",
+        "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or "
+        "they are too complex to decode, and the client's API has objects only.",
         "The form: the arguments are an object with the text as its member `input`.",
         "The client's tool can refuse them, as it would refuse the text.",
         changes_meaning=True,

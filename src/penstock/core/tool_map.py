@@ -26,6 +26,7 @@ from penstock.core.events import BlockEnd, End, Event, Fault, Finish, ToolCallDe
 from penstock.core.losses import Loss
 from penstock.core.request import Tool
 from penstock.core.tool_ids import portable
+from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 _MAX_NAME = 64
 _INPUT = "input"
@@ -102,6 +103,7 @@ class ToolCallRestorer:
 
     def __init__(self, tools: Mapping[str, ClientTool]) -> None:
         self._tools = tools
+        self._decoder = TextDecoder()
         self._inputs: dict[tuple[int, int], _TextInput] = {}  # of custom tools, by choice and call
         self._blocks: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -114,7 +116,7 @@ class ToolCallRestorer:
                     tool = self._tools[name]
                     out.append(structs.replace(event, name=tool.name, namespace=tool.namespace, kind=tool.kind))
                     if tool.kind == "custom":
-                        self._inputs[choice, call] = _TextInput()
+                        self._inputs[choice, call] = _TextInput(self._decoder)
                         if event.block is not None:
                             self._blocks[choice, event.block] = (choice, call)
                 case ToolCallDelta(choice, call, arguments) if (choice, call) in self._inputs:
@@ -146,10 +148,14 @@ class ToolCallRestorer:
 # How the arguments begin. White space in it is rare, and long only by mistake.
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _MAX_HEAD = 256
-_CHARACTERS = re.compile(r'(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
-_ESCAPE_SO_FAR = re.compile(r"(\\(u[0-9a-fA-F]{0,3})?)?")
-# The first half of a surrogate pair at the end: the other half follows.
-_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
+# What may continue at the end of a text: the first half of a surrogate pair, and the beginning of an escape sequence.
+_OPEN_END = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_LONGEST_END = 11
+# A backslash that begins no escape sequence. A text with more of them is not in JSON.
+_LONE_BACKSLASH = re.compile(r"\\(?![/bfnrt]|u[0-9a-fA-F]{4})")
+_MOST_LONE = 10_000
+# In place of escape sequences that are found first, so that each other backslash begins one. No text has these halves.
+_BACKSLASH, _QUOTE = "\ud800", "\ud801"
 # Arguments of another form are collected, up to this length, and decoded as a whole.
 _MAX_COLLECTED = 65_536
 
@@ -159,7 +165,8 @@ class _TextInput:
 
     _state: Literal["head", "text", "collected", "undecoded", "over"] = "head"
 
-    def __init__(self) -> None:
+    def __init__(self, decoder: TextDecoder) -> None:
+        self._decoder = decoder
         self._rest = ""  # what is not decoded yet: the head, or the beginning of an escape sequence
         self._pieces: list[str] = []  # of arguments of another form
         self._size = 0
@@ -193,23 +200,18 @@ class _TextInput:
 
     def _decode(self, piece: str) -> str:
         piece, self._rest = self._rest + piece, ""
-        out, start = "", 0
-        while True:
-            characters = _CHARACTERS.match(piece, start)
-            end = characters.end() if characters is not None else start
-            incomplete = _ESCAPE_SO_FAR.fullmatch(piece, end) is not None
-            half = _HALF.search(piece, start, end) if incomplete else None
-            if half is not None:
-                end = half.start(1)
-            out += _unescaped(piece[start:end])
-            if incomplete:
-                self._rest = piece[end:]
-                return out
-            if piece[end] == '"':
-                self._state = "over"
-                return out
-            out += "\\"  # no escape sequence: the model wrote a lone backslash
-            start = end + 1
+        text, quote, _ = piece.replace("\\\\", _BACKSLASH).replace('\\"', _QUOTE).partition('"')
+        if not quote:
+            end = _OPEN_END.search(text, max(0, len(text) - _LONGEST_END))
+            assert end is not None  # the pattern matches the empty string
+            text, self._rest = text[: end.start()], end[0]
+        text, lone = _LONE_BACKSLASH.subn(r"\\\\", text, _MOST_LONE)
+        if lone == _MOST_LONE:
+            self._state, self._rest = "undecoded", ""
+            return piece
+        if quote:
+            self._state = "over"
+        return _unescaped(text.replace(_BACKSLASH, "\\\\").replace(_QUOTE, '\\"'))
 
     def close(self) -> str:
         """The rest of the text."""
@@ -217,8 +219,8 @@ class _TextInput:
             return ""
         whole = self._rest or "".join(self._pieces)
         try:
-            given = msgspec.json.decode(whole)
-        except ValueError:
+            given = self._decoder.decode(whole)
+        except (ValueError, TooComplexError):
             return whole
         if not isinstance(given, dict):
             return whole
@@ -229,5 +231,8 @@ class _TextInput:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    decoded: str = json.loads(f'"{text}"', strict=False)
+    try:
+        return msgspec.json.decode(f'"{text}"', type=str)
+    except ValueError:  # a raw control character, or half of a surrogate pair
+        decoded: str = json.loads(f'"{text}"', strict=False)
     return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-import msgspec
-
 from penstock.core.completion import Choice, Completion
 from penstock.core.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
 from penstock.core.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
 from penstock.core.losses import Loss
+from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 ENDING_WORDS: Mapping[Ending, str] = {
     "truncated": "the answer ended before it was complete",
@@ -40,18 +39,28 @@ def call_name(call: ToolCallStart | ToolCall) -> str:
     return f"{call.namespace}__{call.name}" if call.namespace else call.name
 
 
-def call_input(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]) -> dict[str, object]:
-    """The arguments as an object. What is no JSON object, such as the text of a custom tool, is its `input`."""
-    if call.kind == "custom":
+class CallInputs:
+    """The arguments of one answer's calls as objects, for APIs in which they are nothing else."""
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+        self._decoder = TextDecoder()
+
+    def read(self, call: ToolCallStart | ToolCall, arguments: str) -> dict[str, object]:
+        """The arguments as an object. What is no JSON object, such as the text of a custom tool, is its `input`.
+
+        So are arguments that are too complex to decode.
+        """
+        if call.kind == "custom":
+            return {"input": arguments}
+        try:
+            given = self._decoder.decode(arguments or "{}")
+        except (ValueError, TooComplexError):
+            given = None
+        if isinstance(given, dict):
+            return given
+        self._losses.append(Loss("arguments-as-text", call.name))
         return {"input": arguments}
-    try:
-        given = msgspec.json.decode(arguments or "{}")
-    except ValueError:
-        given = None
-    if isinstance(given, dict):
-        return given
-    losses.append(Loss("arguments-as-text", call.name))
-    return {"input": arguments}
 
 
 _Hidden: TypeAlias = (

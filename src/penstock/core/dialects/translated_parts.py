@@ -5,8 +5,6 @@ Every request arrives in another dialect, so there are no bytes to forward, and 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from penstock.core.content import (
     MediaPart,
     OpaquePart,
@@ -18,9 +16,32 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
+from penstock.core.dialects.bodies import refused
 from penstock.core.losses import Loss
 from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
 from penstock.core.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.wire.payload import TextDecoder, TooComplexError
+
+# How many texts as complex as an event may be the arguments of a request may have. A thread decodes them.
+_COMPLEX_TEXTS = 10
+
+
+class RequestInputs:
+    """The arguments of the calls in one request as objects, for APIs in which they are nothing else."""
+
+    def __init__(self) -> None:
+        self._decoder = TextDecoder(_COMPLEX_TEXTS)
+
+    def read(self, call: ToolCall) -> dict[str, object]:
+        """The arguments of a call. What is no JSON object is its `input`. Raises `RequestError`."""
+        try:
+            given = self._decoder.decode(arguments_of(call) or "{}")
+        except ValueError:
+            given = None
+        except TooComplexError:
+            message = "the arguments of a tool call hold more values, or are nested deeper, than a request may have"
+            raise refused(message, code="request_too_complex") from None
+        return given if isinstance(given, dict) else {"input": call.arguments}
 
 
 class TranslatedParts:
@@ -29,6 +50,7 @@ class TranslatedParts:
     def __init__(self, losses: list[Loss], names: ToolMap) -> None:
         self.losses = losses
         self.names = names
+        self._inputs = RequestInputs()
 
     def note_turn(self, turn: Message) -> None:
         """Note the fields of a turn that only the client's API has."""
@@ -111,11 +133,7 @@ class TranslatedParts:
     def arguments(self, call: ToolCall) -> dict[str, object]:
         """The arguments of a call as an object."""
         self.note_cache(call.cache)
-        try:
-            given = msgspec.json.decode(arguments_of(call) or "{}")
-        except ValueError:
-            given = None
-        return given if isinstance(given, dict) else {"input": call.arguments}
+        return self._inputs.read(call)
 
     def functions(self, tools: Iterable[Tool]) -> list[Tool]:
         """The tools as functions. Those that a provider executes itself are dropped."""

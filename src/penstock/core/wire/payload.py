@@ -19,7 +19,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from penstock.core.wire.complexity import SMALL, Outline, outline_of
+from penstock.core.wire.complexity import MOST, SMALL, Outline, outline_of
 from penstock.core.wire.scan import is_deeper, outside_strings
 
 # Deeper than any chunk, and less deep than the recursion limit of `repr`, `==` or an encoder.
@@ -49,7 +49,7 @@ class Payload(Struct, frozen=True):
 
 
 class TooComplexError(Exception):
-    """Decoding the data would take too long (`complexity.py`)."""
+    """Decoding the data would take too long (`complexity.py`), or it is nested too deep."""
 
 
 def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> Payload | None:
@@ -84,6 +84,26 @@ def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
     if counted.count(b"{") + counted.count(b"[") <= MAX_DEPTH:
         return False
     return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
+
+
+class TextDecoder:
+    """Decodes texts that hold JSON, such as the arguments of calls. The texts of one request or answer share one limit.
+
+    A string in a body or an event costs nothing, whatever is in it. So the limits of the body do not hold for the JSON
+    in its texts: they are counted here. Each text may take as long as one event, and all of them as long as `events`.
+    """
+
+    def __init__(self, events: int = 1) -> None:
+        self._left = events * MOST
+
+    def decode(self, text: str) -> object:
+        """The value in a text. Raises `ValueError` if it is not JSON, and `TooComplexError` if it is too complex."""
+        data = text.encode()
+        outline = outline_of(data, min(self._left, MOST))
+        if outline.is_costly() or is_too_deep(data, outline.outside):
+            raise TooComplexError
+        self._left -= outline.price
+        return msgspec.json.decode(data)
 
 
 def decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:

@@ -92,7 +92,7 @@ export const LOSSES = {
   "lost": "The restriction, or the demand."
  },
  "arguments-as-text": {
-  "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, and the client's API has objects only.",
+  "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or they are too complex to decode, and the client's API has objects only.",
   "lost": "The form: the arguments are an object with the text as its member `input`."
  },
  "arguments-dropped": {

@@ -9,8 +9,7 @@ import sys
 from typing import Any
 
 import httpx  # type: ignore[import-not-found]  # the tests do without
-from google import genai
-from google.genai import types  # type: ignore[import-untyped]
+from google.genai import Client, types  # type: ignore[import-untyped]
 
 
 def report(wire: str) -> list[Any]:
@@ -19,7 +18,7 @@ def report(wire: str) -> list[Any]:
         lambda _: httpx.Response(200, headers={"content-type": "text/event-stream"}, text=wire)
     )
     options = types.HttpOptions(httpx_client=httpx.Client(transport=answer))
-    client = genai.Client(api_key="none", vertexai=False, http_options=options)
+    client = Client(api_key="none", vertexai=False, http_options=options)
     pieces = list(client.models.generate_content_stream(model="weir-3", contents="hi"))
     contents = [each.content for piece in pieces for each in piece.candidates or () if each.content]
     parts = [part for content in contents for part in content.parts or ()]

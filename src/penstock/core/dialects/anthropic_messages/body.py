@@ -15,7 +15,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import call_input, call_name, first_choice
+from penstock.core.dialects.answer_parts import CallInputs, call_name, first_choice
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
@@ -28,7 +28,8 @@ from penstock.core.seals import wrap
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
     """The body of a message."""
     choice = first_choice(completion, losses)
-    blocks = [block for part in choice.parts if (block := _block(part, losses, facts)) is not None]
+    inputs = CallInputs(losses)
+    blocks = [block for part in choice.parts if (block := _block(part, losses, facts, inputs)) is not None]
     calls = [block for block in blocks if "input" in block and "id" in block]
     for number, call in enumerate(calls):
         call["id"] = call["id"] or call_id(facts, number)
@@ -53,7 +54,7 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     return msgspec.json.encode(message)
 
 
-def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, object] | None:
+def _block(part: Part, losses: list[Loss], facts: AnswerFacts, inputs: CallInputs) -> dict[str, object] | None:
     match part:
         case TextPart(text, citations):
             return _text(text, citations, losses, own=facts.same_dialect)
@@ -64,7 +65,7 @@ def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, obje
         case ToolCall(server=True) if not facts.same_dialect:
             losses.append(Loss("server-activity-hidden", part.name))
         case ToolCall():
-            return _call(part, losses, own=facts.same_dialect)
+            return _call(part, inputs, own=facts.same_dialect)
         case OpaquePart(_, type, data) if facts.same_dialect:
             return {"type": type} | data
         case OpaquePart(_, type):
@@ -95,11 +96,11 @@ def _thinking(part: ReasoningPart, facts: AnswerFacts) -> dict[str, object]:
     return {"type": "thinking", "thinking": part.text or "\n\n".join(part.summary), "signature": value}
 
 
-def _call(call: ToolCall, losses: list[Loss], *, own: bool) -> dict[str, object]:
+def _call(call: ToolCall, inputs: CallInputs, *, own: bool) -> dict[str, object]:
     block: dict[str, object] = {
         "type": "server_tool_use" if call.server else "tool_use",
         "id": call.id,
         "name": call_name(call),
-        "input": call_input(call, call.arguments, losses),
+        "input": inputs.read(call, call.arguments),
     }
     return block | (call.extras if own else {})

@@ -17,7 +17,6 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from penstock.core.content import (
@@ -35,6 +34,7 @@ from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.translated_parts import RequestInputs
 from penstock.core.losses import Loss
 from penstock.core.request import (
     Message,
@@ -49,7 +49,7 @@ from penstock.core.request import (
 )
 from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.tool_map import ToolMap, as_function
 
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
@@ -146,6 +146,7 @@ class _ContentWriter:
         self._names = names
         self._issuer = issuer
         self._losses = losses
+        self._inputs = RequestInputs()
         self._breakpoints = 0
 
     def messages(self, turns: Sequence[Message]) -> list[Json]:
@@ -163,11 +164,13 @@ class _ContentWriter:
             if last is not None and last["role"] == turn.role != "system":
                 content = last["content"]
                 assert isinstance(content, list)
-                blocks = content + blocks
-                written.pop()
-            if turn.role == "user":
-                blocks.sort(key=lambda block: block["type"] != "tool_result")
-            written.append({"role": turn.role, "content": blocks})
+                content += blocks
+            else:
+                written.append({"role": turn.role, "content": blocks})
+        for message in written:
+            content = message["content"]
+            if message["role"] == "user" and isinstance(content, list):
+                content.sort(key=lambda block: block["type"] != "tool_result")
         if written and written[-1]["role"] == "assistant":
             _trim(written[-1]["content"])
         return written
@@ -236,12 +239,7 @@ class _ContentWriter:
         if call.server:
             self._losses.append(Loss("content-dropped", call.name))
             return None
-        try:
-            given = msgspec.json.decode(arguments_of(call) or "{}")
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            given = {"input": call.arguments}
+        given = self._inputs.read(call)
         name = self._names.name(call.name, call.namespace)
         block: Json = {"type": "tool_use", "id": portable(call.id or call.name, _MAX_ID), "name": name, "input": given}
         return self._cached(block, call.cache)

@@ -14,7 +14,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import call_input, call_name, first_choice, note_hidden
+from penstock.core.dialects.answer_parts import CallInputs, call_name, first_choice, note_hidden
 from penstock.core.dialects.bedrock_converse.answer_parts import (
     Json,
     citation_body,
@@ -31,7 +31,8 @@ from penstock.core.losses import Loss
 def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
     """The body of an answer."""
     choice, own = first_choice(completion, losses), facts.same_dialect
-    content = [body for part in choice.parts for body in _content(part, losses, facts)]
+    inputs = CallInputs(losses)
+    content = [body for part in choice.parts for body in _content(part, losses, facts, inputs)]
     finish = Finish(
         0,
         choice.finish_reason or "stop",
@@ -45,7 +46,7 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
     )
 
 
-def _content(part: Part, losses: list[Loss], facts: AnswerFacts) -> list[Json]:
+def _content(part: Part, losses: list[Loss], facts: AnswerFacts, inputs: CallInputs) -> list[Json]:
     match part:
         case TextPart() if part.citations:
             return [_cited(part, losses, own=facts.same_dialect)]
@@ -57,7 +58,7 @@ def _content(part: Part, losses: list[Loss], facts: AnswerFacts) -> list[Json]:
             use: Json = {
                 "toolUseId": part.id,
                 "name": call_name(part),
-                "input": call_input(part, part.arguments, losses),
+                "input": inputs.read(part, part.arguments),
             }
             return [{"toolUse": use | ({"type": "server_tool_use"} if server else {})}]
         case MediaPart(mime=mime, data=data) if image_format(mime):

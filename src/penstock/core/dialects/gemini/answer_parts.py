@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from penstock.core.content import Citation, ToolCall
-from penstock.core.dialects.answer_parts import call_input, call_name
+from penstock.core.dialects.answer_parts import CallInputs, call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.reader import FINISH_REASONS
 from penstock.core.events import Annotation, Finish, ToolCallStart
@@ -25,9 +25,9 @@ def answer_id(facts: AnswerFacts) -> str:
     return facts.id or facts.call_id
 
 
-def call_part(call: ToolCallStart | ToolCall, arguments: str, losses: list[Loss]) -> Json:
+def call_part(call: ToolCallStart | ToolCall, arguments: str, inputs: CallInputs) -> Json:
     """A function call. Arguments that are no JSON object, such as the text of a custom tool, are its `input`."""
-    given = call_input(call, arguments, losses)
+    given = inputs.read(call, arguments)
     return {"functionCall": {"name": call_name(call), "args": given} | ({"id": call.id} if call.id else {})}
 
 

@@ -15,6 +15,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
+from penstock.core.dialects.answer_parts import CallInputs
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
 from penstock.core.dialects.gemini.signatures import write_signature
@@ -31,18 +32,19 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
         "modelVersion": completion.model or facts.model,
         "responseId": completion.id or answer_id(facts),
     }
+    inputs = CallInputs(losses)
     choices = completion.choices or (Choice(0),)
     feedback = object_of(completion.extras.get("promptFeedback")) if own else {}
     if "blockReason" not in feedback or any(
         choice.parts or choice.finish_reason != "content_filter" for choice in choices
     ):
-        body["candidates"] = [_candidate(choice, losses, facts) for choice in choices]
+        body["candidates"] = [_candidate(choice, losses, facts, inputs) for choice in choices]
     if completion.usage is not None:
         body["usageMetadata"] = write_usage(completion.usage, same_dialect=own)
     return msgspec.json.encode(completion.extras | body if own else body)
 
 
-def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> Json:
+def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts, inputs: CallInputs) -> Json:
     parts: list[Json] = []
     signature = ""
     for part in choice.parts:
@@ -57,7 +59,7 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> Json:
             else:
                 signature = value or signature
             continue
-        body = _part(part, losses, own=facts.same_dialect)
+        body = _part(part, losses, inputs, own=facts.same_dialect)
         if body is not None:
             parts.append(body | ({"thoughtSignature": signature} if signature else {}))
             signature = ""
@@ -81,12 +83,12 @@ def _signature(part: ReasoningPart, facts: AnswerFacts) -> str:
     return write_signature(seal.scheme, seal.value, facts.issuer, redacted=seal.redacted) if seal is not None else ""
 
 
-def _part(part: Part, losses: list[Loss], *, own: bool) -> Json | None:
+def _part(part: Part, losses: list[Loss], inputs: CallInputs, *, own: bool) -> Json | None:
     match part:
         case TextPart(text) | RefusalPart(text):
             return {"text": text} if text else None
         case ToolCall(server=False):
-            return call_part(part, part.arguments, losses)
+            return call_part(part, part.arguments, inputs)
         case ToolCall():
             losses.append(Loss("server-activity-hidden", part.name))
         case MediaPart(mime=mime, data=data):

@@ -16,7 +16,6 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from penstock.core.content import (
@@ -32,6 +31,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.bodies import check_tool_choice
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
+from penstock.core.dialects.translated_parts import RequestInputs
 from penstock.core.losses import Loss
 from penstock.core.request import (
     Message,
@@ -46,7 +46,7 @@ from penstock.core.request import (
 )
 from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.tool_map import ToolMap, as_function
 
 PLACEHOLDER = "skip_thought_signature_validator"
 """What Google's documentation names as the signature of calls that another model has made."""
@@ -135,6 +135,7 @@ class _GeminiContents:
         self._settings = settings
         self._issuer = issuer
         self._losses = losses
+        self._inputs = RequestInputs()
         self._names = names
         self._calls: dict[str, tuple[int, str]] = {}  # by id: the number of each call so far, and its name
 
@@ -260,12 +261,7 @@ class _GeminiContents:
         if call.server:
             self._losses.append(Loss("content-dropped", call.name))
             return None
-        try:
-            given = msgspec.json.decode(arguments_of(call) or "{}")
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            given = {"input": call.arguments}
+        given = self._inputs.read(call)
         name = self._names.name(call.name, call.namespace)
         body: _Json = {"name": name, "args": given}
         if call.id:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.blocks import Blocks
+from penstock.core.dialects.answer_parts import CallInputs
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
 from penstock.core.dialects.gemini.failures import error_of, write_error
@@ -96,6 +97,7 @@ class GeminiWriter:
         self._blocks = Blocks(self.losses)
         self._candidates: dict[int, _CandidateWriter] = {}
         self._out: list[bytes] = []
+        self._inputs = CallInputs(self.losses)
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""
@@ -229,7 +231,7 @@ class GeminiWriter:
         if block in candidate.calls:
             call, pieces = candidate.calls.pop(block)
             del candidate.call_blocks[call.call]
-            self._add(choice, call_part(call, "".join(pieces), self.losses))
+            self._add(choice, call_part(call, "".join(pieces), self._inputs))
         elif block in candidate.media:
             mimes, pieces = candidate.media.pop(block)
             mime = next(filter(None, mimes), "application/octet-stream")

@@ -26,8 +26,8 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.answer_parts import (
     ENDING_WORDS,
+    CallInputs,
     SummaryParts,
-    call_input,
     call_name,
     first_choice,
     note_hidden,
@@ -73,6 +73,7 @@ class OllamaWriter:
 
     def __init__(self, facts: AnswerFacts) -> None:
         self.losses: list[Loss] = []
+        self._inputs = CallInputs(self.losses)
         self._own = facts.same_dialect
         self._envelope = _envelope(facts.model, facts.created)
         self._blocks = Blocks(self.losses)
@@ -148,7 +149,7 @@ class OllamaWriter:
         number = next((number for number, (start, _) in self._calls.items() if start.block == block), None)
         if number is not None:
             start, pieces = self._calls.pop(number)
-            call = _call(start, "".join(pieces), self._written_calls, self.losses)
+            call = _call(start, "".join(pieces), self._written_calls, self._inputs)
             self._put(_message(tool_calls=[call]))
             self._written_calls += 1
 
@@ -162,10 +163,11 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
     """The body of an unstreamed answer."""
     choice = first_choice(completion, losses)
     calls: list[_Json] = []
+    inputs = CallInputs(losses)
     for part in choice.parts:
         match part:
             case ToolCall(server=False):
-                calls.append(_call(part, part.arguments, len(calls), losses))
+                calls.append(_call(part, part.arguments, len(calls), inputs))
             case ToolCall() | MediaPart() | OpaquePart() | ToolResult() | ToolChange():
                 note_hidden(part, losses)
             case ReasoningPart(seals=seals):
@@ -206,8 +208,8 @@ def _message(content: str = "", **fields: object) -> _Json:
     return {"role": "assistant", "content": content, **fields}
 
 
-def _call(call: ToolCallStart | ToolCall, arguments: str, index: int, losses: list[Loss]) -> _Json:
-    function = {"index": index, "name": call_name(call), "arguments": call_input(call, arguments, losses)}
+def _call(call: ToolCallStart | ToolCall, arguments: str, index: int, inputs: CallInputs) -> _Json:
+    function = {"index": index, "name": call_name(call), "arguments": inputs.read(call, arguments)}
     return ({"id": call.id} if call.id else {}) | {"function": function}
 
 

@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 from penstock.core.events import Extra, Repair, ToolCallDelta, ToolCallStart, ToolKind
 from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.wire.payload import is_json
+from penstock.core.wire.payload import TextDecoder, TooComplexError, is_json
 from penstock.core.wire.scan import JsonScan
 
 _Owner: TypeAlias = Literal["new call", "unknown"]
@@ -368,6 +368,6 @@ def _extras(fields: dict[str, object]) -> dict[str, object]:
 def _parsed(arguments: str) -> object:
     """The decoded arguments; None if they are not JSON."""
     try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
+        return TextDecoder().decode(arguments)
+    except (ValueError, TooComplexError):
         return None
