@@ -60,6 +60,7 @@ ErrorCode: TypeAlias = Literal[
     "permission_denied",
     "previous_response_not_found",
     "provider_keys_at_limit",
+    "provider_routing_not_allowed",
     "rate_limit_exceeded",
     "request_timeout",
     "request_too_complex",
@@ -203,10 +204,18 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "shared_state_not_allowed": ErrorRow(
             _BAD_REQUEST,
             "operator",
-            "The request refers to something that a provider keeps: a conversation, a file or an item. All clients of "
-            "the gateway share the provider's account, so such ids would give access to one another's data.",
-            "Send the content itself, or set [`[responses] shared_state`](configuration.md#responses). An item of an "
+            "The request refers to something that is stored in a provider's account: a file, an item, a conversation, "
+            "a prompt, a vector store, a container, a cache, or an object in S3 or Cloud Storage. All clients of the "
+            "gateway share the account, so such ids would give access to one another's data.",
+            "Send the content itself, or set [`[server] shared_state`](configuration.md#server). An item of an "
             "earlier response was not kept, or is no longer: see [kept responses](responses.md#kept-responses).",
+        ),
+        "provider_routing_not_allowed": ErrorRow(
+            _BAD_REQUEST,
+            "operator",
+            "The request has a field by which a provider chooses another model or route, such as OpenRouter's `models` "
+            "or `provider`. That would bypass the models and the prices of keys.",
+            "Name the model in `model` only, or set [`[server] provider_routing`](configuration.md#server).",
         ),
         "not_found": ErrorRow(_NOT_FOUND, "client", "The gateway has no such path.", "Check the base URL."),
         "method_not_allowed": ErrorRow(

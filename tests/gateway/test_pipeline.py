@@ -10,7 +10,9 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.shared_state import find_reference
 from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest, Request
 from penstock.gateway.billing.ledger import NoLedger
@@ -183,3 +185,37 @@ def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:
         assert not client.outcome.done()
 
     asyncio.run(run())
+
+
+SHARED = {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
+ROUTED = {"messages": [], "models": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "code"),
+    [
+        ("", SHARED, "shared_state_not_allowed"),
+        ("[server]\nshared_state = true", SHARED, ""),
+        ("[responses]\nshared_state = true", SHARED, ""),  # the earlier place of the setting
+        ("", ROUTED, "provider_routing_not_allowed"),
+        ("[server]\nshared_state = true", ROUTED, "provider_routing_not_allowed"),
+        ("[server]\nprovider_routing = true", ROUTED, ""),
+        ("[server]\nprovider_routing = true", ROUTED | SHARED, "shared_state_not_allowed"),
+    ],
+)
+def test_shared_state_and_other_routes_are_the_operators_to_allow(
+    tmp_path: Path, settings: str, fields: dict[str, object], code: str
+) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text(settings)
+    config = load(path, {"OPENAI_API_KEY": "x"})
+    request = surface_dialect("openai_chat").read_request(json.dumps({"model": "openai/m", **fields}).encode(), {}, "")
+    request.reference = find_reference("openai_chat", request.fields)
+    health = TargetHealth(config.retries, lambda: 0.0, lambda: 0.0)
+    gateway = Gateway(config, lambda _: Unreachable(), {}, health, NoLedger())
+    if not code:
+        gateway.check(request)
+        return
+    with pytest.raises(RequestError, match=r"in \[server\]") as refused:
+        gateway.check(request)
+    assert refused.value.failure.code == code

@@ -12,7 +12,7 @@ import pytest
 from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest, Continuation
+from penstock.core.request import ClientRequest, Continuation, Reference
 from penstock.core.seals import wrap
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import NoLedger
@@ -359,7 +359,7 @@ def test_seals_and_response_ids_return_to_the_account_that_made_them(tmp_path: P
         assert [loss.code for loss in world.calls[-1].losses] == ["reasoning-dropped"]
         # What a provider keeps is looked for in one account only: that of the first key.
         request = responses_request(seal)
-        request.provider_state = "conversation"
+        request.reference = Reference("conversation", "stored")
         world.providers.replies["a"] = (429, {})
         await world.ask(request=request)
         assert [attempt.provider_key for attempt in world.calls[-1].attempts] == ["a"]

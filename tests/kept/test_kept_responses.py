@@ -388,9 +388,9 @@ def test_a_wrong_page_is_refused(gateway: KeepingGateway, query: str) -> None:
         ("conversation", {"conversation": "conv_1"}),
         ("conversation", {"conversation": {"id": "conv_1"}}),
         ("input", {"input": [{"type": "item_reference", "id": "rs_1"}]}),
-        ("input", {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}),
+        ("file_id", {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}),
         (
-            "input",
+            "file_id",
             {
                 "input": [
                     {
@@ -401,8 +401,8 @@ def test_a_wrong_page_is_refused(gateway: KeepingGateway, query: str) -> None:
                 ]
             },
         ),
-        ("tools", {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]}),
-        ("tools", {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-1"]}}]}),
+        ("container", {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]}),
+        ("file_ids", {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-1"]}}]}),
     ],
 )
 def test_state_of_the_shared_account_is_refused(gateway: KeepingGateway, param: str, fields: dict[str, Any]) -> None:
@@ -410,7 +410,7 @@ def test_state_of_the_shared_account_is_refused(gateway: KeepingGateway, param: 
     refused = gateway.respond(f"main/{model}", **fields)
     assert code(refused) == (400, "shared_state_not_allowed")
     assert refused.json["error"]["param"] == param
-    assert "shared_state = true in [responses]" in refused.json["error"]["message"]
+    assert "shared_state = true in [server]" in refused.json["error"]["message"]
 
 
 def test_a_container_of_its_own_is_no_shared_state(gateway: KeepingGateway) -> None:

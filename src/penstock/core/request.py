@@ -173,6 +173,17 @@ class Continuation(Struct, frozen=True, eq=False):
     members: JsonMembers
 
 
+class Reference(Struct, frozen=True, gc=False):
+    """A member that refers to something in the provider's account.
+
+    `stored`: an id that only an API of the same kind knows. `object`: the address of a stored object, which other APIs
+    may know too.
+    """
+
+    member: str
+    kind: Literal["stored", "object"]
+
+
 # Some 10 microseconds each if they are items of a list. As many small texts as an hour of chat has are far fewer.
 _MANY_VALUES = 1_000
 # In bytes, of which estimates and copies take a nanosecond each.
@@ -225,8 +236,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Request headers that a provider of the same dialect gets, too: neither credentials nor hop-by-hop headers."""
     read: Callable[[], Request]
     """Makes the neutral form."""
-    provider_state: str = ""
-    """The member that refers to something which a provider of this dialect keeps; empty if there is none."""
+    reference: Reference | None = None
+    """The member that refers to something in a provider's account, after `core/dialects/shared_state.py` searched."""
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""
@@ -239,6 +250,11 @@ class ClientRequest(Struct, eq=False, kw_only=True):
         if self._estimate is None:
             self._estimate = estimate_input(self.members.body, self.fields)
         return self._estimate
+
+    @property
+    def provider_state(self) -> str:
+        """The member that refers to something which only a provider of this dialect keeps; empty if there is none."""
+        return self.reference.member if self.reference is not None and self.reference.kind == "stored" else ""
 
     @property
     def has_many_values(self) -> bool:

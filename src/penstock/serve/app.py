@@ -224,7 +224,7 @@ class App:
         if self._recent is not None:
             self._recent.use(config.responses)
         for continuations in self._continuations:
-            continuations.shared_state = config.responses.shared_state
+            continuations.shared_state = config.shared_state
         self.metrics.use(config)
         self._update_traces(config)
         self._allow_content(allowed=config.admin.content)

@@ -295,9 +295,6 @@ class StoredAnswers(Protocol):
     def expand(self, continuation: Continuation, history: Sequence[KeptAnswer]) -> bytes:
         """The body with the whole conversation as its input: these answers, the oldest first, then its own input."""
 
-    def foreign_state(self, request: ClientRequest) -> str:
-        """The member of a request that refers to something which a provider keeps for the account; empty if none."""
-
     def new_input(self, members: JsonMembers) -> bytes:
         """The input of a request, as `KeptAnswer` has it."""
 

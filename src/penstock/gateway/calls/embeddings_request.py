@@ -22,6 +22,7 @@ class EmbeddingsRequest(Struct, frozen=True):
     model: str
     members: JsonMembers
     stream: ClassVar[bool] = False
+    reference: ClassVar[None] = None
 
 
 def parse_embeddings(body: bytes) -> EmbeddingsRequest:

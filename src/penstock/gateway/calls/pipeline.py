@@ -13,6 +13,7 @@ from msgspec import structs
 
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DIALECTS
+from penstock.core.dialects.shared_state import find_route
 from penstock.core.request import ClientRequest
 from penstock.core.seals import last_issuer
 from penstock.gateway.billing.ledger import Ledger, NoLedger
@@ -85,12 +86,15 @@ class Gateway:
         self.keep_transcripts = config.admin.content and config.admin.enabled
         """Whether attempts keep a transcript, for the admin page."""
 
-    def check_model(self, model: str) -> None:
-        """Raise `RequestError` if a model's name contains an API key. A name that has plans was checked before."""
-        for plans in self._all_plans:
-            if model in plans:
-                return
-        if self._leaked_keys.has_key(model):
+    def check(self, request: ClientRequest | EmbeddingsRequest) -> None:
+        """Raise `RequestError` if the operator does not allow what a request refers to or chooses, or if the model's
+        name contains an API key. A name that has plans was checked before."""
+        if (route := find_route(request.members.values)) and not self.config.server.provider_routing:
+            raise RequestError(refusals.provider_routing(route))
+        if (reference := request.reference) is not None and not self.config.shared_state:
+            raise RequestError(refusals.shared_state(reference.member))
+        model = request.model
+        if not any(model in plans for plans in self._all_plans) and self._leaked_keys.has_key(model):
             raise RequestError(refusals.key_in_model())
 
     def answer(self, call: Call, request: ClientRequest, client: CallClient) -> Attempts | None:

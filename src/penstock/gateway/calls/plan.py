@@ -170,7 +170,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 stream=True if provider.embedded else None,  # so that it notices a disconnect at once
                 settings=provider.settings_for(target.model, target.dialect),
                 issuer=issuer,
-                shared_state=self._config.responses.shared_state,
+                shared_state=self._config.shared_state,
             ),
             own_headers=frozenset(name.lower() for name in provider.credentials(target.dialect)),
             issuer=issuer,

@@ -30,6 +30,24 @@ def not_allowed(model: str) -> Failure:
     return _of_model("model_not_allowed", message)
 
 
+def shared_state(member: str) -> Failure:
+    """A request refers to something in the account of a provider, and the operator does not allow it."""
+    message = (
+        f"`{member}` refers to something that is stored in a provider's account, which all clients of this gateway "
+        "share; send the content itself, or ask the gateway's operator to set shared_state = true in [server]"
+    )
+    return Failure(code="shared_state_not_allowed", message=message, param=member, retryable=False)
+
+
+def provider_routing(member: str) -> Failure:
+    """A request lets the provider choose another model or route, and the operator does not allow it."""
+    message = (
+        f"`{member}` lets the provider answer with another model or route than this gateway has chosen; name the model "
+        "in `model` only, or ask the gateway's operator to set provider_routing = true in [server]"
+    )
+    return Failure(code="provider_routing_not_allowed", message=message, param=member, retryable=False)
+
+
 def state_elsewhere(member: str, target: str) -> Failure:
     """A request refers to what a provider of the client's own API keeps, and this target has another API."""
     message = f"`{member}` refers to something that a provider of this API keeps, and {target} has another API"

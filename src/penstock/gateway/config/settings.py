@@ -84,6 +84,17 @@ class Server(Struct, frozen=True, kw_only=True):
     strict: Annotated[
         bool, Meta(description="true makes every call strict: a translation that would change the meaning fails.")
     ] = False
+    shared_state: Annotated[
+        bool,
+        Meta(
+            description="true lets all clients use what is stored in providers' accounts, by id: files, items, "
+            "prompts, vector stores, containers, caches, and objects in S3 or Cloud Storage."
+        ),
+    ] = False
+    provider_routing: Annotated[
+        bool,
+        Meta(description="true lets clients send fields by which a provider chooses another model or route."),
+    ] = False
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
     heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats to a waiting client.")] = 10.0
     drain_s: Annotated[Seconds, Meta(description="Seconds that running calls can continue after SIGTERM.")] = 30.0
@@ -219,7 +230,7 @@ class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     ] = 1_000_000_000
     shared_state: Annotated[
         bool,
-        Meta(description="true lets all clients use what providers keep: conversations, files and items, by their id."),
+        Meta(description="The earlier place of shared_state in [server], with the same meaning."),
     ] = False
 
 
@@ -497,6 +508,11 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
     secret_files: tuple[str, ...] = ()
+
+    @property
+    def shared_state(self) -> bool:
+        """Whether clients may use what is stored in providers' accounts."""
+        return self.server.shared_state or self.responses.shared_state
 
     @property
     def local_only(self) -> bool:

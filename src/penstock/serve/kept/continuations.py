@@ -62,24 +62,18 @@ class Continuations:
         """Whether clients may use what providers keep for the account that all clients share."""
 
     def check(self, request: ClientRequest) -> ClientRequest:
-        """The request. Raises `RequestError` if it refers to state that the client may not use."""
-        state = self.stored.foreign_state(request)
+        """The request. Raises `RequestError` if it refers to an answer or to items that the gateway does not have."""
+        state = request.provider_state
         if state == self.stored.id_member:  # `may_apply` has not recognised it, and a provider must never get it
             raise RequestError(refused(f"the name `{state}` must have no escapes", "invalid_request", param=state))
-        if state and not self.shared_state:
+        if state and not self.shared_state and (unknown := self.stored.references(request.members.body)):
+            why = f" ({self._missing})" if self._missing else ""
             message = (
-                f"`{state}` refers to something that the provider keeps for an account which all clients of this "
-                "gateway share; send the content itself, or ask its operator to set shared_state = true in [responses]"
+                f"the gateway has no item {unknown[0][:_MAX_QUOTED]!r} for this key{why}; send the item itself, as "
+                'the AI SDK does with `store: false` and `include: ["reasoning.encrypted_content"]`. For an item '
+                "that a provider keeps, its operator can set shared_state = true in [server]"
             )
-            if unknown := self.stored.references(request.members.body):
-                why = f" ({self._missing})" if self._missing else ""
-                message = (
-                    f"the gateway has no item {unknown[0][:_MAX_QUOTED]!r} for this key{why}; send the item itself, as "
-                    'the AI SDK does with `store: false` and `include: ["reasoning.encrypted_content"]`. For an item '
-                    "that a provider keeps, its operator can set shared_state = true in [responses]"
-                )
             raise RequestError(refused(message, "shared_state_not_allowed", param=state))
-        request.provider_state = state
         return request
 
     def may_apply(self, body: bytes) -> bool:

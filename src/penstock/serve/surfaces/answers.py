@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.shared_state import find_reference
 from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
@@ -31,6 +32,7 @@ class Answers(Surface[ClientRequest]):
         """Parse a request body. Raises `RequestError`."""
         path = f"{request.path}?{request.query}" if request.query else request.path
         read = self._surface_dialect.read_request(body, request.headers, path)
+        read.reference = find_reference(self.dialect, read.fields)
         if STORE_HEADER in request.headers and request.headers[STORE_HEADER].strip().lower() not in _STORED:
             read.unkept = True
         return read

@@ -82,7 +82,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         started, read_s = self._loop.time(), time.perf_counter()
         try:
             request = self.read(body, exchange.request) if parsed is None else parsed()
-            gateway.check_model(request.model)
+            gateway.check(request)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return

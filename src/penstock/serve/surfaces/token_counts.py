@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.core.dialects.dialect import RequestError, TokenCounting
+from penstock.core.dialects.shared_state import find_reference
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.plan import Plan, header_lines
@@ -57,6 +58,7 @@ class TokenCounts:
 
     def _read(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
         request = self._counting.read_request(body, headers, path)
+        request.reference = find_reference(self.dialect, request.fields)
         return request if self._continuations is None else self._continuations.check(request)
 
     def _answer(
@@ -69,7 +71,7 @@ class TokenCounts:
     ) -> None:
         try:
             request = parsed()
-            gateway.check_model(request.model)
+            gateway.check(request)
             plans = gateway.plans_for(request.model, key, self.dialect)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)

@@ -99,7 +99,6 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
         fields=fields,
         tier=text_of(member(fields, "serviceTier")).lower(),
         metadata=dict(list(tags.items())[:MAX_TAGS]),
-        provider_state="cachedContent" if member(fields, "cachedContent") else "",
         read=read,
     )
 

@@ -18,7 +18,7 @@ from penstock.core.dialects.bodies import FIELDS, decode_members, refused
 from penstock.core.dialects.dialect import KeptAnswer
 from penstock.core.json_getters import text_of
 from penstock.core.json_members import JsonMembers
-from penstock.core.request import ClientRequest, Continuation
+from penstock.core.request import Continuation
 
 _PREVIOUS = "previous_response_id"
 _FINAL = frozenset(("response.completed", "response.incomplete", "response.failed"))
@@ -90,7 +90,7 @@ class StoredResponses:
     def continuation(self, body: bytes) -> Continuation | None:
         """Which response a request continues."""
         if _PREVIOUS.encode() not in body:
-            return None  # nearly always. If the name is written with escapes, `foreign_state` refuses the request
+            return None  # nearly always. If the name is written with escapes, `Continuations.check` refuses the request
         members = decode_members(body, (_PREVIOUS, "input", "store"))
         value = members.values.get(_PREVIOUS)
         previous = FIELDS.decode(value) if value is not None else None
@@ -115,14 +115,6 @@ class StoredResponses:
         items += map(bytes, _ITEMS.decode(self.new_input(continuation.members)))
         expanded = Raw(b"[%b]" % b",".join(items))
         return continuation.members.edited({"input": expanded, _PREVIOUS: None})
-
-    def foreign_state(self, request: ClientRequest) -> str:
-        """The member that refers to something which a provider keeps; empty if there is none."""
-        fields = request.fields
-        for name in (_PREVIOUS, "conversation"):
-            if fields.get(name) is not None:
-                return name
-        return next((name for name in ("input", "tools") if _refers_to_state(fields.get(name))), "")
 
     def new_input(self, members: JsonMembers) -> bytes:
         """The items of the input."""
@@ -217,23 +209,6 @@ def _object(raw: Raw) -> dict[str, object]:
     """An item as an object; empty if it is none."""
     value = FIELDS.decode(raw)
     return value if isinstance(value, dict) else {}
-
-
-def _refers_to_state(value: object) -> bool:
-    """Whether items or tools have the id of an item, a file or a container."""
-    found: list[object] = [value]
-    while found:
-        value = found.pop()
-        if isinstance(value, list):
-            found += value
-        elif isinstance(value, dict):
-            container = value.get("container")
-            if value.get("type") == "item_reference" or value.get("file_id") or value.get("file_ids"):
-                return True
-            if isinstance(container, str):
-                return True
-            found += (value.get("content"), value.get("output"), container)
-    return False
 
 
 def _limit(text: str | None) -> int:
