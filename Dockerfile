@@ -29,7 +29,7 @@ LABEL org.opencontainers.image.title="Penstock" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /penstock /opt/penstock
 COPY --from=build --chown=65532:65532 /state/ /
-ENV PYTHONPATH=/opt/penstock PYTHONDONTWRITEBYTECODE=1 PENSTOCK_STATE=/var/lib/penstock
+ENV PYTHONPATH=/opt/penstock PYTHONDONTWRITEBYTECODE=1 PENSTOCK_STATE=/var/lib/penstock PENSTOCK_IMAGE=1
 WORKDIR /var/lib/penstock
 USER 65532:65532
 VOLUME /var/lib/penstock

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.check import command
+from penstock.installation import install_command
 from tests.shims import without
 
 CANARY = "CANARY-3b1f9d"
@@ -205,18 +206,14 @@ base_url = "https://a.example"
 auth = "azure"
 base_url = "https://a.example"
 """
-MISSING = """\
-penstock.toml:2: ledger.postgres: needs the Python package asyncpg, which is not installed; try: pip install asyncpg
-penstock.toml:3: ledger.redis: needs the Python package redis, which is not installed; try: pip install redis
-penstock.toml:8: providers.vertex.auth: needs the Python package google-auth, which is not installed; try: \
-pip install google-auth; the extra google has all that is needed
-penstock.toml:11: providers.azure.auth: needs the Python package azure-identity, which is not installed; try: \
-pip install azure-identity
-penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-sdk, which is not installed; try: \
-pip install opentelemetry-sdk
-penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-exporter-otlp-proto-http, which is not \
-installed; try: pip install opentelemetry-exporter-otlp-proto-http
-"""
+MISSING = [
+    ("2: ledger.postgres", "asyncpg", "postgres"),
+    ("3: ledger.redis", "redis", "redis"),
+    ("8: providers.vertex.auth", "google-auth", "google"),
+    ("11: providers.azure.auth", "azure-identity", "azure"),
+    ("5: telemetry.otlp", "opentelemetry-sdk", "otel"),
+    ("5: telemetry.otlp", "opentelemetry-exporter-otlp-proto-http", "otel"),
+]
 
 
 @pytest.fixture
@@ -241,10 +238,15 @@ def penstock(environment: dict[str, str], *arguments: str) -> subprocess.Complet
 @pytest.mark.slow
 def test_packages_that_are_not_installed_are_reported(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text(NEEDY)
+    missing = "".join(
+        f"penstock.toml:{where}: needs the Python package {package}, which is not installed; try: "
+        f"{install_command(extra)}\n"
+        for where, package, extra in MISSING
+    )
     found = penstock(bare, "check")
-    assert (found.returncode, found.stdout) == (1, MISSING)
+    assert (found.returncode, found.stdout) == (1, missing)
     served = penstock(bare, "serve", "--port", "0")
-    assert (served.returncode, served.stderr) == (1, MISSING)
+    assert (served.returncode, served.stderr) == (1, missing)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from penstock.gateway.config import load
+from penstock.installation import install_command
 from tests.cli.support import ROOT, invoke
 
 CANARY = "CANARY-77aa"
@@ -261,7 +262,7 @@ def test_another_file_is_refused_without_quoting_it(text: str, message: str, tmp
 def test_without_the_extra_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.yaml").write_text(TEXT)
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "pip install 'penstock[litellm]'" in invoke("import", "litellm", str(tmp_path / "config.yaml")).output
+    assert install_command("litellm") in invoke("import", "litellm", str(tmp_path / "config.yaml")).output
 
 
 PAGE = (ROOT / "docs" / "litellm.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_the_same_commit_gives_the_same_bytes(releases: list[Path]) -> None:
     first, second = ({path.name: path.read_bytes() for path in output.iterdir()} for output in releases)
-    assert sorted(first) == ["SHA256SUMS", *sorted(name for name in first if name.startswith("penstock-"))]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    built = f"penstock_gateway-{version}"
+    assert {*first} == {"SHA256SUMS", f"penstock-{version}.cdx.json", f"{built}.tar.gz", f"{built}-py3-none-any.whl"}
     assert first == second
 
 

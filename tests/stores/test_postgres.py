@@ -134,7 +134,7 @@ def test_who_may_not_make_a_schema_may_use_one(postgres: PostgresServer) -> None
 
 def test_without_its_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(BookError, match=r"pip install asyncpg"):
+    with pytest.raises(BookError, match=r"pip install .*\[postgres\]"):
         PostgresBook.open(Secret("postgresql://localhost/x"))
 
 

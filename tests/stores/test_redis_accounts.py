@@ -14,6 +14,7 @@ import redis
 
 from penstock.errors import ConfigError
 from penstock.gateway.limits.account import Account
+from penstock.installation import install_command
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.redis import PREFIX, RedisAccounts
 from penstock.stores.accounts.storage import StorageError
@@ -149,9 +150,8 @@ except ConfigError as error:
     print(error)
 """
     sent_text = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert (
-        sent_text.stdout == "ledger.redis: needs the Python package redis, which is not installed: pip install redis\n"
-    )
+    command = install_command("redis")
+    assert sent_text.stdout == f"ledger.redis: needs the Python package redis, which is not installed: {command}\n"
 
 
 def test_tls_is_asked_for_by_the_url() -> None:

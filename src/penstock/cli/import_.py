@@ -18,6 +18,7 @@ from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team
+from penstock.installation import install_command
 
 # The files of large installations have some ten thousand.
 _MAX_VALUES = 1_000_000
@@ -26,7 +27,7 @@ _SPENT_LATER = (
     "what LiteLLM's keys spend after this import is unknown here, and an import leaves keys that exist as they are: "
     "import when LiteLLM's clients have stopped, then compare some keys (--compare KEY MODEL)"
 )
-_EXTRA = "the import needs the Python package pyyaml, which is not installed; try: pip install 'penstock[litellm]'"
+_EXTRA = "the import needs the Python package pyyaml, which is not installed; try: "
 
 
 @click.group(short_help="Import the configuration of another gateway.")
@@ -86,7 +87,7 @@ def _read(source: Path) -> Imported:
     try:
         import yaml  # noqa: PLC0415 - an extra
     except ImportError:
-        raise click.ClickException(_EXTRA) from None
+        raise click.ClickException(_EXTRA + install_command("litellm")) from None
     try:
         text = source.read_text(encoding="utf-8")
         given: Any = yaml.safe_load(text)

@@ -74,12 +74,10 @@ class CommandTable(click.Group):
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
+    from penstock.installation import version
 
-    try:
-        click.echo(f"penstock {version('penstock')}")
-    except PackageNotFoundError:
-        click.echo("penstock, running from source, not installed")
+    found = version()
+    click.echo(f"penstock {found}" if found is not None else "penstock, running from source, not installed")
     ctx.exit()
 
 

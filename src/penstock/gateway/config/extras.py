@@ -8,6 +8,7 @@ from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, LedgerSettings, TelemetrySettings
 from penstock.gateway.config.toml import Path
+from penstock.installation import install_command
 from penstock.providers.provider import Provider
 
 # The module to import for each package.
@@ -38,38 +39,32 @@ def missing_extras(
     problems: Problems,
 ) -> tuple[Problem, ...]:
     """The packages that a gateway needs to start with this configuration and that are not installed."""
-    needed: list[tuple[Path, str]] = []
+    needed: list[tuple[Path, str, str]] = []  # the setting, a package, and the extra that has it
     if ledger.enabled and ledger.postgres is not None:
-        needed.append((("ledger", "postgres"), "asyncpg"))
+        needed.append((("ledger", "postgres"), "asyncpg", "postgres"))
     if ledger.enabled and ledger.redis is not None:
-        needed.append((("ledger", "redis"), "redis"))
+        needed.append((("ledger", "redis"), "redis", "redis"))
     for provider in providers:
         if not provider.replay:
-            needed += [(("providers", provider.name, "auth"), package) for package in _OF_AUTH[provider.auth]]
+            path: Path = ("providers", provider.name, "auth")
+            needed += [(path, package, provider.auth) for package in _OF_AUTH[provider.auth]]
     auth, admin = people
     if admin.oidc is not None:
-        needed += [(("admin", "oidc"), package) for package in _OF_OIDC]
+        needed += [(("admin", "oidc"), package, "oidc") for package in _OF_OIDC]
     if auth.jwt is not None:
-        needed += [(("auth", "jwt"), package) for package in _OF_OIDC[1:]]
+        needed += [(("auth", "jwt"), package, "oidc") for package in _OF_OIDC[1:]]
     if telemetry.otlp:
-        path: Path = ("telemetry", "otlp")
+        path = ("telemetry", "otlp")
         path = path if path in problems.document.lines else ("telemetry", "enabled")
-        needed += [(path, package) for package in _MODULES if package.startswith("opentelemetry")]
+        needed += [(path, package, "otel") for package in _MODULES if package.startswith("opentelemetry")]
     return tuple(
         problems.problem(
             path,
-            f"needs the Python package {package}, which is not installed; try: pip install {package}"
-            f"{_whole_extra(path, package)}",
+            f"needs the Python package {package}, which is not installed; try: {install_command(extra)}",
         )
-        for path, package in needed
+        for path, package, extra in needed
         if not _is_installed(_MODULES[package])
     )
-
-
-def _whole_extra(path: Path, package: str) -> str:
-    """The extra that has all packages, where several are needed."""
-    extra = "google" if path[0] == "providers" else "oidc"
-    return f"; the extra {extra} has all that is needed" if package in (*_OF_OIDC, *_OF_AUTH["google"]) else ""
 
 
 def _is_installed(module: str) -> bool:

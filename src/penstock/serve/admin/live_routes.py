@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.report import moment, money
 from penstock.http.exchange import Exchange
+from penstock.installation import version
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import Inspector
 from penstock.serve.admin.live_stream import TOO_MANY, LiveStreams, read_view
@@ -69,7 +69,7 @@ class LiveRoutes:
 
     def _get_state(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         admin = str(self._endpoint.address)
-        answer(AdminReply(200, {"version": _version(), "pid": os.getpid(), "admin": admin, **self._app.state()}))
+        answer(AdminReply(200, {"version": version(), "pid": os.getpid(), "admin": admin, **self._app.state()}))
 
     def _get_metrics(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
         self._app.metrics.handle(exchange)
@@ -184,10 +184,3 @@ def _unseen(replies: Replies) -> str:
 
 def _stream_headers() -> dict[str, str]:
     return {"x-request-id": new_request_id(), "x-content-type-options": HEADERS["x-content-type-options"]}
-
-
-def _version() -> str | None:
-    try:
-        return version("penstock")
-    except PackageNotFoundError:
-        return None

@@ -9,7 +9,6 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import cast
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -30,6 +29,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from penstock.installation import version
 from penstock.serve.telemetry import otel_names as named
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.spans import TraceSpan
@@ -51,11 +51,11 @@ class Collector:
         self._resource = Resource.create(
             {
                 "service.name": os.environ.get("OTEL_SERVICE_NAME", "penstock"),
-                "service.version": version("penstock"),
+                "service.version": version() or "",
                 "service.instance.id": secrets.token_hex(8),
             }
         )
-        self._scope = InstrumentationScope(named.SCOPE, version("penstock"))
+        self._scope = InstrumentationScope(named.SCOPE, version() or "")
         self._began_ns = time.time_ns()
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:

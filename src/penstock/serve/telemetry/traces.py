@@ -18,13 +18,13 @@ from penstock.errors import ConfigError, Problem
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
+from penstock.installation import install_command
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.spans import TraceSpan, spans_of
 
 if TYPE_CHECKING:
     from penstock.serve.telemetry.collector import Collector
 
-INSTALL = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
 MAX_QUEUED = 2_048
 _MAX_BATCH = 256
 _POLL_S = 0.5
@@ -42,7 +42,14 @@ def require_exporter() -> None:
         import_module("penstock.serve.telemetry.collector")
     except ImportError as error:
         raise ConfigError(
-            (Problem("", None, "telemetry.otlp", f"needs Python packages that are not installed: {INSTALL}"),)
+            (
+                Problem(
+                    "",
+                    None,
+                    "telemetry.otlp",
+                    f"needs Python packages that are not installed: {install_command('otel')}",
+                ),
+            )
         ) from error
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from penstock.errors import ConfigError, Problem
 from penstock.gateway.limits.accounts import END_USER
+from penstock.installation import install_command
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.storage import StorageError, StoredValue
 
@@ -23,7 +24,6 @@ except ImportError:  # an extra
 else:
     _INSTALLED = True
 
-INSTALL = "pip install redis"
 PREFIX = "penstock:account:1:"
 _VERSION_BYTES = 8
 # On a local network a reply takes less than one millisecond.
@@ -52,7 +52,7 @@ class RedisAccounts:
 
     def __init__(self, url: Secret, timeout_s: float = _TIMEOUT_S) -> None:
         if not _INSTALLED:
-            raise _problem(f"needs the Python package redis, which is not installed: {INSTALL}")
+            raise _problem(f"needs the Python package redis, which is not installed: {install_command('redis')}")
         try:
             self._redis = redis.Redis.from_url(
                 url.reveal(),

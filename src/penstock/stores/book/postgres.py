@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from penstock.errors import BookError
+from penstock.installation import install_command
 from penstock.providers.secret import Secret
 from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transaction, Value, insertion
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
@@ -365,7 +366,8 @@ def _driver() -> Any:
     try:
         return import_module("asyncpg")
     except ImportError:
-        raise BookError("a ledger in PostgreSQL needs the Python package asyncpg: pip install asyncpg") from None
+        command = install_command("postgres")
+        raise BookError(f"a ledger in PostgreSQL needs the Python package asyncpg: {command}") from None
 
 
 def _describe(url: str) -> tuple[str, tuple[str, ...]]:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from penstock.installation import install_command
+
 PACKAGE = "xllamacpp"
-INSTALL = "pip install xllamacpp"
 # The features that its x86 wheels are built for. Without them it loads, and crashes at the first call.
 _X86 = frozenset(("x86_64", "amd64", "i686", "i386"))
 _X86_FEATURES = ("avx2", "fma", "f16c", "bmi2")
@@ -33,7 +34,7 @@ class Obstacle(Struct, frozen=True):
 def obstacle() -> Obstacle | None:
     """Why the runtime cannot run on this machine, as far as it is known without running it."""
     if importlib.util.find_spec(PACKAGE) is None:
-        return Obstacle("its runtime is not installed", f"install it: {INSTALL}")
+        return Obstacle("its runtime is not installed", f"install it: {install_command('local')}")
     return _processor_obstacle()
 
 
