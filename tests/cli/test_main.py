@@ -39,7 +39,7 @@ def test_help_lists_every_command() -> None:
     result = invoke("--help")
     assert result.exit_code == 0
     for name, (_, short_help) in COMMANDS.items():
-        assert f"{name:8} {short_help}" in result.output
+        assert f"{name} {short_help}" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
