@@ -12,7 +12,8 @@
     ├── ListenError             the gateway cannot listen at that address: the message says why
     ├── BookError               the ledger's store fails for now: the message says why; retry later
     │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of a newer version
-    │       └── OldBookError    it is of an earlier version, which a gateway migrates at its start
+    │       ├── OldBookError    it is of an earlier version, which a gateway migrates at its start
+    │       └── EmptyBookError  no gateway has used it yet: a gateway creates its tables at its start
     └── ConfigError             the configuration has mistakes: fix each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -111,6 +112,10 @@ class BookUnusableError(BookError):
 
 class OldBookError(BookUnusableError):
     """The ledger was made by an earlier version, and is only read. A gateway migrates it at its start."""
+
+
+class EmptyBookError(BookUnusableError):
+    """The database has no ledger yet, and is only read. A gateway creates the ledger at its start."""
 
 
 class ConfigError(PenstockError):

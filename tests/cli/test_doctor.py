@@ -23,15 +23,26 @@ OLD_LEDGER = Path(__file__).parents[1] / "stores" / "old_ledgers" / "schema-1.sq
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A provider whose status and clock are in its path: /STATUS/SKEW."""
+    """A provider whose status and clock are in its path: /STATUS/SKEW; the status of a POST is in a query."""
 
     def do_GET(self) -> None:
         status, skew = self.path.split("/")[1:3]
+        self._answer(status, skew)
+
+    def do_POST(self) -> None:
+        assert self.rfile.read(int(self.headers["content-length"])) == b"{}"
+        path, _, query = self.path.partition("?")
+        status, _, message = query.partition("=")
+        self._answer(status or path.split("/")[1], path.split("/")[2], message)
+
+    def _answer(self, status: str, skew: str, message: str = "") -> None:
         accepted = self.headers["authorization"] == f"Bearer {KEY}"
+        body = json.dumps({"error": {"message": "", "code": message}}).encode() if message else b""
         self.send_response_only(int(status) if accepted else 401)
         self.send_header("date", formatdate(time.time() + float(skew), usegmt=True))
-        self.send_header("content-length", "0")
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -107,6 +118,26 @@ def test_access_tokens_are_looked_for(run: Any, provider: str, tmp_path: Path, m
         assert "must set AZURE_TENANT_ID and AZURE_CLIENT_ID" in first["action"]
     assert TOKEN not in output + failed
     assert HEADER not in output + failed
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        ("", "error"),
+        ("/chat?400", "ok"),
+        ("/{model}/chat?404=DeploymentNotFound", "ok"),
+        ("/{model}/chat?404=not_found", "error"),
+    ],
+    ids=["a wrong path", "no list of models", "no such deployment", "another 404"],
+)
+def test_a_wrong_path_is_not_ok(run: Any, provider: str, path: str, level: str) -> None:
+    text = acme(f"{provider}/404/0") + (f'path = "{path}"\n' if path else "")
+    status, findings, _ = run(text)
+    (found,) = findings["provider acme"]
+    assert (found["level"], status) == (level, 1 if level == "error" else 0)
+    if level == "error":
+        assert "has nothing at /404/0/" in found["message"]
+        assert found["action"] == "correct base_url, or path, of this provider"
 
 
 def test_a_provider_in_trouble_is_a_warning(run: Any, provider: str) -> None:

@@ -1,13 +1,17 @@
 """PostgreSQL stops and comes back, and its password is never disclosed."""
 
+import json
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from penstock.cli import doctor
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.providers.secret import Secret
@@ -141,3 +145,13 @@ def test_without_its_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def reported(error: BaseException) -> str:
     """All that a traceback would show."""
     return "".join(traceback.format_exception(error))
+
+
+def test_the_doctor_finds_an_empty_database_fit_for_the_first_start(postgres: PostgresServer, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'[server]\nlisten = "127.0.0.1:0"\n[ledger]\npostgres = "{postgres.new_database()}"\n')
+    env = {"PENSTOCK_STATE": str(tmp_path / "state")}
+    done = CliRunner(env=env).invoke(doctor.command, ["--config", str(file), "--offline", "--json"])
+    (ledger,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "ledger"]
+    assert (done.exit_code, ledger["level"]) == (0, "ok")
+    assert ledger["message"] == "PostgreSQL is empty: the ledger is created at the first start"

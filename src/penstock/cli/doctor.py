@@ -23,7 +23,9 @@ import click
 from penstock.cli.check import CREDENTIALS, ERRORS, OK, UNREADABLE
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.errors import BookError, ConfigError, OldBookError, UnreadableConfigError
+from penstock.core.account_errors import read_account_problem
+from penstock.errors import BookError, ConfigError, EmptyBookError, OldBookError, UnreadableConfigError
+from penstock.gateway.calls.error_body import MAX_ERROR_BODY, read_body
 from penstock.gateway.config import Config, Provider, default_file, load
 from penstock.providers.provider import KEY
 from penstock.providers.secret import Secret
@@ -35,6 +37,20 @@ _MAX_SKEW_S = 60.0
 # A client's connection and its provider's are two files; the rest is for databases, logs and the page.
 _SPARE_FILES = 200
 _SIGNS = {"ok": "ok", "warning": "warning", "error": "ERROR"}
+
+
+# What a server answers at a path that it does not have.
+_NO_SUCH_PATH = (404, 405)
+# A model's name for paths that have one.
+_NO_MODEL = "penstock-doctor"
+
+
+class _Reply(NamedTuple):
+    """A provider's response: its status, the header `date`, and the body of an error."""
+
+    status: int
+    date: str
+    body: bytes = b""
 
 
 class Diagnosis(NamedTuple):
@@ -54,7 +70,8 @@ class Diagnosis(NamedTuple):
 def command(ctx: click.Context, file: Path | None, *, offline: bool, as_json: bool) -> None:
     """Check the configuration, the providers and their keys, the clock, the ledger, permissions and limits.
 
-    Each provider gets one request for its list of models, which costs nothing. Keys are never shown.
+    Each provider gets one request for its list of models, and an empty one if it has no such list. Both cost nothing.
+    Keys are never shown.
 
     \b
     Exit status:  0  the gateway can run, perhaps with warnings
@@ -216,6 +233,8 @@ def _storage(config: Config) -> Iterator[Diagnosis]:
 def _try(check: str, where: str, work: Callable[[], object], action: str) -> Diagnosis:
     try:
         work()
+    except EmptyBookError:
+        return Diagnosis("ok", check, f"{where} is empty: the ledger is created at the first start")
     except OldBookError as error:
         action = "`penstock serve` migrates it at its start; before that, make a backup (docs/deploy.md)"
         return Diagnosis("warning", check, str(error), action)
@@ -262,26 +281,42 @@ def _provider(provider: Provider) -> list[Diagnosis]:
     if provider.key is not None:
         check += f", key {provider.key.name}"
     findings = [] if provider.auth == KEY else _credentials(check, provider)
-    headers = {name: value.reveal() for name, value in provider.headers.items()}
-    if provider.api_key is not None:
-        bearer = provider.key_header.lower() == "authorization"
-        headers[provider.key_header] = f"{'Bearer ' if bearer else ''}{provider.api_key.reveal()}"
-    request = urllib.request.Request(f"{provider.base_url.rstrip('/')}/models", headers=headers)
     began = time.time()
     try:
-        with urllib.request.urlopen(
-            request, timeout=_CONNECT_S
-        ) as response:  # through a proxy, if the environment has one
-            status, date = response.status, response.headers.get("date")
-    except urllib.error.HTTPError as error:
-        status, date = error.code, error.headers.get("date")
-        error.close()
+        answer = _ask(provider, f"{provider.base_url.rstrip('/')}/models")
+        findings.append(
+            _judge_status(check, host, answer.status, provider)
+            if answer.status not in _NO_SUCH_PATH or _has_chat(provider)
+            else _wrong_path(check, host, answer.status, provider)
+        )
     except (OSError, http.client.HTTPException) as error:
         return [*findings, _unreachable(check, host, error)]
-    findings.append(_judge_status(check, host, status, provider))
-    if date is not None:
-        findings += _clock(date, began, host)
+    if answer.date:
+        findings += _clock(answer.date, began, host)
     return findings
+
+
+def _ask(provider: Provider, url: str, data: bytes | None = None) -> "_Reply":
+    """The answer of a provider to a request with its key; through a proxy, if the environment has one."""
+    headers = provider.credentials() | ({"content-type": "application/json"} if data is not None else {})
+    request = urllib.request.Request(url, data=data, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=_CONNECT_S) as response:
+            return _Reply(response.status, response.headers.get("date") or "")
+    except urllib.error.HTTPError as error:
+        with error:
+            return _Reply(error.code, error.headers.get("date") or "", error.read(MAX_ERROR_BODY))
+
+
+def _has_chat(provider: Provider) -> bool:
+    """Whether there is something where requests are sent: not every provider has a list of models.
+
+    An empty request cannot be answered, so it costs nothing. An unknown model in the path may be a 404, too; then the
+    provider says so.
+    """
+    answer = _ask(provider, provider.url(_NO_MODEL), b"{}")
+    error = read_body(answer.body, dialect=provider.dialect)
+    return answer.status not in _NO_SUCH_PATH or read_account_problem(404, error.words, error.codes) == "no-model"
 
 
 def _credentials(check: str, provider: Provider) -> list[Diagnosis]:
@@ -321,6 +356,12 @@ def _judge_status(check: str, host: str, status: int, provider: Provider) -> Dia
     if status >= 500:
         return Diagnosis("warning", check, f"{host} answers with status {status}", "look at its status page")
     return Diagnosis("ok", check, f"{host} is reachable" + (", and takes the key" if status == 200 else ""))
+
+
+def _wrong_path(check: str, host: str, status: int, provider: Provider) -> Diagnosis:
+    place = urlsplit(provider.url(_NO_MODEL)).path
+    action = "correct base_url, or path, of this provider"
+    return Diagnosis("error", check, f"{host} has nothing at {place} (status {status})", action)
 
 
 def _clock(date: str, now: float, host: str) -> list[Diagnosis]:

@@ -28,7 +28,7 @@ Rules:
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from penstock.errors import BookUnusableError, OldBookError
+from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import delivery_columns, warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
@@ -406,7 +406,7 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *,
     current = _version(database, database, table)
     while current < len(migrations):
         if database.readonly and not current:
-            raise BookUnusableError(f"{database.name} is empty: no gateway has kept a ledger here yet")
+            raise EmptyBookError(f"{database.name} is empty: no gateway has kept a ledger here yet")
         if database.readonly:
             raise OldBookError(
                 f"{database.name} was made by an earlier version (its schema is {current}, this one has "
