@@ -71,4 +71,5 @@ def test_a_table_fits_the_window_and_is_in_nobodys_power(tmp_path: Path) -> None
     assert "$25.00/month" in "\n".join(lines)
     plain, _ = run(tmp_path, "list", piped=True)
     assert "\x1b" not in plain
-    assert [line.count("\t") for line in plain.splitlines()] == [8, 8, 8]
+    assert [line.count("\t") for line in plain.splitlines()] == [9, 9, 9]
+    assert plain.splitlines()[0].endswith("\tteam")

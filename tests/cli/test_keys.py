@@ -77,6 +77,13 @@ def test_the_first_key_closes_nothing_where_a_key_was_needed_already(tmp_path: P
     assert invoke("keys", "revoke", "ci").stderr == ""  # the key in the file is still valid
 
 
+def test_the_first_key_closes_nothing_where_a_jwt_was_needed_already(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(
+        '[auth.jwt]\nissuer = "https://id.example"\naudience = "penstock"\nteams = { a = "a" }\n'
+    )
+    assert invoke("keys", "create", "--name", "ci").stderr == ""
+
+
 def test_the_way_to_call_is_reported_where_the_gateway_listens(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text('[server]\nlisten = "localhost:9000"\n')
     assert " http://localhost:9000/v1/models" in invoke("keys", "create").stderr

@@ -57,6 +57,13 @@ def test_as_json() -> None:
     }
 
 
+def test_as_csv_and_json_a_key_has_its_name() -> None:
+    rows = list(csv.DictReader(invoke("usage", "--by", "key,model", "--csv").stdout.splitlines()))
+    assert {row["key"]: row["key_name"] for row in rows}["key_search"] == "Search"
+    lines = [json.loads(line) for line in invoke("usage", "--by", "key", "--json").stdout.splitlines()]
+    assert {line["key"]: line["key_name"] for line in lines}["key_search"] == "Search"
+
+
 def test_as_csv_no_cell_is_a_formula() -> None:
     rows = list(csv.DictReader(invoke("usage", "--by", "tag=team", "--csv").stdout.splitlines()))
     assert {row["team"]: row["cost_usd"] for row in rows} == {

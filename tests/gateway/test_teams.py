@@ -76,6 +76,8 @@ def test_a_model_must_be_allowed_at_every_level() -> None:
     assert [model for model in ("a1", "a2", "b", "b1") if WEB.allows(model)] == ["a1"]
     assert [model for model in ("a1", "b", "c") if ADS.allows(model)] == ["a1", "b"]
     assert PLAIN.allows("anything")
+    assert [own.forbids(model) for model in ("a1", "a2", "b")] == ["", "this key", "the team of this key"]
+    assert WEB.forbids("b") == "the team of this key"
     assert (WEB.restricted, PLAIN.restricted) == (True, False)
 
 

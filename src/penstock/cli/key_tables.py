@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.text import one_line
 
-_HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires")
+_HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires", "team")
 # Columns that must not be wrapped.
 _NO_WRAP = ("id", "key", "state", "expires")
 _STATE = _HEAD.index("state")
@@ -62,6 +62,7 @@ def _row(report: Report) -> tuple[str, ...]:
         ", ".join(filter(None, (limits(report), users and f"per user {users}"))),
         _models(report),
         str(report["expires"] or ""),
+        str(report["team"] or ""),
     )
 
 

@@ -89,7 +89,8 @@ def create_command(
         limits: dict[str, Any] = {"end_users": end_user_terms(terms), "budgets": parse_budgets(terms.pop("budgets"))}
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **limits, **terms)
         now = now_ms()
-        closes = not book.keys() and not config.server.keys and config.server.address.local
+        open_before = not book.keys() and not config.server.keys and config.auth.jwt is None
+        closes = open_before and config.server.address.local
         _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
     if closes:
         scheme = "http" if config.server.tls is None else "https"

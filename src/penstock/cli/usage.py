@@ -53,9 +53,9 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     heads = [tag if group == "tag" else group for group in groups]
     if as_json:
         for row in rows:
-            click.echo(to_json(dict(zip(heads, row.group, strict=True)) | _figures(row)))
+            click.echo(to_json(_group(heads, row, key_names(keys)) | _figures(row)))
     elif as_csv:
-        click.echo(_csv(heads, rows), nl=False)
+        click.echo(_csv(heads, rows, key_names(keys)), nl=False)
     elif not total.calls:
         click.echo("No calls.")
     else:
@@ -85,13 +85,20 @@ def _figures(row: UsageRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in _FIGURES} | {"cost_usd": dollars(row.cost)}
 
 
-def _csv(heads: Sequence[str], rows: Sequence[UsageRow]) -> str:
+def _group(heads: Sequence[str], row: UsageRow, names: dict[str, str]) -> dict[str, str]:
+    """The groups of a row by their heads; a key has its name, too."""
+    group = dict(zip(heads, row.group, strict=True))
+    return group | ({"key_name": names.get(group["key"], "")} if "key" in group else {})
+
+
+def _csv(heads: Sequence[str], rows: Sequence[UsageRow], names: dict[str, str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*heads, *_FIGURES, "cost_usd"])
+    named = ["key_name"] if "key" in heads else []
+    writer.writerow([*heads, *named, *_FIGURES, "cost_usd"])
     for row in rows:
         figures = [getattr(row, name) for name in _FIGURES]
-        writer.writerow([*map(csv_cell, row.group), *figures, exact_dollars(row.cost)])
+        writer.writerow([*map(csv_cell, _group(heads, row, names).values()), *figures, exact_dollars(row.cost)])
     return text.getvalue()
 
 

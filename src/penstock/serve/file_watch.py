@@ -9,11 +9,13 @@ _LOOK_S = 10.0
 
 
 class FileWatch:
-    """Looks at files every ten seconds. A file that is gone has changed when it is back."""
+    """Looks at files every ten seconds. A file that is gone is reported once, and has changed when it is back."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None], on_missing: Callable[[str], None]) -> None:
         self._on_change = on_change
+        self._on_missing = on_missing
         self._seen: dict[str, FileVersion] = {}
+        self._missing: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def use(self, files: Iterable[str]) -> None:
@@ -29,7 +31,12 @@ class FileWatch:
 
     def look(self) -> None:
         """Call back if a file has changed."""
-        now = {file: file_version(file) or before for file, before in self._seen.items()}
+        found = {file: file_version(file) for file in self._seen}
+        missing = {file for file, version in found.items() if version is None}
+        for file in sorted(missing - self._missing):
+            self._on_missing(file)
+        self._missing = missing
+        now = {file: found[file] or before for file, before in self._seen.items()}
         if now != self._seen:
             self._seen = now
             self._on_change()

@@ -200,7 +200,10 @@ async def _serve(
         gc.set_threshold(_GC_THRESHOLD, 10, 10)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         # With several workers, the supervisor reloads for all of them.
-        watch = FileWatch(lambda: os.kill(os.getpid() if supervisor is None else os.getppid(), signal.SIGHUP))
+        watch = FileWatch(
+            lambda: os.kill(os.getpid() if supervisor is None else os.getppid(), signal.SIGHUP),
+            lambda file: log.write(f"{file} is gone; its secret stays in use until a restart", "warning"),
+        )
         watch.use(config.secret_files)
         while await signals.get() == signal.SIGHUP:
             reloaded = await _reload(

@@ -99,15 +99,18 @@ def test_a_command_that_cannot_be_run_is_an_error(tmp_path: Path, command: str, 
 
 async def notice_changes(tmp_path: Path) -> None:
     changes: list[str] = []
+    gone: list[str] = []
     file = tmp_path / "key"
     file.write_text("old")
-    watch = FileWatch(lambda: changes.append("changed"))
+    watch = FileWatch(lambda: changes.append("changed"), gone.append)
     watch.use([str(file), str(tmp_path / "none")])
     watch.look()
     assert not changes
     file.unlink()
     watch.look()
+    watch.look()
     assert not changes
+    assert gone == [str(file)]
     (tmp_path / "new").write_text("newer")
     (tmp_path / "new").rename(file)
     watch.look()

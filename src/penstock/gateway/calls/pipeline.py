@@ -128,8 +128,8 @@ class Gateway:
             model = known.full_name(
                 model
             )  # a key's patterns are for provider/model, also if the client sends a bare name
-            if not key.allows(model):
-                client.refuse(refusals.not_allowed(model))
+            if who := key.forbids(model):
+                client.refuse(refusals.not_allowed(model, who))
                 return None
         plans = known[call.model]
         if plans is None:
@@ -171,8 +171,8 @@ class Gateway:
     def plans_for(self, model: str, key: Key | None, dialect: str) -> Sequence[Plan]:
         """The plans of all targets of a model, for a request that is no call; raises `RequestError` as a call would."""
         known = self._whole[dialect]
-        if key is not None and key.restricted and not key.allows(name := known.full_name(model)):
-            raise RequestError(refusals.not_allowed(name))
+        if key is not None and key.restricted and (who := key.forbids(name := known.full_name(model))):
+            raise RequestError(refusals.not_allowed(name, who))
         plans = known[model]
         if plans is None:
             suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]

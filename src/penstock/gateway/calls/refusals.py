@@ -24,9 +24,9 @@ def key_in_model() -> Failure:
     return _of_model("key_in_model", message)
 
 
-def not_allowed(model: str) -> Failure:
-    """The key does not allow this model."""
-    message = f"this key does not allow the model {model!r}; GET /v1/models lists the models that it allows"
+def not_allowed(model: str, who: str) -> Failure:
+    """The key or a team of it does not allow this model: see `Key.forbids`."""
+    message = f"{who} does not allow the model {model!r}; GET /v1/models lists the models that the key can use"
     return _of_model("model_not_allowed", message)
 
 

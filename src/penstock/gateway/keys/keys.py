@@ -131,8 +131,14 @@ class Key(Struct, frozen=True, kw_only=True):
 
     def allows(self, model: str) -> bool:
         """Whether the key and its teams allow that model."""
-        lists = (self.models, *self.team_models) if self.models else self.team_models
-        return all(any(fnmatchcase(model, pattern) for pattern in patterns) for patterns in lists)
+        return not self.forbids(model)
+
+    def forbids(self, model: str) -> str:
+        """Who does not allow that model, as the subject of a sentence: the key, or a team of it; empty if all do."""
+        if self.models and not any(fnmatchcase(model, pattern) for pattern in self.models):
+            return "this key"
+        allowed = (any(fnmatchcase(model, pattern) for pattern in patterns) for patterns in self.team_models)
+        return "" if all(allowed) else "the team of this key"
 
     def unusable(self, now_ms: float) -> str:
         """Why the key is invalid for good, as a message for the client; empty if it is not."""
