@@ -61,6 +61,7 @@ ErrorCode: TypeAlias = Literal[
     "previous_response_not_found",
     "provider_keys_at_limit",
     "provider_routing_not_allowed",
+    "query_too_slow",
     "rate_limit_exceeded",
     "request_timeout",
     "request_too_complex",
@@ -564,6 +565,12 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "token_not_found": ErrorRow(_NOT_FOUND, "client", "There is no such API token.", "Check the id."),
         "session_not_found": ErrorRow(
             _NOT_FOUND, "client", "No user of that name has a session.", "List them: GET /admin/sessions."
+        ),
+        "query_too_slow": ErrorRow(
+            _BAD_REQUEST,
+            "client",
+            "The ledger could not answer a query within its time limit of 15 seconds.",
+            "Ask for a shorter time range, or for fewer conditions.",
         ),
         "entry_not_found": ErrorRow(_NOT_FOUND, "client", "The ledger has no such entry.", "Check the id."),
         "content_not_kept": ErrorRow(

@@ -11,6 +11,7 @@
     ├── KeyTermsError           a key cannot be created, found or changed: the message says what to do instead
     ├── ListenError             the gateway cannot listen at that address: the message says why
     ├── BookError               the ledger's store fails for now: the message says why; retry later
+    │   ├── SlowQueryError      a query took too long: narrow its time range or its filter
     │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of a newer version
     │       ├── OldBookError    it is of an earlier version, which a gateway migrates at its start
     │       └── EmptyBookError  no gateway has used it yet: a gateway creates its tables at its start
@@ -104,6 +105,10 @@ class Problem(Struct, frozen=True):
 
 class BookError(PenstockError):
     """The ledger's store fails for now: it is full, locked or unreachable."""
+
+
+class SlowQueryError(BookError):
+    """A query of the ledger took longer than its limit: ask for less."""
 
 
 class BookUnusableError(BookError):

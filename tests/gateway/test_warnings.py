@@ -6,7 +6,7 @@ import pytest
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
 from penstock.gateway.limits.admission import Denial, Reservation, extend, reserve
-from penstock.gateway.limits.warnings import BudgetWatch
+from penstock.gateway.limits.warnings import BudgetWatch, watched_budgets
 from penstock.gateway.teams.chain import resolve
 from penstock.gateway.teams.team import Team
 
@@ -22,7 +22,7 @@ def watch() -> BudgetWatch:
     ]
     key = msgspec.structs.replace(KEY, budgets={"day": 200})
     watch = BudgetWatch()
-    watch.use(resolve([key], teams))
+    watch.use(watched_budgets(resolve([key], teams)))
     return watch
 
 

@@ -110,6 +110,10 @@ def _entry(chance: random.Random, number: int, at_ms: int, asked: tuple[str, str
         duration_ms=first_ms + 12 * events,
         repairs=repairs,
         tags={"team": TEAMS[chance.randrange(len(TEAMS))]},
+        team=f"acme/{TEAMS[number % 3]}" if number % 2 else "",
+        user=f"user_{number % 997}" if number % 3 == 0 else "",
+        code="upstream_unavailable" if ending == "failed" else "",
+        error=f"the provider {provider} is overloaded" if ending == "failed" else "",
         attempts=tuple(attempts),
     )
 

@@ -16,7 +16,7 @@ from penstock.gateway.people.jwt_keys import team_keys
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
 from penstock.gateway.teams.changes import create as create_team
 from penstock.gateway.teams.changes import update as update_team
-from penstock.stores.book.writer import BookWriter, Keys
+from penstock.stores.book.writer import BookWriter, Keys, SpentAccounts
 from tests.stores.entries import entry
 from tests.stores.places import SqlitePlace
 
@@ -60,9 +60,12 @@ def test_a_key_outside_the_book_has_the_limits_of_its_team(tmp_path: Path) -> No
         book.append([replace(entry("new", key="jwt:acme", at_ms=now_ms), team="acme")])
     outside = team_keys(["acme", "never-created"])
 
+    seeded: list[SpentAccounts] = []
+
     async def run() -> tuple[Keys, Keys]:
         seeds: asyncio.Queue[Keys] = asyncio.Queue()
         writer = BookWriter(place.open, lambda _booked: None, seeds.put_nowait, print)
+        writer.on_spent = seeded.append
         writer.use_unstored(tuple(outside.values()))
         writer.start([], 10)
         first = await asyncio.wait_for(seeds.get(), 10)
@@ -75,7 +78,8 @@ def test_a_key_outside_the_book_has_the_limits_of_its_team(tmp_path: Path) -> No
     first, second = asyncio.run(run())
     (limited,) = first.unstored  # the team of the other key does not exist
     assert [(account.id, account.budget) for account in limited.further] == [("team:acme:day", 5 * 10**9)]
-    assert {account.id: spent.total for account, spent in first.spent}["team:acme:day"] == entry("new").priced
+    spent = {account.id: spent.total for found in seeded for account, spent in found.accounts}
+    assert spent["team:acme:day"] == entry("new").priced
     assert "is blocked" in second.unstored[0].refusal(now_ms)
 
 
@@ -89,17 +93,47 @@ def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:
 
     async def run() -> list[int]:
         seeds: asyncio.Queue[Keys] = asyncio.Queue()
+        seeded: list[SpentAccounts] = []
         writer = BookWriter(place.open, lambda _booked: None, seeds.put_nowait, print)
+        writer.on_spent = seeded.append
         writer.start([], 10)
-        first = await asyncio.wait_for(seeds.get(), 10)
+        await asyncio.wait_for(seeds.get(), 10)
         with closing(place.open()) as book:
             update(book, [KeyChange("a", KeyUpdate(period="total", tokens_per_minute=5))], now_ms)
-        second = await asyncio.wait_for(seeds.get(), 10)
+        await asyncio.wait_for(seeds.get(), 10)
         with closing(place.open()) as book:
             update(book, [KeyChange("a", KeyUpdate(budget="7"))], now_ms)
-        third = await asyncio.wait_for(seeds.get(), 10)
+        await asyncio.wait_for(seeds.get(), 10)
         writer.close(10)
-        assert third.spent == []
-        return [spent.total for keys in (first, second) for _, spent in keys.spent]
+        return [spent.total for found in seeded for _, spent in found.accounts]
 
     assert asyncio.run(run()) == [cost, 2 * cost]
+
+
+def test_only_spending_that_another_gateway_has_booked_is_read_again(tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    place = SqlitePlace(tmp_path)
+    with closing(place.open()) as book:
+        create_team(book, TeamTerms(path="acme", budgets={"month": "5"}), now_ms)
+        first, second, other = (
+            create(book, KeyTerms(name=name, budget="5", team=team), now_ms).key
+            for name, team in (("a", "acme"), ("b", "acme"), ("c", ""))
+        )
+
+    async def run() -> list[list[tuple[str, int]]]:
+        keys: asyncio.Queue[Keys] = asyncio.Queue()
+        seeded: asyncio.Queue[SpentAccounts] = asyncio.Queue()
+        writer = BookWriter(place.open, lambda _booked: None, keys.put_nowait, print, reread_s=0.01)
+        writer.on_spent = seeded.put_nowait
+        writer.start([], 10)
+        found = [await asyncio.wait_for(seeded.get(), 10)]
+        with closing(place.open()) as book:
+            book.append([replace(entry("new", key=first.id, at_ms=now_ms), team="acme")])
+        found.append(await asyncio.wait_for(seeded.get(), 10))
+        writer.close(10)
+        assert keys.qsize() == 1, "the keys have not changed, so the event loop does not get them again"
+        return [[(account.id, spent.total) for account, spent in each.accounts] for each in found]
+
+    start, later = asyncio.run(run())
+    assert sorted(start) == sorted((id, 0) for id in (first.id, second.id, other.id, "team:acme:month"))
+    assert sorted(later) == sorted((id, entry("new").priced) for id in (first.id, "team:acme:month"))

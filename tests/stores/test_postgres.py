@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import doctor
-from penstock.errors import BookError
+from penstock.errors import BookError, SlowQueryError
 from penstock.gateway.billing.book import Filter
 from penstock.providers.secret import Secret
+from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.postgres import PostgresBook
+from penstock.stores.book.schema import MIGRATIONS, Statement
 from tests.stores.entries import FULL, entry
 from tests.stores.postgres import PASSWORD, PostgresServer
 
@@ -95,6 +97,25 @@ def test_who_is_locked_out_gets_an_error_and_goes_on_later(url: str) -> None:
     assert ids(book) == ["call_1"]
     book.close()
     holder.close()
+
+
+def test_a_slow_query_is_interrupted_with_advice(url: str) -> None:
+    book = PostgresBook.open(Secret(url), timeout_s=0.3)
+    with pytest.raises(SlowQueryError, match=r"longer than 0.3 s: ask for a shorter time range"):
+        book.database.fetch("SELECT pg_sleep(5)::text")
+    book.append([FULL])
+    assert ids(book) == ["call_1"]
+    book.close()
+
+
+def test_a_migration_may_take_longer_than_a_query(url: str) -> None:
+    def slow(_dialect: SqlDialect) -> Sequence[Statement]:
+        return "SELECT pg_sleep(0.6)::text", lambda transaction: transaction.execute_each("SELECT pg_sleep(?)", [(1,)])
+
+    book = PostgresBook.open(Secret(url), timeout_s=0.3, migrations=(*MIGRATIONS, slow))
+    with pytest.raises(BookError, match="statement timeout"):
+        book.database.write(lambda transaction: transaction.fetch("SELECT pg_sleep(5)::text"))
+    book.close()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import AttemptEntry
-from tests.stores.entries import FULL, entry
+from tests.stores.entries import DAY_MS, FULL, entry
 
 # The book of these tests: each a call of its own kind.
 CALLS = (
@@ -47,9 +47,12 @@ FILTERS: dict[str, tuple[Filter, list[str]]] = {
     "no SQL": (Filter(keys=("' OR 1=1 --",), models=("?",), repair="$1", loss="%", tags={"'": '"'}), []),
     "a part of a name": (Filter(text="FAS"), ["late", "early"]),
     "a part of a provider's name": (Filter(text="gro"), ["groq"]),
-    "an id, and keys by name": (Filter(text="epaired", text_keys=("k2",)), ["late", "repaired", "groq"]),
-    "a part of a tag": (Filter(text="env=X"), ["early"]),
-    "a wildcard is a character": (Filter(text="a%"), ["repaired"]),
+    "an id, and keys by name": (Filter(text="repaired", text_keys=("k2",)), ["late", "repaired", "groq"]),
+    "a part of an id": (Filter(text="repaire"), []),
+    "a text that is a tag": (Filter(text="env=x"), ["early"]),
+    "a text that is the value of a tag": (Filter(text="x"), ["early"]),
+    "a part of a tag": (Filter(text="nv=x"), []),
+    "a wildcard is a character": (Filter(text="f%t"), []),
     "a text in no call": (Filter(text="_"), []),
     "all at once": (
         Filter(since_ms=1, until_ms=999, keys=("k1",), models=("fast",), providers=("p",), outcomes=("completed",)),
@@ -93,15 +96,16 @@ def test_a_limit_is_of_calls_and_not_of_attempts(book: Book) -> None:
 
 
 def test_a_key_has_spent_what_its_calls_cost(book: Book) -> None:
-    book.append([FULL, entry("a", 10, key="k"), entry("b", 20, key="k", duration_ms=5), entry("c", 30, key="other")])
+    late = DAY_MS + 20
+    book.append([FULL, entry("a", 10, key="k"), entry("b", late, key="k", duration_ms=5), entry("c", 30, key="other")])
     assert book.spent("k", 0).total == 2
-    assert book.spent("k", 20).total == 1
-    assert book.spent("k", 21).total == 0
+    assert book.spent("k", DAY_MS).total == 1
+    assert book.spent("k", 2 * DAY_MS).total == 0
     assert book.spent("nobody", 0).total == 0
     assert book.spent("key_abc", 0).total == FULL.priced > 0
     assert book.spent("k", 0).recent == frozenset()
     assert book.spent("k", 0, recent_since_ms=10).recent == {"a", "b"}
-    assert book.spent("k", 99, recent_since_ms=25).recent == {"b"}
+    assert book.spent("k", 5 * DAY_MS, recent_since_ms=late + 5).recent == {"b"}
 
 
 # A group's names, its calls, and what they cost.

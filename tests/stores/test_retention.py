@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book, Filter, Grouping
 from penstock.gateway.billing.entry import Entry
+from penstock.gateway.keys.keys import Spender
 from penstock.stores.book import archive, retention
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.retention import Pruner
@@ -129,6 +130,16 @@ def test_what_is_archived_is_not_booked_again_by_a_late_journal(book: Book, tmp_
     assert prune(book, tmp_path) == 1
     assert (book.append([late]), book.spent("k", 0).total) == ([], 4)
     assert exported(book, tmp_path).keys() == {"a", "b", "c", "late"}
+
+
+def test_what_an_end_user_has_spent_outlasts_its_calls(book: Book, tmp_path: Path) -> None:
+    who = (Spender(key="k", user="eve"), Spender(team="acme", user="eve"), Spender(key="k", user="bob"))
+    calls = [entry("a", 10, key="k", user="eve", team="acme/x"), entry("b", 3 * DAY_MS, key="k", user="eve")]
+    book.append(calls)
+    before = [book.spent(each, 0).total for each in who]
+    prune(book, tmp_path)
+    assert book.archived().calls == 1
+    assert [book.spent(each, 0).total for each in who] == before == [2, 1, 0]
 
 
 def test_sums_can_be_deleted_too_but_not_what_was_spent(book: Book, tmp_path: Path) -> None:

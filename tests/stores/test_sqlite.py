@@ -12,9 +12,9 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from penstock.errors import BookError, BookUnusableError
+from penstock.errors import BookError, BookUnusableError, SlowQueryError
 from penstock.gateway.billing.book import Filter
-from penstock.stores.book.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook, SqliteDatabase
 from tests.stores.entries import FULL, entry
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,18 @@ def test_a_locked_file_is_reported_after_the_time_out_and_then_it_goes_on(tmp_pa
     assert ids(book) == ["call_1"]
     other.close()
     book.close()
+
+
+_COUNT = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000) SELECT MAX(i) FROM n"
+
+
+def test_a_slow_query_is_interrupted_with_advice_and_a_transaction_is_not(tmp_path: Path) -> None:
+    SqliteBook.open(tmp_path / "book").close()
+    database = SqliteDatabase(tmp_path / "book", query_s=0)
+    with pytest.raises(SlowQueryError, match="longer than 0 s: ask for a shorter time range"):
+        database.read(lambda reader: reader.fetch(_COUNT))
+    assert database.write(lambda transaction: transaction.fetch(_COUNT)) == [(300_000,)]
+    database.close()
 
 
 def test_a_writer_waits_for_another(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock.gateway.billing.book import Book, Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.keys.keys import Spender
 from penstock.stores.book.database import Queryable, Row, Transaction, Value
 from penstock.stores.book.rows import ATTEMPT, CALL, attempt_rows, call_row
 from penstock.stores.book.schema import MIGRATIONS
@@ -26,8 +27,30 @@ from tests.stores.places import Place, SqlitePlace
 
 _HALF_HOUR = 1_800_000
 _DAYS = 3
-_GROUPS: tuple[list[Grouping], ...] = ([], ["key"], ["model"], ["provider"], ["outcome"], ["day"], ["day", "key"])
+_GROUPS: tuple[list[Grouping], ...] = (
+    [],
+    ["team"],
+    ["key"],
+    ["model"],
+    ["provider"],
+    ["outcome"],
+    ["day"],
+    ["day", "key"],
+)
+_SPENDERS = (
+    *(Spender(key=key) for key in ("key_000000000001", RARE_KEY, "never")),
+    *(Spender(team=team) for team in ("acme", "acme/search", "acm")),
+    Spender(key="key_000000000001", user="user_7"),
+    Spender(team="acme", user="user_7"),
+)
 _FILTERS = (
+    Filter(teams=("acme/search", "acme/support")),
+    Filter(users=("user_7", "user_8"), outcomes=("completed", "failed")),
+    Filter(attempts=("failed", "timed_out")),
+    Filter(attempts=("failed", "completed"), targets=("groq/llama-3.3-70b-versatile", "openai/gpt-4.1")),
+    Filter(text="OPEN"),
+    Filter(text="is overloaded", keys=("key_000000000001", "key_000000000002")),
+    Filter(text="search", text_keys=("key_000000000003",)),
     Filter(),
     Filter(providers=("openai",)),
     Filter(targets=("groq/llama-3.3-70b",), outcomes=("completed",)),
@@ -49,6 +72,8 @@ def answers(book: Book) -> list[object]:
     reported: list[object] = [book.health(*span, bucket) for span, bucket in product(spans, buckets)]
     times = [Filter(), *(Filter(since_ms=since, until_ms=until) for since, until in spans), Filter(until_ms=DAY_MS)]
     reported += [book.usage(wanted, by) for wanted, by in product(times, _GROUPS)]
+    asked = [(who, day * DAY_MS) for who, day in product(_SPENDERS, range(_DAYS))]
+    reported.append(book.spent_by(asked, recent_since_ms=DAY_MS))
     return reported + [pages(book, wanted) for wanted in _FILTERS]
 
 
@@ -273,6 +298,32 @@ LISTS: dict[str, tuple[str, Filter]] = {
     "a provider and an outcome": ("calls_by_outcome", Filter(providers=("groq",), outcomes=("timed_out",))),
     "a provider, a repair and time": (_TRAIT, Filter(providers=("groq",), repair="no-done", since_ms=_LATE)),
     "a rare key and an outcome": ("calls_by_key", Filter(keys=(RARE_KEY,), outcomes=("completed",))),
+    "two keys": ("calls_by_key (key=?)", Filter(keys=("key_000000000001", RARE_KEY))),
+    "two models": ("calls_by_model (model=?)", Filter(models=("fast", "local/smollm2"))),
+    "two outcomes": ("calls_by_outcome (outcome=?)", Filter(outcomes=("timed_out", "refused"))),
+    "two providers": (_TRAIT, Filter(providers=("groq", OLD_PROVIDER))),
+    "two targets": (_TRAIT, Filter(targets=("groq/llama-3.3-70b", "openai/gpt-4.1"))),
+    "a failed attempt": (_TRAIT, Filter(attempts=("timed_out",))),
+    "a failed attempt at a target": (_TRAIT, Filter(attempts=("timed_out",), targets=("openai/gpt-4.1",))),
+    "a loss that is not known": (_TRAIT, Filter(loss="never-heard-of")),
+    "a team": ("calls_by_team (team=?)", Filter(teams=("acme/search",))),
+    "two teams": ("calls_by_team (team=?)", Filter(teams=("acme/search", "acme/support"))),
+    "very many teams": (
+        "calls_by_team (team=?)",
+        Filter(teams=("acme/search", *(f"acme/team-{number}" for number in range(400)))),
+    ),
+    "an end user": ("calls_by_user (end_user=?)", Filter(users=("user_7",))),
+    "two end users": ("calls_by_user (end_user=?)", Filter(users=("user_7", "user_8"))),
+    "a text of a model": ("calls_by_model (model=?)", Filter(text="smollm")),
+    "a text of an error": (_TRAIT, Filter(text="is overloaded")),
+    "a text of a code": (_TRAIT, Filter(text="unavailab")),
+    "a text of a provider": (_TRAIT, Filter(text=OLD_PROVIDER[:5])),
+    "a text that is a tag": (_TRAIT, Filter(text="team=search")),
+    "a text that is an end user": ("calls_by_user (end_user=?)", Filter(text="user_7")),
+    "a text that is an id": ("sqlite_autoindex_calls_1 (id=?)", Filter(text=f"req_{5:024x}")),
+    "a text of a key": ("calls_by_key (key=?)", Filter(text="seldom", text_keys=(RARE_KEY,))),
+    "a text that is nowhere": (_TRAIT, Filter(text="zzz")),
+    "a text and an outcome": (_TRAIT, Filter(text="is overloaded", outcomes=("failed",))),
 }
 
 
@@ -296,6 +347,12 @@ SUMS: dict[str, Callable[[SqlBook], object]] = {
     "spend by model": lambda book: book.usage(Filter(since_ms=77), ["model"]),
     "spend by provider": lambda book: book.usage(Filter(since_ms=77), ["provider"]),
     "spend by day": lambda book: book.usage(Filter(since_ms=77), ["day"]),
+    "spend by team": lambda book: book.usage(Filter(since_ms=77), ["team"]),
+    "the budget of a key": lambda book: book.spent("key_000000000001", 0, recent_since_ms=30 * DAY_MS),
+    "the budget of a team": lambda book: book.spent(Spender(team="acme"), 0, recent_since_ms=30 * DAY_MS),
+    "the budget of an end user": lambda book: book.spent(
+        Spender(key="key_000000000001", user="user_7"), 0, recent_since_ms=30 * DAY_MS
+    ),
 }
 
 
@@ -306,6 +363,6 @@ def test_a_sum_is_not_made_of_all_calls(many: SqlBook, ask: Callable[[SqlBook], 
     assert isinstance(database, Watched)
     database.watch()
     ask(many)
-    scanned = [plan for plan in database.plans if plan.startswith("SCAN") and "USING" in plan]
+    scanned = [plan for plan in database.plans if plan.startswith("SCAN") and "USING" in plan and "teams" not in plan]
     assert not scanned, database.plans
     assert any("SEARCH calls USING INTEGER PRIMARY KEY (rowid>?)" in plan for plan in database.plans), database.plans

@@ -12,7 +12,7 @@ from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.keys import EndUserLimits, Spender
 from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, delete, update
-from penstock.gateway.teams.report import report_team
+from penstock.gateway.teams.report import report_teams
 from penstock.stores.accounts.sqlite import SqliteAccounts
 from tests.stores.entries import DAY_MS, entry
 
@@ -91,7 +91,7 @@ def test_a_team_spends_what_it_and_those_below_it_spend(book: Book) -> None:
     assert {row.group[0]: row.calls for row in book.usage(Filter(), ["team"])} == {**dict.fromkeys(PATHS, 1), "": 1}
     assert book.usage(filtered, [])[0].cost == 3 * cost
     assert [found.team for _, found in book.following(Filter(), 0, limit=99)] == [*PATHS, ""]
-    report = report_team(book, book.teams()[0], book.keys(), NOW)
+    report = report_teams(book, book.teams()[:1], NOW)[0]
     assert (report["path"], report["spent_this_month"]) == ("acme", f"{3 * cost / 10**9:.9f}".rstrip("0"))
 
 

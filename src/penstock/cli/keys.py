@@ -25,7 +25,7 @@ from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
-from penstock.gateway.keys.report import moment, report
+from penstock.gateway.keys.report import moment, report, reports
 from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
 from penstock.stores.book.open import open_book
 
@@ -106,11 +106,11 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     with book_of(load_file(file)) as book:
         now = now_ms()
         keys = book.keys()
-        reports = [report(book, key, now) for key in keys if dead or not key.unusable(now)]
+        listed = reports(book, [key for key in keys if dead or not key.unusable(now)], now)
     if as_json:
-        click.echo(to_json({"keys": reports}))
-    elif reports or not sys.stdout.isatty():
-        table(reports)
+        click.echo(to_json({"keys": listed}))
+    elif listed or not sys.stdout.isatty():
+        table(listed)
     else:
         click.echo("There are no keys. Create one: penstock keys create --name NAME")
 
@@ -207,14 +207,14 @@ def update_command(
     with book_of(load_file(file)) as book:
         now = now_ms()
         wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
-        reports = [report(book, key, now) for key in key_changes.update(book, wanted, now)]
+        changed = reports(book, key_changes.update(book, wanted, now), now)
     if as_json:
-        click.echo(to_json({"keys": reports} if changes is not None else reports[0]))
+        click.echo(to_json({"keys": changed} if changes is not None else changed[0]))
     elif changes is not None:
-        table(reports)
-        click.echo(f"{counted(len(reports), 'key')} changed", err=True)
+        table(changed)
+        click.echo(f"{counted(len(changed), 'key')} changed", err=True)
     else:
-        click.echo(details(reports[0]))
+        click.echo(details(changed[0]))
 
 
 @command.command("block", short_help="Block keys until they are unblocked.")
@@ -245,11 +245,11 @@ def _set_blocked(
         keys = key_changes.update(book, changes, now)
         if stop:
             book.stop_calls(keys, now)
-        reports = [report(book, key, now) for key in keys]
+        changed = reports(book, keys, now)
     if as_json:
-        click.echo(to_json({"keys": reports}))
+        click.echo(to_json({"keys": changed}))
         return
-    for found in reports:
+    for found in changed:
         click.echo(one_line(f"{'blocked' if blocked else 'unblocked'} {found['id']} ({found['name']})"))
     if stop:
         click.echo(_STOPPING, err=True)

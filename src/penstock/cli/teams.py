@@ -17,7 +17,7 @@ from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
 from penstock.gateway.teams import changes
-from penstock.gateway.teams.report import report_team
+from penstock.gateway.teams.report import report_teams
 
 _path = click.argument("path")
 _NUMBERS = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute", "concurrent": "concurrent"}
@@ -64,7 +64,7 @@ def create_command(path: str, file: Path | None, *, as_json: bool, **options: An
     with book_of(load_file(file)) as book:
         now = now_ms()
         team = changes.create(book, changes.TeamTerms(path=path, **_given(options)), now)
-        _print(report_team(book, team, book.keys(), now), as_json=as_json)
+        _print(report_teams(book, [team], now)[0], as_json=as_json)
 
 
 @command.command("update", short_help="Change a team.")
@@ -77,7 +77,7 @@ def update_command(path: str, file: Path | None, *, as_json: bool, **options: An
     with book_of(load_file(file)) as book:
         now = now_ms()
         team = changes.update(book, path, changes.TeamUpdate(**_given(options)), now)
-        _print(report_team(book, team, book.keys(), now), as_json=as_json)
+        _print(report_teams(book, [team], now)[0], as_json=as_json)
 
 
 @command.command("list", short_help="List teams.")
@@ -86,8 +86,8 @@ def update_command(path: str, file: Path | None, *, as_json: bool, **options: An
 def list_command(file: Path | None, *, as_json: bool) -> None:
     """List all teams with their limits and what they have spent."""
     with book_of(load_file(file)) as book:
-        now, keys = now_ms(), book.keys()
-        reports = [report_team(book, team, keys, now) for team in book.teams() if team.deleted_ms is None]
+        now = now_ms()
+        reports = report_teams(book, [team for team in book.teams() if team.deleted_ms is None], now)
     if as_json:
         click.echo(to_json({"teams": reports}))
     elif reports or not sys.stdout.isatty():
@@ -103,7 +103,7 @@ def list_command(file: Path | None, *, as_json: bool) -> None:
 def show_command(path: str, file: Path | None, *, as_json: bool) -> None:
     """Show a team: its limits, what it has spent with all below it, and what is left."""
     with book_of(load_file(file)) as book:
-        _print(report_team(book, changes.find(book.teams(), path), book.keys(), now_ms()), as_json=as_json)
+        _print(report_teams(book, [changes.find(book.teams(), path)], now_ms())[0], as_json=as_json)
 
 
 @command.command("block", short_help="Block a team until it is unblocked.")

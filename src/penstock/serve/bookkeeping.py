@@ -21,7 +21,7 @@ from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import archive_folder, open_book, state_folder
-from penstock.stores.book.writer import BookWriter, Keys, Retention
+from penstock.stores.book.writer import BookWriter, Keys, Retention, SpentAccounts
 from penstock.stores.journal import Journal, recover
 from penstock.upstream.local.model import RuntimeFolder
 
@@ -65,8 +65,9 @@ class Bookkeeping:
         open_users = partial(_end_user_accounts, config, environment)
         self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts(open_users=open_users)
         self._stored: list[Key] = []
+        self._stored_ring = KeyRing([])
         # By key: its accounts besides its own.
-        self._further: dict[str, list[str]] = {}
+        self._further: Mapping[str, Sequence[str]] = {}
         self._configured: list[Key] = []
         self._team_keys: Mapping[str, Key] = {}
         self._wanted_team_keys: Mapping[str, Key] = {}
@@ -86,6 +87,7 @@ class Bookkeeping:
             reread_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
             retention=_retention(settings, environment),
         )
+        self._book_writer.on_spent = self._on_spent
         self.ledger.book_writer = self._book_writer
         self.ledger.on_booked = self._on_booked
         self._budgets = BudgetWatch()
@@ -196,21 +198,23 @@ class Bookkeeping:
         self._accounts.close()
 
     def _update_authenticator(self) -> None:
-        keys = KeyRing([*self._configured, *self._stored])
+        keys = self._stored_ring.with_keys(self._configured)
         closed = self._key_required or bool(self._wanted_team_keys)
         self.authenticator.use(keys, known=self._keys_known, closed=closed, teams=self._team_keys)
 
     def _on_keys(self, keys: Keys) -> None:
-        self._stored = keys.keys
+        self._stored, self._stored_ring = keys.keys, keys.ring
         self._keys_known = True
         self._key_required = self._key_required or bool(self._stored)
         self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}
         self._update_authenticator()
         self._stop_calls(keys.stopped)
-        everything = (*keys.keys, *keys.unstored)
-        self._further = {key.id: [account.id for account in key.further] for key in everything if key.further}
-        self._budgets.use(everything)
-        for account, spent in keys.spent:
+        self._further = keys.further
+        self._budgets.use(keys.budgets)
+
+    def _on_spent(self, found: SpentAccounts) -> None:
+        self._budgets.use(found.budgets)
+        for account, spent in found.accounts:
             self._accounts.seed(account, spent)
             self._check_budget(account.id, spent.total)
 

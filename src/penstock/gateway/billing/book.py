@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct, structs
 
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.keys.keys import Key, KeyName, Spender
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.teams.team import Team, within
 
@@ -193,10 +193,17 @@ class Book(Protocol):
         """
 
     def spent(self, who: str | Spender, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """The spending of a key (its id), or of a team with all below it, by calls admitted since `since_ms`, the start
-        of a day, including archived calls; and the ids of such calls that were settled since `recent_since_ms`, in one
-        snapshot. Of a single end user, archived calls are not included: the book has no sums of users.
+        """The spending of a key (its id), of a team with all below it, or of one of their end users, by calls admitted
+        since `since_ms`, the start of a day, including archived calls; and the ids of calls that were settled since
+        `recent_since_ms`, in one snapshot.
         """
+
+    def spent_by(self, asked: Sequence[tuple[Spender, int]], *, recent_since_ms: int | None = None) -> Sequence[Spent]:
+        """`spent` of several, each with its own `since_ms`, in one snapshot. Much cheaper than one by one."""
+
+    def spenders_after(self, place: int) -> tuple[int, set[str]]:
+        """The place of the newest entry; and the keys and teams with entries after a place, as `chain.scopes` names
+        them."""
 
     def archived(self) -> Archived:
         """Which calls are archived."""
@@ -221,8 +228,11 @@ class Book(Protocol):
         time. Returns the names of archives that are not in the folder.
         """
 
-    def keys(self) -> list[Key]:
-        """All keys, oldest first, including revoked and expired ones."""
+    def keys(self, ids: Sequence[str] | None = None) -> list[Key]:
+        """All keys, or those with these ids, oldest first, including revoked and expired ones."""
+
+    def key_names(self) -> list[KeyName]:
+        """The same of all keys without their limits: ten times as fast."""
 
     def keys_version(self) -> int:
         """A number that changes with every change of the keys; cheap to read."""

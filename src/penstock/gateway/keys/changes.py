@@ -5,17 +5,18 @@ of a key: its budget, limits and history stay. Of the earlier secrets a key keep
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
-from penstock.gateway.keys.keys import Key, digest_of, new_secret
+from penstock.gateway.keys.keys import Key, KeyName, digest_of, new_secret
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, make_key, parse_duration, updated
 
 _MAX_LISTED = 5
 _MAX_PROBLEMS = 20
+Named = TypeVar("Named", bound=KeyName)
 
 
 class KeyChange(NamedTuple):
@@ -148,7 +149,7 @@ def _check_name(keys: Iterable[Key], key: Key, now_ms: int) -> None:
             )
 
 
-def find(keys: Iterable[Key], which: str, now_ms: int) -> Key:
+def find(keys: Iterable[Named], which: str, now_ms: int) -> Named:
     """The key with that id, else the active key with that name, else an inactive one with it."""
     keys = list(keys)
     if by_id := [key for key in keys if key.id == which]:

@@ -50,12 +50,31 @@ class Spender(Struct, frozen=True):
     user: str = ""
 
 
-class Key(Struct, frozen=True, kw_only=True):
-    """A client's key, as it is stored. A limit of None is no limit. Times are in milliseconds since 1970."""
+class KeyName(Struct, frozen=True, kw_only=True):
+    """What identifies a key, and whether it can be used. Lists of all keys need no more."""
 
     id: str
     """Public: `key_` and twelve characters."""
     name: str
+    team: str = ""
+    """The path of its team, such as `acme/search`; empty if it has none."""
+    owner: str = ""
+    """The user who created it for itself; empty if an administrator created it."""
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+
+    def unusable(self, now_ms: float) -> str:
+        """Why the key is invalid for good, as a message for the client; empty if it is not."""
+        if self.revoked_ms is not None and self.revoked_ms <= now_ms:
+            return "this key was revoked; ask for another one"
+        if self.expires_ms is not None and self.expires_ms <= now_ms:
+            return "this key has expired; ask for another one"
+        return ""
+
+
+class Key(KeyName, frozen=True, kw_only=True):
+    """A client's key, as it is stored. A limit of None is no limit. Times are in milliseconds since 1970."""
+
     digest: bytes
     """SHA-256 of its secret."""
     hint: str
@@ -80,14 +99,8 @@ class Key(Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     strict: bool = False
     """Whether losses in translation that change the meaning fail its calls."""
-    team: str = ""
-    """The path of its team, such as `acme/search`; empty if it has none."""
     subject: str = ""
     """Not stored: the end user of its calls, as a JWT names it; empty to take the one that the client names."""
-    owner: str = ""
-    """The user who created it for itself; empty if an administrator created it."""
-    expires_ms: int | None = None
-    revoked_ms: int | None = None
     blocked_ms: int | None = None
     """Since when it is blocked; None if it is not."""
     budgets: Mapping[Period, int] = {}
@@ -140,14 +153,6 @@ class Key(Struct, frozen=True, kw_only=True):
         allowed = (any(fnmatchcase(model, pattern) for pattern in patterns) for patterns in self.team_models)
         return "" if all(allowed) else "the team of this key"
 
-    def unusable(self, now_ms: float) -> str:
-        """Why the key is invalid for good, as a message for the client; empty if it is not."""
-        if self.revoked_ms is not None and self.revoked_ms <= now_ms:
-            return "this key was revoked; ask for another one"
-        if self.expires_ms is not None and self.expires_ms <= now_ms:
-            return "this key has expired; ask for another one"
-        return ""
-
     def refusal(self, now_ms: float) -> str:
         """Why the key cannot be used now, as a message for the client; empty if it can."""
         blocked = "this key is blocked; ask its administrator" if self.blocked_ms else ""
@@ -168,6 +173,12 @@ class KeyRing:
         before = [_LiveSecret(key.previous, key, key.previous_until_ms or 0) for key in keys if key.previous]
         present = [_LiveSecret(key.digest, key, math.inf) for key in keys]
         self._secrets = {secret.digest: secret for secret in (*before, *present)}
+
+    def with_keys(self, keys: Iterable[Key]) -> "KeyRing":
+        """A ring with further keys. Those of this ring win."""
+        joined = KeyRing(keys)
+        joined._secrets |= self._secrets
+        return joined
 
     def __bool__(self) -> bool:
         return bool(self._secrets)

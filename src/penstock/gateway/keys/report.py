@@ -3,7 +3,7 @@
 Money is an exact string of dollars: `"0.000125"`. Times are in UTC: `"2027-01-01T00:00:00Z"`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -17,8 +17,28 @@ State: TypeAlias = Literal["active", "blocked", "revoked", "expired"]
 
 def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
     """The public data of a key, as JSON fields."""
+    return reports(book, [key], now_ms)[0]
+
+
+def reports(book: Book, keys: Sequence[Key], now_ms: int) -> list[dict[str, object]]:
+    """The public data of keys. Their spending is read together."""
+    spent = spent_in(book, [(Spender(key=key.id), (key.period, *key.budgets)) for key in keys], now_ms)
+    return [_report(key, each, now_ms) for key, each in zip(keys, spent, strict=True)]
+
+
+def spent_in(book: Book, asked: Sequence[tuple[Spender, Iterable[Period]]], now_ms: int) -> list[dict[Period, int]]:
+    """What each has spent in the current one of each of its periods."""
+    flat = [(index, who, period) for index, (who, periods) in enumerate(asked) for period in dict.fromkeys(periods)]
+    found: list[dict[Period, int]] = [{} for _ in asked]
+    spent = book.spent_by([(who, period_at(period, now_ms).since) for _, who, period in flat])
+    for (index, _, period), each in zip(flat, spent, strict=True):
+        found[index][period] = each.total
+    return found
+
+
+def _report(key: Key, spent_by_period: Mapping[Period, int], now_ms: int) -> dict[str, object]:
     period = period_at(key.period, now_ms)
-    spent = book.spent(key.id, period.since).total
+    spent = spent_by_period[key.period]
     remaining = None if key.budget is None else max(0, key.budget - spent)
     return {
         "id": key.id,
@@ -43,18 +63,18 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "strict": key.strict,
         "team": key.team or None,
         "owner": key.owner or None,
-        "budgets": budgets(book, Spender(key=key.id), key.budgets, now_ms),
+        "budgets": budgets(key.budgets, spent_by_period, now_ms),
         "end_users": end_users(key.end_users),
         "tags": dict(key.tags),
     }
 
 
-def budgets(book: Book, who: Spender, given: Mapping[Period, int], now_ms: int) -> list[dict[str, object]]:
+def budgets(given: Mapping[Period, int], spent_by_period: Mapping[Period, int], now_ms: int) -> list[dict[str, object]]:
     """The budgets of a key or a team by period, with what is spent and left of each."""
     found: list[dict[str, object]] = []
     for name, budget in given.items():
         period = period_at(name, now_ms)
-        spent = book.spent(who, period.since).total
+        spent = spent_by_period[name]
         found.append(
             {
                 "period": name,

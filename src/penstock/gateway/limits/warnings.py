@@ -7,7 +7,7 @@ which of them wait for the webhook, so that any process can send them (`serve/we
 A reservation is refused before all of a budget is spent. So a refusal for want of money is a warning of 100 % too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -57,30 +57,37 @@ class TakenWarning(NamedTuple):
     """Of all processes, from 1."""
 
 
-class _WatchedBudget(NamedTuple):
+class WatchedBudget(NamedTuple):
+    """An account with a budget, and its name for people."""
+
     account: Key
     budget: int
     title: str
+
+
+def watched_budgets(keys: Iterable[Key]) -> dict[str, WatchedBudget]:
+    """The budgets of keys, and of their teams, by the id of the account."""
+    return {
+        account.id: WatchedBudget(account, account.budget, _team(account) or key.name)
+        for key in keys
+        for account in (key, *key.further)
+        if account.budget
+    }
 
 
 class BudgetWatch:
     """Compares what is spent with the budgets of keys and teams."""
 
     def __init__(self) -> None:
-        self._budgets: dict[str, _WatchedBudget] = {}
+        self._budgets: Mapping[str, WatchedBudget] = {}
         # By account: the period of which was last warned, and the percentages.
         self._warned: dict[str, tuple[str, set[int]]] = {}
         self.delivery: Delivery = "none"
         """Of new warnings: `waiting` if there is a webhook."""
 
-    def use(self, keys: Iterable[Key]) -> None:
-        """Replace the keys, with the accounts of their teams."""
-        self._budgets = {
-            account.id: _WatchedBudget(account, account.budget, _team(account) or key.name)
-            for key in keys
-            for account in (key, *key.further)
-            if account.budget
-        }
+    def use(self, budgets: Mapping[str, WatchedBudget]) -> None:
+        """Replace the budgets."""
+        self._budgets = budgets
         self._warned = {id: warned for id, warned in self._warned.items() if id in self._budgets}
 
     def __contains__(self, account: str) -> bool:

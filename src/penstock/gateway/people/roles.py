@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.keys import KeyName
 
 GlobalRole: TypeAlias = Literal["viewer", "operator", "admin"]
 TeamRole: TypeAlias = Literal["member", "team_admin"]
@@ -73,7 +73,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Whether all calls of the teams may be seen, whatever their keys."""
         return all(role == "team_admin" for role in self.teams.values())
 
-    def covers(self, key: Key) -> bool:
+    def covers(self, key: KeyName) -> bool:
         """Whether a key is one of them."""
         role = self.role_in(key.team)
         return role == "team_admin" or (role == "member" and user_parts(key.owner)[1] == user_parts(self.owner)[1])

@@ -65,7 +65,7 @@ def end_user_accounts(key: Key, user: str) -> tuple[Key, ...]:
         account
         for scope, limits in key.user_limits
         for account in _accounts(
-            f"{END_USER}{scope.id}:{_digest(user)}",
+            _user_scope(scope.id, user),
             limits,
             f"this end user of {scope.holder}",
             structs.replace(scope.spender or Spender(key=scope.id), user=user),
@@ -75,12 +75,25 @@ def end_user_accounts(key: Key, user: str) -> tuple[Key, ...]:
 
 def account_ids(key: str, team: str, user: str) -> list[str]:
     """The ids of all accounts in which a call may have been reserved, whatever limits there were at that time."""
-    scopes = [f"team:{path}" for path in ancestry(team)]
-    users = [f"{END_USER}{scope}:{_digest(user)}" for scope in (key, *scopes)] if user else []
-    periods = get_args(Period)
-    return [key, *(f"{key}:{period}" for period in periods)] + [
-        id for scope in (*scopes, *users) for id in (scope, *(f"{scope}:{period}" for period in periods))
+    return [
+        id for scope in scopes(key, team, user) for id in (scope, *(f"{scope}:{period}" for period in get_args(Period)))
     ]
+
+
+def scopes(key: str, team: str, user: str) -> list[str]:
+    """The spenders for which a call counts, as the ids of their accounts name them, without a period."""
+    own = [*filter(None, (key,)), *(f"team:{path}" for path in ancestry(team))]
+    return own + [_user_scope(scope, user) for scope in own] if user else own
+
+
+def scope_of(who: Spender) -> str:
+    """A spender, as `scopes` names it."""
+    scope = f"team:{who.team}" if who.team else who.key
+    return _user_scope(scope, who.user) if who.user else scope
+
+
+def _user_scope(scope: str, user: str) -> str:
+    return f"{END_USER}{scope}:{_digest(user)}"
 
 
 def _accounts(id: str, limits: Team | EndUserLimits, holder: str, spender: Spender) -> tuple[Key, ...]:

@@ -9,7 +9,8 @@
 5. Acts and looks at content are recorded in the audit log first: if that is impossible, they are refused. Changes of
    keys and tokens are recorded by the book, in the same transaction. What a role does not allow, and wrong credentials,
    are recorded afterwards, in a bounded number of entries (`refusals.py`). Without a ledger there is no audit log.
-6. The book is queried in a `QueryThread`; the event loop never waits for the database.
+6. The book is queried in a `QueryThread`; the event loop never waits for the database. Lists and reports have a thread
+   of their own, so that a slow one delays neither authentication nor acts, such as revoking a key or stopping a call.
 """
 
 import asyncio
@@ -86,12 +87,14 @@ class Admin:
         self._capture_routes = CaptureRoutes(app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
-        self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
+        opened = partial(open_book, config.ledger, environment)
+        self._read_thread = QueryThread(opened, "penstock-admin-read")
+        self._act_thread = QueryThread(opened, "penstock-admin-act")
         self._sign_in = SignIn(
-            self._access, self._page.locked, self._book_thread, self._session_actor, self._refuse_sign_in, app.warn
+            self._access, self._page.locked, self._act_thread, self._session_actor, self._refuse_sign_in, app.warn
         )
         self._any_address = ipaddress.ip_address(endpoint.address.host).is_unspecified
-        self._csv_export = CsvExport(self._book_thread)
+        self._csv_export = CsvExport(self._read_thread)
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -135,7 +138,8 @@ class Admin:
         for connection in list(self._connections):
             connection.abort()
         self._refusals.flush()
-        await asyncio.get_running_loop().run_in_executor(None, self._book_thread.close)
+        for thread in (self._read_thread, self._act_thread):
+            await asyncio.get_running_loop().run_in_executor(None, thread.close)
 
     def handle(self, exchange: Exchange) -> None:
         """Check a request's host, origin and credentials, and route it."""
@@ -166,7 +170,7 @@ class Admin:
         found = self._access.identify(exchange.request.headers, exchange.peer)
         if not isinstance(found, StoredCredential):
             then(found)
-        elif not self._book_thread.submit(partial(_look_up, found), partial(self._on_looked_up, found, then)):
+        elif not self._act_thread.submit(partial(_look_up, found), partial(self._on_looked_up, found, then)):
             then(_BUSY)
 
     def _on_looked_up(
@@ -282,9 +286,10 @@ class Admin:
     def _query_book(
         self, work: Work, user: Principal, scope: Scope | None, name: str, exchange: Exchange, answer: AdminResponse
     ) -> None:
-        """Run a route in the book worker's thread."""
+        """Run a route in a thread: what only reads apart from the rest."""
         job = partial(_work, work, self._actor(user, exchange), scope, (name, exchange.request.query, exchange.body))
-        if not self._book_thread.submit(job, answer):
+        thread = self._read_thread if _only_reads(exchange.request) else self._act_thread
+        if not thread.submit(job, answer):
             answer(_BUSY)
 
     def _actor(self, user: Principal, exchange: Exchange) -> Actor:
@@ -302,13 +307,13 @@ class Admin:
         if action.startswith("user."):
             subject = user_subject(subject)
         entry = entry_of(actor, time.time_ns() // 1_000_000, action, subject)
-        if not self._book_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
+        if not self._act_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
             then(BookError("too many requests wait for the ledger; try again"))
 
     def _append(self, entry: AuditEntry) -> None:
         """Append to the audit log, if possible."""
         keep_days = self._audit_days
-        self._book_thread.submit(lambda book: book.people.record(entry, keep_days), lambda _: None)
+        self._act_thread.submit(lambda book: book.people.record(entry, keep_days), lambda _: None)
 
     def _refuse(self, action: str, what: str, reason: str, actor: Actor) -> None:
         """Record that a request was refused."""
@@ -353,7 +358,7 @@ class Admin:
 
         if isinstance(found, StoredCredential) and found.kind == "session":
             digest = found.digest.hex()
-            if not self._book_thread.submit(lambda book: book.people.end_session(digest, actor, now_ms), ended):
+            if not self._act_thread.submit(lambda book: book.people.end_session(digest, actor, now_ms), ended):
                 answer(_BUSY)
         elif user.via == "session":
             self._access.end_link_session(exchange.request.headers)

@@ -12,6 +12,8 @@ from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
 
 MAX_LIMIT = 500
+# Of a list of names only.
+MAX_NAMES = 10_000
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
 _FILTERS = frozenset(
@@ -130,9 +132,9 @@ def read_grouping(query: Query) -> tuple[list[Grouping], str]:
     return by, tag
 
 
-def read_limit(query: Query) -> int:
+def read_limit(query: Query, most: int = MAX_LIMIT) -> int:
     """The size of a page."""
-    return query.number("limit", _DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT) or _DEFAULT_LIMIT
+    return query.number("limit", _DEFAULT_LIMIT, minimum=1, maximum=most) or _DEFAULT_LIMIT
 
 
 def read_cursor(query: Query, name: str) -> int | None:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.errors import BookError, KeyTermsError
+from penstock.errors import BookError, KeyTermsError, SlowQueryError
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.responses import respond_failure, respond_json
@@ -33,6 +33,8 @@ def send_answer(
             failure = reply
         case KeyTermsError():
             failure = refusal(reply.code, str(reply), reply.param)
+        case SlowQueryError():
+            failure = refusal("query_too_slow", str(reply))
         case BookError():
             failure = Failure(code="ledger_unavailable", message=str(reply), retry_after="2")
         case _:

@@ -12,14 +12,15 @@ from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys import changes as key_changes
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.report import moment, report
+from penstock.gateway.keys.keys import Key, KeyName
+from penstock.gateway.keys.report import moment, report, reports
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.gateway.people.roles import Scope
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
     MAX_LIMIT,
+    MAX_NAMES,
     Query,
     invalid_parameter,
     read_cursor,
@@ -63,22 +64,27 @@ class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
 T = TypeVar("T")
 # The id of no key, and the path of no team.
 _NONE = "(none)"
+_TRUE = ("1", "true")
 Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
 
 def list_keys(book: Book, request: AdminRequest) -> AdminReply:
-    """List keys, the oldest first; without `all`, only those that can be used."""
-    request.query.only({"all", "limit", "after"})
-    limit, after = read_limit(request.query), request.query.one("after")
+    """List keys, the oldest first; without `all`, only those that can be used. `names` leaves out all but names."""
+    request.query.only({"all", "names", "limit", "after"})
+    names = request.query.one("names") in _TRUE
+    limit = read_limit(request.query, MAX_NAMES if names else MAX_LIMIT)
+    after = request.query.one("after")
     keys = _visible(book, request)
     if after:
         ids = [key.id for key in keys]
         if after not in ids:
             raise invalid_parameter("after", "after is the id of a key, from `next` of the previous page")
         keys = keys[ids.index(after) + 1 :]
-    if request.query.one("all") not in ("1", "true"):
+    if request.query.one("all") not in _TRUE:
         keys = [key for key in keys if not key.unusable(request.now_ms)]
-    page = [report(book, key, request.now_ms) for key in keys[:limit]]
+    page: list[dict[str, object]] = [{"id": key.id, "name": key.name} for key in keys[:limit]]
+    if not names:
+        page = reports(book, book.keys([key.id for key in keys[:limit]]), request.now_ms)
     return AdminReply(200, {"keys": page, "next": keys[limit - 1].id if len(keys) > limit else None})
 
 
@@ -106,7 +112,7 @@ def update_keys(book: Book, request: AdminRequest) -> AdminReply:
     given = read_body(request, UpdateBody).keys
     changes = [key_changes.KeyChange(each.key, each, f"keys[{index}]") for index, each in enumerate(given)]
     keys = key_changes.update(book, changes, request.now_ms)
-    return AdminReply(200, {"keys": [report(book, key, request.now_ms) for key in keys]})
+    return AdminReply(200, {"keys": reports(book, keys, request.now_ms)})
 
 
 def revoke_key(book: Book, request: AdminRequest) -> AdminReply:
@@ -207,7 +213,8 @@ def with_key_ids(book: Book, request: AdminRequest, entry_filter: Filter) -> Fil
     if not entry_filter.keys and not entry_filter.text and scope is None:
         return entry_filter
     teams = _paths(book, request)
-    keys, part = [*_visible(book, request), *team_keys(teams).values()], entry_filter.text.lower()
+    keys: list[KeyName] = [*_visible(book, request), *team_keys(teams).values()]
+    part = entry_filter.text.lower()
     wanted = [*entry_filter.keys, *(key.id for key in keys if key.name in entry_filter.keys)]
     found = [key.id for key in keys if part in key.name.lower() or part in key.id] if part else []
     if scope is not None:
@@ -231,15 +238,16 @@ def _paths(book: Book, request: AdminRequest) -> list[str]:
     return [team.path for team in book.teams() if scope is None or scope.role_in(team.path) is not None]
 
 
-def _visible(book: Book, request: AdminRequest) -> list[Key]:
+def _visible(book: Book, request: AdminRequest) -> list[KeyName]:
     """The keys that the user may see."""
-    keys, scope = book.keys(), request.scope
+    keys, scope = book.key_names(), request.scope
     return keys if scope is None else [key for key in keys if scope.covers(key)]
 
 
 def _find(book: Book, request: AdminRequest) -> Key:
     """The key of the path, if the user may see it."""
-    return key_changes.find(_visible(book, request), request.name, request.now_ms)
+    found = key_changes.find(_visible(book, request), request.name, request.now_ms)
+    return book.keys([found.id])[0]
 
 
 def _which(book: Book, request: AdminRequest) -> str:

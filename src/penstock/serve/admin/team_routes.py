@@ -4,7 +4,7 @@ import re
 
 from penstock.gateway.billing.book import Book
 from penstock.gateway.teams import changes
-from penstock.gateway.teams.report import report_team
+from penstock.gateway.teams.report import report_teams
 from penstock.gateway.teams.team import Team
 from penstock.serve.admin.routes import AdminReply, AdminRequest, Work, read_body
 
@@ -12,9 +12,7 @@ from penstock.serve.admin.routes import AdminReply, AdminRequest, Work, read_bod
 def list_teams(book: Book, request: AdminRequest) -> AdminReply:
     """List all teams, by path."""
     request.query.only(())
-    keys = book.keys()
-    teams = [report_team(book, team, keys, request.now_ms) for team in _visible(book, request)]
-    return AdminReply(200, {"teams": teams})
+    return AdminReply(200, {"teams": report_teams(book, _visible(book, request), request.now_ms)})
 
 
 def create_team(book: Book, request: AdminRequest) -> AdminReply:
@@ -46,7 +44,7 @@ def _visible(book: Book, request: AdminRequest) -> list[Team]:
 
 
 def _reply(book: Book, request: AdminRequest, team: Team, status: int = 200) -> AdminReply:
-    return AdminReply(status, report_team(book, team, book.keys(), request.now_ms))
+    return AdminReply(status, report_teams(book, [team], request.now_ms)[0])
 
 
 TEAM_ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (

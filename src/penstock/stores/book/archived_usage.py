@@ -21,10 +21,10 @@ import msgspec
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.book.database import Queryable, Row, Value
+from penstock.stores.book.database import Queryable, Row, Value, addition
 from penstock.stores.book.rows import LONGEST_NAME, text
 from penstock.stores.book.selection import marks
-from penstock.stores.book.summary import HOUR_MS, USED, TimeRange, addition
+from penstock.stores.book.summary import HOUR_MS, USED, TimeRange
 
 _HOURS_OF_DAY = 24
 _DIMENSIONS = ("part", "key", "model", "outcome", "provider", "tags", "team")

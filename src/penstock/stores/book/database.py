@@ -4,17 +4,41 @@ SQL has `?` for each parameter. Values are text, integers and None only.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, TypeVar
+
+from penstock.errors import SlowQueryError
 
 Value: TypeAlias = str | int | None
 Row: TypeAlias = tuple[Value, ...]
 T = TypeVar("T")
+# How long one query may take.
+QUERY_S = 15.0
+# The place up to which calls are in the sums (`summary.py`, `spending.py`), in SQL.
+SUMMED = "(SELECT value FROM meta WHERE name = 'summed')"
+
+
+def slow_query(limit_s: float) -> SlowQueryError:
+    """The error of a query that took too long."""
+    return SlowQueryError(
+        f"the query took longer than {limit_s:g} s: ask for a shorter time range, or for fewer conditions"
+    )
 
 
 def insertion(table: str, columns: Sequence[str]) -> str:
     """A statement that inserts a row unless its id exists."""
     marks = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
+
+
+def addition(table: str, key: Sequence[str], sums: Sequence[str], *further: str, fixed: Sequence[str] = ()) -> str:
+    """A statement that adds sums to the row with a key, or inserts the row, with the columns `fixed` last."""
+    columns = (*key, *sums, *fixed)
+    added = (f"{column} = {table}.{column} + excluded.{column}" for column in sums if column not in ("least", "most"))
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join((*added, *further))}"
+    )
 
 
 class SqlDialect(Protocol):
@@ -62,7 +86,8 @@ class Transaction(Queryable, Protocol):
 
 
 class Database(Queryable, Protocol):
-    """An open database. Failures raise `BookError`. Each statement reads one snapshot."""
+    """An open database. Failures raise `BookError`; a query that takes too long raises `SlowQueryError`. Each statement
+    reads one snapshot."""
 
     name: str
     """A name for people, without a password."""
@@ -74,6 +99,9 @@ class Database(Queryable, Protocol):
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a durable transaction. Writers are serialised; work may be run again after a lost connection."""
+
+    def unlimited(self) -> AbstractContextManager[None]:
+        """A context without time limits, for migrations: those of a large ledger take minutes."""
 
     def close(self) -> None:
         """Close the database."""

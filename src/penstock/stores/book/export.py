@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.billing.entry import Entry
@@ -12,7 +10,7 @@ from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.database import Database, Queryable
 from penstock.stores.book.listing import in_order
 from penstock.stores.book.rows import LONGEST_NAME, read_entries, text
-from penstock.stores.book.selection import Selection, tag_text
+from penstock.stores.book.selection import Selection, split_tag
 from penstock.stores.book.summary import span
 
 _DAY_MS = 86_400_000
@@ -86,11 +84,14 @@ def matches(entry: Entry, wanted: Filter) -> bool:
 
 
 def _contains(entry: Entry, wanted: Filter) -> bool:
-    part = text(wanted.text).lower()
-    texts = [entry.id, entry.model, entry.user, entry.code, entry.error, *(one.provider for one in entry.attempts)]
-    tags = msgspec.json.encode(entry.tags).decode().lower()
-    in_tags = tag_text(wanted.text).lower() in tags
-    return in_tags or entry.key in wanted.text_keys or any(part in each.lower() for each in texts)
+    whole, (name, value) = text(wanted.text), split_tag(wanted.text)
+    texts = [entry.model, entry.code, entry.error, *(one.provider for one in entry.attempts)]
+    return (
+        entry.key in wanted.text_keys
+        or whole in (entry.id, entry.user, *entry.tags.values())
+        or (name != "" and entry.tags.get(name) == value)
+        or any(whole.lower() in each.lower() for each in texts)
+    )
 
 
 def _among(name: str, names: tuple[str, ...]) -> bool:

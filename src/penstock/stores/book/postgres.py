@@ -26,7 +26,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from penstock.errors import BookError
 from penstock.installation import install_command
 from penstock.providers.secret import Secret
-from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transaction, Value, insertion
+from penstock.stores.book.database import (
+    QUERY_S,
+    Queryable,
+    Row,
+    SqlDialect,
+    T,
+    Transaction,
+    Value,
+    insertion,
+    slow_query,
+)
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
@@ -35,9 +45,15 @@ SCHEMA = "penstock"
 _LEDGER_LOCK = 0x70656E73746F636B
 _READ_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _TRIES = 3
+# The driver has no other word for no limit.
+_UNLIMITED_S = 30 * 86_400.0
 # Hosts with their ports, and the name of a database: an address that cannot hold a part of a password.
 _PLAIN_ADDRESS = re.compile(r"(?:(?:[\w.-]+|\[[0-9a-f:]+\])(?::\d+)?,?)+(?:/[\w.-]*)?", re.IGNORECASE | re.ASCII)
 R = TypeVar("R")
+
+
+class _CanceledError(BookError):
+    """The server canceled a statement, because it took too long."""
 
 
 class PostgresDialect:
@@ -109,7 +125,7 @@ class PostgresDatabase:
         url: Secret,
         *,
         readonly: bool = False,
-        timeout_s: float = 15.0,
+        timeout_s: float = QUERY_S,
         schema: str = SCHEMA,
         lock: int = _LEDGER_LOCK,
     ) -> None:
@@ -135,18 +151,38 @@ class PostgresDatabase:
         self._task: asyncio.Task[Any] | None = None  # the running task
         self._interrupted = False
         self._connection: Any = None
+        self._unlimited = False
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement."""
-        return self._use(lambda connection: _PostgresTransaction(connection, self._run).fetch(sql, parameters))
+        with self._slow_queries():
+            return self._use(lambda link: _PostgresTransaction(link, self._run, None).fetch(sql, parameters))
 
     def read(self, work: Callable[[Queryable], T]) -> T:
         """Run read-only work in one snapshot."""
-        return self._use(lambda connection: self._transact(connection, work, _READ_SNAPSHOT))
+        with self._slow_queries():
+            return self._use(lambda connection: self._transact(connection, work, _READ_SNAPSHOT))
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a transaction."""
         return self._use(lambda connection: self._transact(connection, work, "BEGIN", self._writer_lock))
+
+    @contextlib.contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Lift the time limits, of the server and of the driver, for the transactions in this context."""
+        self._unlimited = True
+        try:
+            yield
+        finally:
+            self._unlimited = False
+
+    @contextlib.contextmanager
+    def _slow_queries(self) -> Iterator[None]:
+        """Say what to do about a query that takes too long. A transaction that writes may wait for another writer."""
+        try:
+            yield
+        except _CanceledError:
+            raise slow_query(self._timeout_s) from None
 
     def make_schema(self) -> None:
         """Create the schema if it is missing: a user with rights on the schema may have no right to create one."""
@@ -166,11 +202,12 @@ class PostgresDatabase:
                 self._runner.close()
 
     def _transact(self, connection: Any, work: "Callable[[_PostgresTransaction], T]", begin: str, *first: str) -> T:
+        limit_s = _UNLIMITED_S if self._unlimited else None
         self._run(connection.execute(begin))
         try:
-            for statement in first:
-                self._run(connection.execute(statement))
-            done = work(_PostgresTransaction(connection, self._run))
+            for statement in (*(["SET LOCAL statement_timeout TO 0"] if self._unlimited else []), *first):
+                self._run(connection.execute(statement, timeout=limit_s))
+            done = work(_PostgresTransaction(connection, self._run, limit_s))
             self._run(connection.execute("COMMIT"))
         except BaseException:
             try:
@@ -197,7 +234,8 @@ class PostgresDatabase:
                 if tries_left and ((lost and reused) or self._is_conflict(error)):
                     continue
                 # Without its cause, which may contain the URL.
-                raise BookError(f"{self.name}: {self._reason(error)}") from None
+                kind = _CanceledError if isinstance(error, self._driver.QueryCanceledError) else BookError
+                raise kind(f"{self.name}: {self._reason(error)}") from None
         raise AssertionError("the last try returns or raises")
 
     def _connected(self) -> Any:
@@ -318,24 +356,27 @@ class PostgresDatabase:
 
 
 class _PostgresTransaction:
-    """Runs statements on one connection."""
+    """Runs statements on one connection, each within `limit_s`; None for the limit of the connection."""
 
-    def __init__(self, connection: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, connection: Any, run: Callable[[Coroutine[Any, Any, Any]], Any], limit_s: float | None) -> None:
         self._connection = connection
         self._run = run
+        self._limit_s = limit_s
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        return [_row(record) for record in self._run(self._connection.fetch(_numbered_parameters(sql), *parameters))]
+        query = self._connection.fetch(_numbered_parameters(sql), *parameters, timeout=self._limit_s)
+        return [_row(record) for record in self._run(query)]
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
-        return [_row(record) for record in self._run(self._connection.fetchmany(_numbered_parameters(sql), rows))]
+        queries = self._connection.fetchmany(_numbered_parameters(sql), rows, timeout=self._limit_s)
+        return [_row(record) for record in self._run(queries)]
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
         return self.fetch_each(f"{insertion(table, columns)} RETURNING id, place", rows)
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         if rows:
-            self._run(self._connection.executemany(_numbered_parameters(sql), rows))
+            self._run(self._connection.executemany(_numbered_parameters(sql), rows, timeout=self._limit_s))
 
 
 class PostgresBook(SqlBook):
@@ -347,7 +388,7 @@ class PostgresBook(SqlBook):
         url: Secret,
         *,
         readonly: bool = False,
-        timeout_s: float = 15.0,
+        timeout_s: float = QUERY_S,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> "PostgresBook":
         """Connect, and create missing tables unless `readonly`."""

@@ -2,10 +2,9 @@
 
 1. A batch is written to its archive (`archive.py`), durably. Then one transaction deletes its calls and records the new
    length of the archive. A process that dies before the transaction has changed nothing that counts.
-2. The same transaction adds what remains of the calls: their usage (`archived_usage.py`); what each key spent per day,
-   which is kept for good, because budgets depend on it; and digests of their ids, so that the journal of a gateway that
-   died before cannot book them again, however late it is read. The other sums already have them: only calls that are
-   summed up are deleted.
+2. The same transaction adds what remains of the calls: their usage (`archived_usage.py`), and digests of their ids, so
+   that the journal of a gateway that died before cannot book them again, however late it is read. The other sums, and
+   the spending on which budgets depend (`spending.py`), already have them: only calls that are summed up are deleted.
 3. One process prunes at a time. It locks the folder of the archives, which excludes other processes of this machine.
    It sets `pruning` in `meta` to the time until which it reserves pruning for itself, which excludes other machines;
    the transaction fails if another machine has reserved it since. After any error, both are done anew, and the length
@@ -29,27 +28,24 @@ from penstock.gateway.billing.book import Archived, Filter
 from penstock.gateway.billing.entry import Entry
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.archived_usage import ADD_USAGE, usage_rows
-from penstock.stores.book.database import Database, Queryable, Row, Transaction
+from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, addition
 from penstock.stores.book.listing import in_order
 from penstock.stores.book.rows import read_entries
 from penstock.stores.book.selection import Selection
-from penstock.stores.book.summary import COARSE_MS, FINE_MS, HOUR_MS, SUMMED, addition, kept_since, sum_up
+from penstock.stores.book.summary import COARSE_MS, FINE_MS, HOUR_MS, kept_since, sum_up
 
 DAY_MS = 86_400_000
-# Before the path of a team, in place of a key, in `archived_spending`.
-TEAM_SPENDING = "team:"
 # How long a process reserves pruning for itself. After its death, others wait as long.
 _RESERVED_MS = 60_000
 _SUM_BATCH = 2_000
 _DIGITS = 16
 _IN_TIME = "c.at_ms, c.place"
-_ADD_SPENDING = addition("archived_spending", ("key", "day"), ("cost",))
 _ADD_ARCHIVE = addition("archives", ("name",), ("calls",), "bytes = excluded.bytes", fixed=("day", "bytes"))
 _ADD_IDS = "INSERT INTO archived_ids (day, place, ids) VALUES (?, ?, ?)"
 _DELETE_TRAIT = "DELETE FROM call_traits WHERE kind = ? AND name = ? AND at_ms = ? AND call = ?"
 _RELEASE = "UPDATE meta SET value = 0 WHERE name = 'pruning' AND value = ?"
 _PRUNABLE = "FROM calls WHERE at_ms < ? AND settled_ms < ?"
-_SUM_KINDS = ("key", "model", "outcome", "provider")
+_SUM_KINDS = ("key", "model", "outcome", "provider", "team")
 
 
 class _OpenArchive(NamedTuple):
@@ -201,8 +197,6 @@ def _replacement(
     which other writers wait, is short."""
     entries = [entry for _, entry in batch]
     usage = usage_rows(entries)
-    spending: list[Row] = [(entry.key, archive.day, entry.priced) for entry in entries if entry.key]
-    spending += [(f"{TEAM_SPENDING}{entry.team}", archive.day, entry.priced) for entry in entries if entry.team]
     ids = "".join(_digest(entry.id) for entry in entries)
     traits = [trait for place, entry in batch for trait in _traits(place, entry)]
     places: list[Row] = [(place,) for place, _ in batch]
@@ -210,7 +204,6 @@ def _replacement(
     def replace(transaction: Transaction) -> None:
         transaction.execute_each(_ADD_ARCHIVE, [(archive.file, len(batch), archive.day, length)])
         transaction.execute_each(ADD_USAGE, usage)
-        transaction.execute_each(_ADD_SPENDING, spending)
         transaction.fetch(_ADD_IDS, (archive.day, batch[0][0], ids))
         transaction.execute_each(_DELETE_TRAIT, traits)
         transaction.execute_each("DELETE FROM calls WHERE place = ?", places)
@@ -222,8 +215,10 @@ def _traits(place: int, entry: Entry) -> list[Row]:
     """The rows of `call_traits` that `summary.py` has made of a call."""
     traits = {("repair", code) for code in entry.repairs} | {("loss", code) for code in entry.losses}
     traits |= {(f"tag:{name}", value) for name, value in entry.tags.items()}
+    traits |= {(kind, name) for kind, name in (("code", entry.code), ("error", entry.error)) if name}
     for attempt in entry.attempts:
         traits |= {("provider", attempt.provider), ("target", f"{attempt.provider}/{attempt.model}")}
+        traits |= {("attempt", attempt.outcome)} - {("attempt", "completed")}
     return [(kind, name, entry.at_ms, place) for kind, name in traits]
 
 

@@ -5,15 +5,15 @@ lone surrogates, and at most 512 characters (an index entry of PostgreSQL is lim
 has at most 64. Numbers are limited to `LARGEST`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.keys.keys import EndUserLimits, Key, Period
+from penstock.gateway.keys.keys import NO_LIMITS, EndUserLimits, Key, Period
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import Row, Value
 
@@ -192,33 +192,25 @@ def key_row(key: Key) -> Row:
 
 
 def read_key(values: Row) -> Key:
-    """Read a key from the columns of `KEY`."""
+    """Read a key from the columns of `KEY`. Ten thousand are read at a time, so nothing empty is decoded."""
     row = dict(zip(KEY, values, strict=True))
-    return Key(
-        id=cast(str, row["id"]),
-        name=cast(str, row["name"]),
-        digest=bytes.fromhex(cast(str, row["digest"])),
-        hint=cast(str, row["hint"]),
-        created_ms=cast(int, row["created_ms"]),
-        budget=cast("int | None", row["budget"]),
-        period=cast(Period, row["period"]),
-        requests_per_minute=cast("int | None", row["requests_per_minute"]),
-        tokens_per_minute=cast("int | None", row["tokens_per_minute"]),
-        concurrent=cast("int | None", row["concurrent"]),
-        models=msgspec.json.decode(cast(str, row["models"]), type=tuple[str, ...]),
-        tags=msgspec.json.decode(cast(str, row["tags"]), type=dict[str, str]),
-        strict=bool(row["strict"]),
-        expires_ms=cast("int | None", row["expires_ms"]),
-        revoked_ms=cast("int | None", row["revoked_ms"]),
-        rotated_ms=cast("int | None", row["rotated_ms"]),
-        previous=bytes.fromhex(cast(str, row["previous"])),
-        previous_until_ms=cast("int | None", row["previous_until_ms"]),
-        blocked_ms=cast("int | None", row["blocked_ms"]),
-        team=cast(str, row["team"]),
-        owner=cast(str, row["owner"]),
-        budgets=_budgets(row["budgets"]),
-        end_users=_end_users(row["end_users"]),
-    )
+    for column, (empty, decode) in _DECODED_OF_KEY.items():
+        stored = row[column]
+        row[column] = empty if stored in _EMPTY else decode(stored)
+    row["strict"] = bool(row["strict"])
+    return Key(**cast("dict[str, Any]", row))
+
+
+# What an empty value of a column is, and how another one is decoded. The other columns are as the fields of a key.
+_EMPTY = frozenset({"", "[]", "{}"})
+_DECODED_OF_KEY: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
+    "digest": (b"", bytes.fromhex),
+    "previous": (b"", bytes.fromhex),
+    "models": ((), msgspec.json.Decoder(tuple[str, ...]).decode),
+    "tags": ({}, msgspec.json.Decoder(dict[str, str]).decode),
+    "budgets": ({}, msgspec.json.Decoder(dict[Period, int]).decode),
+    "end_users": (NO_LIMITS, msgspec.json.Decoder(EndUserLimits).decode),
+}
 
 
 def team_row(team: Team) -> Row:

@@ -10,6 +10,7 @@
                   `kept`, and since which sums are (`kept_sums`); the place up to which calls are `summed`; until when
                   a process is `pruning`; when the calls of a key were stopped (`stop:` and its id)
     summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
+    spending      what keys, teams and end users have spent per day: only `spending.py` writes it
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
@@ -30,11 +31,14 @@ from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import delivery_columns, warning_tables
-from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
+from penstock.stores.book.database import SUMMED, Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
-from penstock.stores.book.summary import SUMMED, note_losses
+from penstock.stores.book.spending import spending_tables, take_over_spending
+from penstock.stores.book.summary import NOTE_FAILURES, SUM_OLD_TEAMS, SUM_TEAMS, note_losses
 
-Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
+# SQL, or what SQL cannot do for both databases.
+Statement: TypeAlias = str | Callable[[Transaction], None]
+Migration: TypeAlias = Callable[[SqlDialect], Sequence[Statement]]
 
 
 def _first(dialect: SqlDialect) -> Sequence[str]:
@@ -379,6 +383,19 @@ def _thirteenth(_dialect: SqlDialect) -> Sequence[str]:
     return delivery_columns()
 
 
+def _fourteenth(dialect: SqlDialect) -> Sequence[Statement]:
+    """Add the spending per day, the sums by team, and the index of end users, error codes, errors and failed attempts.
+
+    Of archived calls, the sums are those that are kept of them.
+    """
+    return (*spending_tables(dialect), take_over_spending, *map(_of_summed, (SUM_TEAMS, *NOTE_FAILURES)), SUM_OLD_TEAMS)
+
+
+def _of_summed(statement: str) -> str:
+    """A statement of the summary, for the calls that are already summed up."""
+    return statement.replace("c.place > ? AND c.place <= ?", f"c.place <= {SUMMED}")
+
+
 # The n-th migration leads to version n.
 MIGRATIONS: tuple[Migration, ...] = (
     _first,
@@ -394,6 +411,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _eleventh,
     _twelfth,
     _thirteenth,
+    _fourteenth,
 )
 
 
@@ -412,7 +430,8 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *,
                 f"{database.name} was made by an earlier version (its schema is {current}, this one has "
                 f"{len(migrations)}): let the gateway run on it once"
             )
-        current = database.write(lambda transaction: _step(transaction, database, migrations, table))
+        with database.unlimited():
+            current = database.write(lambda transaction: _step(transaction, database, migrations, table))
     if current > len(migrations):
         raise BookUnusableError(
             f"{database.name} was made by a newer version of Penstock (its schema is {current}, this one knows "
@@ -426,7 +445,10 @@ def _step(transaction: Transaction, database: Database, migrations: Sequence[Mig
     if current >= len(migrations):
         return current
     for statement in migrations[current](database.dialect):
-        transaction.fetch(statement)
+        if isinstance(statement, str):
+            transaction.fetch(statement)
+        else:
+            statement(transaction)
     transaction.fetch("UPDATE meta SET value = ? WHERE name = 'schema'", (current + 1,))
     return current + 1
 

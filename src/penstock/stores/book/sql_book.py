@@ -9,20 +9,19 @@ from typing import cast
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key, Spender
+from penstock.gateway.keys.keys import Key, KeyName, Spender
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
-from penstock.stores.book.database import Database, Row, Transaction, Value
+from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append
 from penstock.stores.book.retention import (
     DAY_MS,
-    TEAM_SPENDING,
     Pruner,
     archived,
     drop_sums,
@@ -46,7 +45,8 @@ from penstock.stores.book.rows import (
     text,
 )
 from penstock.stores.book.selection import Selection, marks
-from penstock.stores.book.summary import SUMMED, sum_up
+from penstock.stores.book.spending import spenders_after, spent
+from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
@@ -57,32 +57,20 @@ _PUT_KEY = (
     f"INSERT INTO keys (replaced_by, {', '.join(KEY)}) VALUES ('', {', '.join('?' * len(KEY))}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
-_KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
+_KEYS = f"SELECT {', '.join(KEY)} FROM keys {{where}} ORDER BY created_ms, id"
+_ALL_KEYS = _KEYS.format(where="")
+_KEY_NAMES = "SELECT id, name, team, owner, expires_ms, revoked_ms FROM keys ORDER BY created_ms, id"
 _PUT_TEAM = (
     f"INSERT INTO teams ({', '.join(TEAM)}) VALUES ({', '.join('?' * len(TEAM))}) "
     f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in TEAM[1:])}"
 )
 _TEAMS = f"SELECT {', '.join(TEAM)} FROM teams ORDER BY path"
-# One statement, so that all parts are of one snapshot: sums of calls and of archived calls, the ids of recent calls.
-_SPENT = """
-SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE {of} AND at_ms >= ?
-UNION ALL
-SELECT '', COALESCE(SUM(cost), 0) FROM archived_spending WHERE {archived} AND day >= ?
-UNION ALL
-SELECT id, 0 FROM calls WHERE {of} AND settled_ms >= ?
-"""
-# Only SQL that the indexes of calls by team can be used for. A comparison of texts would depend on the collation.
-_OF_TEAM = "team <> '' AND team IN (SELECT path FROM teams WHERE path = ? OR SUBSTR(path, 1, {length}) = ?)"
-_ARCHIVED_OF_TEAM = (
-    f"key IN (SELECT '{TEAM_SPENDING}' || path FROM teams WHERE path = ? OR SUBSTR(path, 1, {{length}}) = ?)"
-)
 _KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
 # The names of these rows of `meta` have the id of the key.
 _STOPPED = "stop:"
 _STOP = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{_STOPPED}%'"
 _FORGET_STOPS = f"DELETE FROM meta WHERE name LIKE '{_STOPPED}%' AND value < ?"
-_NEVER = 2**62
 
 
 class SqlBook:
@@ -107,13 +95,17 @@ class SqlBook:
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
         """Entries, newest first, each with its place in the book; `before` continues from such a place."""
-        at = None
-        if before is not None:
-            rows = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
-            if not rows:
-                return []
-            at = PageStart(rows[0][0], number(before))
-        return read_entries(self.database.fetch(*newest(self.database, wanted, at, limit)))
+
+        def read(reader: Queryable) -> list[tuple[int, Entry]]:
+            at = None
+            if before is not None:
+                rows = reader.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
+                if not rows:
+                    return []
+                at = PageStart(rows[0][0], number(before))
+            return newest(reader, wanted, at, limit)
+
+        return self.database.read(read)
 
     def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
         """Entries in the order in which they were booked, after a place."""
@@ -155,13 +147,16 @@ class SqlBook:
 
     def spent(self, who: str | Spender, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """The spending since `since_ms`, and the ids of calls that were settled since `recent_since_ms`."""
-        of, values, archived, archived_values = _of(who if isinstance(who, Spender) else Spender(key=who))
-        since, recent = number(since_ms), number(recent_since_ms) if recent_since_ms is not None else _NEVER
-        (_, kept), (_, gone), *rest = self.database.fetch(
-            _SPENT.format(of=of, archived=archived),
-            (*values, since, *archived_values, since // DAY_MS, *values, recent),
-        )
-        return Spent(total=int(kept or 0) + int(gone or 0), recent=frozenset(str(id) for id, _ in rest))
+        spender = who if isinstance(who, Spender) else Spender(key=who)
+        return self.spent_by([(spender, since_ms)], recent_since_ms=recent_since_ms)[0]
+
+    def spent_by(self, asked: Sequence[tuple[Spender, int]], *, recent_since_ms: int | None = None) -> Sequence[Spent]:
+        """The same for several spenders, each with its own time."""
+        return self.database.read(lambda reader: spent(reader, asked, recent_since_ms)) if asked else []
+
+    def spenders_after(self, place: int) -> tuple[int, set[str]]:
+        """The place of the last entry, and who spent by entries after a place."""
+        return spenders_after(self.database, place)
 
     def archived(self) -> Archived:
         """Which calls are archived."""
@@ -200,7 +195,7 @@ class SqlBook:
 
         def put(transaction: Transaction) -> None:
             teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
-            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
             self._put_teams(transaction, teams, list(change(teams, keys)))
 
         self.database.write(put)
@@ -210,7 +205,7 @@ class SqlBook:
 
         def put(transaction: Transaction) -> None:
             teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
-            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
             new = change(teams, keys)
             self._put_teams(transaction, teams, new.teams)
             self._put_keys(transaction, keys, new.keys)
@@ -237,9 +232,20 @@ class SqlBook:
             if entry is not None:
                 append(transaction, self.actor, entry)
 
-    def keys(self) -> list[Key]:
-        """All keys, the oldest first, including revoked and expired ones."""
-        return [read_key(row) for row in self.database.fetch(_KEYS)]
+    def keys(self, ids: Sequence[str] | None = None) -> list[Key]:
+        """All keys, or those with these ids, the oldest first, including revoked and expired ones."""
+        if ids is None:
+            return [read_key(row) for row in self.database.fetch(_ALL_KEYS)]
+        where = f"WHERE id IN {marks(ids)}" if ids else "WHERE 1 = 0"
+        return [read_key(row) for row in self.database.fetch(_KEYS.format(where=where), [*map(text, ids)])]
+
+    def key_names(self) -> list[KeyName]:
+        """The same of all keys without their limits."""
+        rows = cast("list[tuple[str, str, str, str, int | None, int | None]]", self.database.fetch(_KEY_NAMES))
+        return [
+            KeyName(id=id, name=name, team=team, owner=owner, expires_ms=expires_ms, revoked_ms=revoked_ms)
+            for id, name, team, owner, expires_ms, revoked_ms in rows
+        ]
 
     def keys_version(self) -> int:
         """A number that changes with every change of keys; cheap to read."""
@@ -249,7 +255,7 @@ class SqlBook:
         """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
 
         def put(transaction: Transaction) -> None:
-            keys = [read_key(row) for row in transaction.fetch(_KEYS)]
+            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
             self._put_keys(transaction, keys, list(change(keys)))
 
         self.database.write(put)
@@ -294,19 +300,6 @@ class SqlBook:
                 self._pruner.end()
             self._pruner.close()
         self.database.close()
-
-
-def _of(who: Spender) -> tuple[str, list[Value], str, list[Value]]:
-    """The conditions on calls and on archived spending for the calls of a spender, with their parameters."""
-    if who.team:
-        prefix, values = f"{who.team}/", list[Value]([text(who.team), text(f"{who.team}/")])
-        of, archived = (part.format(length=len(prefix)) for part in (_OF_TEAM, _ARCHIVED_OF_TEAM))
-    else:
-        of = archived = "key = ?"
-        values = [text(who.key)]
-    if who.user:
-        return f"{of} AND end_user = ?", [*values, text(who.user)], "1 = 0", []
-    return of, values, archived, values
 
 
 def _put_keys(transaction: Transaction, rows: list[Row]) -> None:

@@ -5,6 +5,7 @@ returns (`synchronous = FULL`). Only its owner can read the file and its `-wal` 
 """
 
 import contextlib
+import math
 import os
 import sqlite3
 import time
@@ -14,7 +15,17 @@ from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.entry import Entry
-from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transaction, Value, insertion
+from penstock.stores.book.database import (
+    QUERY_S,
+    Queryable,
+    Row,
+    SqlDialect,
+    T,
+    Transaction,
+    Value,
+    insertion,
+    slow_query,
+)
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
@@ -34,6 +45,8 @@ _UNUSABLE: dict[int, str] = {
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: move it away, or choose another place for the ledger",
 }
 
+# Steps of SQLite's virtual machine between two looks at the clock: some milliseconds.
+_STEPS = 100_000
 # Whether a database belongs to another program: it is rejected, and not changed.
 _FOREIGN = "SELECT 1 WHERE EXISTS (SELECT * FROM sqlite_master) AND 'meta' NOT IN (SELECT name FROM sqlite_master)"
 
@@ -67,13 +80,19 @@ class SqliteDialect:
 class SqliteDatabase:
     """One connection to one file. Another thread than the one that opened it may use it, but only one at a time."""
 
-    def __init__(self, path: Path, *, readonly: bool = False, timeout_s: float = 5.0) -> None:
+    def __init__(self, path: Path, *, readonly: bool = False, timeout_s: float = 5.0, query_s: float = QUERY_S) -> None:
+        """`timeout_s`: how long to wait for other writers. `query_s`: how long one query may take."""
         self.name = str(path)
+        self._query_s = query_s
+        # When the running query is interrupted. Transactions that write have no limit.
+        self._deadline = math.inf
+        self._writing = False
         self.dialect: SqlDialect = SqliteDialect()
         self.readonly = readonly
         self._path = path
         with self._book_errors():
             self._connection = _connect(path, readonly=readonly, timeout_s=timeout_s)
+            self._connection.set_progress_handler(self._is_late, _STEPS)
             self._file = path.stat()
         self._closed = False
 
@@ -89,8 +108,12 @@ class SqliteDatabase:
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement."""
+        self._deadline = math.inf if self._writing else time.monotonic() + self._query_s
         with self._book_errors():
             return self._connection.execute(sql, parameters).fetchall()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
         """Run a statement for each row."""
@@ -115,7 +138,15 @@ class SqliteDatabase:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a transaction."""
-        return self._transact("BEGIN IMMEDIATE", work)
+        self._writing = True
+        try:
+            return self._transact("BEGIN IMMEDIATE", work)
+        finally:
+            self._writing = False
+
+    def unlimited(self) -> contextlib.AbstractContextManager[None]:
+        """Transactions that write have no time limit anyway."""
+        return contextlib.nullcontext()
 
     def _transact(self, begin: str, work: "Callable[[SqliteDatabase], T]") -> T:
         try:
@@ -142,6 +173,8 @@ class SqliteDatabase:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code == sqlite3.SQLITE_INTERRUPT:
+                raise slow_query(self._query_s) from None
             if code in _UNUSABLE:
                 raise BookUnusableError(f"{self.name} {_UNUSABLE[code]}") from error
             raise BookError(f"{self.name} {_ADVICE.get(code, 'could not be used')} ({error})") from error

@@ -8,8 +8,9 @@ the same as if every call were counted, whichever process books, however late, a
     summed_answers  counts of outcomes and repairs per slot of `width` milliseconds
     summed_times    histograms of the time to the first event and of the longest gap; `time_histogram.py` has the bins
     summed_names    a provider, its model, and an outcome, `repair:CODE`, `first` or `gap`: the `name` in these two
-    summed_usage    the usage per hour, by key, by model, by outcome, and of attempts by provider
-    call_traits     an index of calls by provider, target, repair, loss and tag, in the order in which they are listed
+    summed_usage    the usage per hour, by key, by model, by outcome, by team, and of attempts by provider
+    call_traits     an index of calls in the order in which they are listed: by provider, target, repair, loss, tag,
+                    error code, error, and outcome of an attempt
 
 Calls are deleted only after they are summed up (`retention.py`). Their sums remain, and their traits are deleted. So in
 the time of deleted calls, sums are known for whole hours and slots only.
@@ -19,15 +20,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from penstock.core.losses import LOSSES
-from penstock.stores.book.database import Queryable, Row, Transaction, Value
+from penstock.stores.book.database import SUMMED, Queryable, Row, Transaction, Value, addition
 from penstock.stores.book.rows import has_loss
+from penstock.stores.book.spending import sum_spending
 from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
 # Attempts are summed up per half hour, for charts of a day, and per three hours, for charts of weeks.
 FINE_MS = 1_800_000
 COARSE_MS = 10_800_000
 HOUR_MS = 3_600_000
-SUMMED = "(SELECT value FROM meta WHERE name = 'summed')"
 FIRST = "first"
 GAP = "gap"
 REPAIR = "repair:"
@@ -96,16 +97,6 @@ _KNOWN = "SELECT provider, model, what, number FROM summed_names WHERE model = ?
 _NAME = "INSERT INTO summed_names (provider, model, what) VALUES (?, ?, ?) RETURNING provider, model, what, number"
 
 
-def addition(table: str, key: Sequence[str], sums: Sequence[str], *further: str, fixed: Sequence[str] = ()) -> str:
-    """A statement that adds sums to the row with a key, or inserts the row, with the columns `fixed` last."""
-    columns = (*key, *sums, *fixed)
-    added = (f"{column} = {table}.{column} + excluded.{column}" for column in sums if column not in ("least", "most"))
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join((*added, *further))}"
-    )
-
-
 _KEY = ("width", "slot", "name")
 _ADD_ANSWERS = addition("summed_answers", _KEY, ("count", "estimated"))
 _ADD_TIMES = addition(
@@ -127,10 +118,17 @@ def _sum_usage(kind: str, name: str, columns: tuple[str, ...], tables: str) -> s
     """
 
 
-def _note_trait(kind: str, name: str, table: str) -> str:
+def _note_trait(kind: str, name: str, table: str, condition: str = "1 = 1") -> str:
     return f"""
     INSERT INTO call_traits (kind, name, at_ms, call) SELECT DISTINCT {kind}, {name}, c.at_ms, c.place
-    FROM calls c JOIN {table} x ON x.call = c.place WHERE c.place > ? AND c.place <= ?
+    FROM calls c JOIN {table} x ON x.call = c.place WHERE c.place > ? AND c.place <= ? AND {condition}
+    """
+
+
+def _note_column(column: str) -> str:
+    return f"""
+    INSERT INTO call_traits (kind, name, at_ms, call) SELECT '{column}', c.{column}, c.at_ms, c.place
+    FROM calls c WHERE c.place > ? AND c.place <= ? AND c.{column} <> ''
     """
 
 
@@ -146,13 +144,29 @@ def note_losses(places: str) -> str:
     """
 
 
+SUM_TEAMS = _sum_usage("team", "c.team", OF_CALLS, "calls c")
+SUM_OLD_TEAMS = f"""
+INSERT INTO summed_usage (kind, hour, name, {", ".join(USED)})
+SELECT 'team', hour, team, {", ".join(f"SUM({column})" for column in USED)} FROM archived_usage
+WHERE part = 'call' GROUP BY hour, team
+ON CONFLICT (kind, hour, name) DO UPDATE SET
+    {", ".join(f"{column} = summed_usage.{column} + excluded.{column}" for column in USED)}
+"""
+# Attempts that completed are so many that a list of them needs no index.
+NOTE_FAILURES = (
+    _note_trait("'attempt'", "x.outcome", "attempts", "x.outcome <> 'completed'"),
+    _note_column("code"),
+    _note_column("error"),
+)
 _WORK = (
     _sum_usage("key", "c.key", OF_CALLS, "calls c"),
     _sum_usage("model", "c.model", OF_CALLS, "calls c"),
     _sum_usage("outcome", "c.outcome", OF_CALLS, "calls c"),
+    SUM_TEAMS,
     _sum_usage("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
     _note_trait("'provider'", "x.provider", "attempts"),
     _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
+    *NOTE_FAILURES,
     _note_trait("'repair'", "x.code", "call_repairs"),
     note_losses("c.place > ? AND c.place <= ?"),
     _note_trait("'tag:' || x.name", "x.value", "call_tags"),
@@ -168,6 +182,7 @@ def sum_up(transaction: Transaction, most: int) -> int:
     _sum_answers(transaction, transaction.fetch(_ALIKE, (place, last)))
     for statement in _WORK:
         transaction.fetch(statement, (place, last))
+    sum_spending(transaction, cast(int, place), cast(int, last))
     transaction.fetch("UPDATE meta SET value = ? WHERE name = 'summed'", (last,))
     return cast(int, count)
 

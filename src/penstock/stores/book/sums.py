@@ -47,7 +47,7 @@ _GROUPS: dict[Grouping, str] = {
 }
 _ATTEMPTS = "LEFT JOIN attempts a ON a.call = c.place"
 # The groups that the summary has, alone or with the day. For days alone any of them will do: the one with fewest names.
-_SUMMED: tuple[Grouping, ...] = ("key", "model", "provider", "outcome")
+_SUMMED: tuple[Grouping, ...] = ("key", "model", "provider", "outcome", "team")
 _FEWEST: Grouping = "outcome"
 
 

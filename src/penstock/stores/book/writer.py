@@ -19,10 +19,10 @@ from typing import NamedTuple
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key, Period
+from penstock.gateway.keys.keys import Key, KeyRing, Period, Spender
 from penstock.gateway.limits.period import period_at
-from penstock.gateway.limits.warnings import BudgetWarning
-from penstock.gateway.teams.chain import resolve
+from penstock.gateway.limits.warnings import BudgetWarning, WatchedBudget, watched_budgets
+from penstock.gateway.teams.chain import resolve, scope_of
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
 _MAX_BATCH = 2_000
@@ -30,6 +30,8 @@ _MAX_BATCH = 2_000
 _KEYS_POLL_S = 1.0
 # The ids of calls that were booked within this time are read with the sums; older ones have no holds any more.
 _RECENT_MS = 300_000
+# The accounts of which the event loop is told the spending at a time: that takes about a millisecond.
+_SPENT_BATCH = 500
 # The calls that are summed up together. Fewer would cost more per call. Queries count the later calls themselves.
 _SUM_BATCH = 2_000
 # The pause between two batches of the summary while more are waiting, as after an upgrade: it leaves time to others.
@@ -50,15 +52,38 @@ _FIRST_RETRY_S = 0.05
 _MAX_RETRY_S = 2.0
 
 
-class Keys(NamedTuple):
-    """All keys, with the accounts of their teams; and accounts that are new, with what the book says is spent."""
+class Keys:
+    """All keys, with the accounts of their teams, and tables of them. It is made in the writer's thread, because that
+    takes tens of milliseconds for ten thousand keys, and the event loop must not wait so long."""
 
-    keys: list[Key]
-    spent: list[tuple[Key, Spent]]
-    unstored: Sequence[Key] = ()
-    """Those that are not in the book: see `use_unstored`."""
-    stopped: Mapping[str, int] = MappingProxyType({})
-    """When the calls of a key were last stopped, by its id."""
+    def __init__(
+        self, keys: list[Key], unstored: Sequence[Key] = (), stopped: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """`unstored`: those that are not in the book, see `use_unstored`. `stopped`: when the calls of a key were last
+        stopped, by its id."""
+        self.keys = keys
+        self.stopped = stopped
+        self.unstored = unstored
+        everything = (*keys, *unstored)
+        self.ring = KeyRing(keys)
+        """Those of the book."""
+        self.further = {key.id: [account.id for account in key.further] for key in everything if key.further}
+        """By key: its accounts besides its own."""
+        self.budgets = watched_budgets(everything)
+        self.accounts = {
+            account.id: account
+            for key in everything
+            for account in (key, *key.further)
+            if account is key or account.budget is not None
+        }
+        """By id: the account of each key, and the others that have a budget."""
+
+
+class SpentAccounts(NamedTuple):
+    """Accounts, each with what the book says is spent; and all budgets, as `Keys` has them."""
+
+    accounts: Sequence[tuple[Key, Spent]]
+    budgets: Mapping[str, WatchedBudget]
 
 
 class Retention(NamedTuple):
@@ -81,7 +106,7 @@ class BookWriter:
         reread_s: float | None = None,
         retention: Retention | None = None,
     ) -> None:
-        """`reread_s`: how often to read again what keys have spent, if other gateways write to the same book.
+        """`reread_s`: how often to read what other gateways have spent that write to the same book.
 
         Without `retention`, all calls stay in the book.
         """
@@ -89,6 +114,9 @@ class BookWriter:
         self._open_book = open_book
         self._on_booked = on_booked
         self._on_keys = on_keys
+        self._keys = Keys([])
+        # The place up to which the spending of other gateways is read.
+        self._read_place = 0
         self._log = log
         self._queue: queue.SimpleQueue[Sequence[Entry]] = queue.SimpleQueue()
         self._book: Book | None = None
@@ -105,6 +133,8 @@ class BookWriter:
         self._started = threading.Event()
         self._adopted: set[str] = set()
         self._unusable: BookUnusableError | None = None
+        self.on_spent: Callable[[SpentAccounts], None] | None = None
+        """Called in the event loop with the spending of accounts: of new ones before `on_keys` gets their keys."""
         self.on_commit: Callable[[float], None] | None = None
         """Called in the event loop with the seconds that a batch took."""
         self.on_warned: Callable[[Sequence[BudgetWarning]], None] | None = None
@@ -265,35 +295,49 @@ class BookWriter:
     def _reload_keys(self) -> None:
         book = self._open()
         version = book.keys_version()
-        reread = self._reread_s is not None and time.monotonic() - self._read_at_s >= self._reread_s
-        missed = self._unstored_changed or not self._reread_accounts.empty()
+        changed = version != self._keys_version or self._unstored_changed
         self._unstored_changed = False
         while not self._reread_accounts.empty():
             self._known.pop(self._reread_accounts.get(), None)
-        if version == self._keys_version and not reread and not missed:
-            return
+        if self._reread_s is not None and time.monotonic() - self._read_at_s >= self._reread_s:
+            self._forget_spenders(book)
+        if changed:
+            self._keys_version = None  # until all that follows has succeeded
+        keys = self._read_keys(book) if changed else None
+        self._keys = keys or self._keys
+        accounts = self._keys.accounts
+        unknown = [each for each in accounts.values() if self._known.get(each.id) != each.period]
+        for start in range(0, len(unknown), _SPENT_BATCH):
+            found = self._read_spent(book, unknown[start : start + _SPENT_BATCH])
+            if self.on_spent is not None:
+                self._call_in_loop(self.on_spent, found)
+        if keys is not None:
+            self._known = {id: account.period for id, account in accounts.items()}
+            self._keys_version = version
+            self._call_in_loop(self._on_keys, keys)
+
+    def _forget_spenders(self, book: Book) -> None:
+        """Have the spending read again of accounts for which any gateway has booked calls since the last time."""
+        first = not self._read_at_s
+        self._read_place, spenders = book.spenders_after(book.last() if first else self._read_place)
+        self._read_at_s = time.monotonic()
+        if spenders:
+            for id, account in self._keys.accounts.items():
+                if account.budget is not None and scope_of(account.spender or Spender(key=id)) in spenders:
+                    self._known.pop(id, None)
+
+    def _read_spent(self, book: Book, accounts: Sequence[Key]) -> SpentAccounts:
+        now = time.time_ns() // 1_000_000
+        asked = [(each.spender or Spender(key=each.id), period_at(each.period, now).since) for each in accounts]
+        spent = book.spent_by(asked, recent_since_ms=now - _RECENT_MS)
+        self._known |= {account.id: account.period for account in accounts}
+        return SpentAccounts(list(zip(accounts, spent, strict=True)), self._keys.budgets)
+
+    def _read_keys(self, book: Book) -> Keys:
         teams = book.teams()
         existing = {team.path for team in teams if team.deleted_ms is None}
         unstored = resolve([key for key in self._unstored if key.team in existing], teams)
-        stored = resolve(book.keys(), teams)
-        keys = [*stored, *unstored]
-        now = time.time_ns() // 1_000_000
-        further = (account for key in keys for account in key.further if account.budget is not None)
-        accounts = {account.id: account for account in (*keys, *further)}
-        changed = [
-            account
-            for account in accounts.values()
-            if self._known.get(account.id) != account.period or (reread and account.budget is not None)
-        ]
-        recent_ms = now - _RECENT_MS
-        spent = [
-            (each, book.spent(each.spender or each.id, period_at(each.period, now).since, recent_since_ms=recent_ms))
-            for each in changed
-        ]
-        self._known = {account.id: account.period for account in accounts.values()}
-        self._keys_version = version
-        self._read_at_s = time.monotonic()
-        self._call_in_loop(self._on_keys, Keys(stored, spent, unstored, book.stopped_calls()))
+        return Keys(resolve(book.keys(), teams), unstored, book.stopped_calls())
 
     def _claim_warnings(self) -> None:
         while not self._warnings.empty():

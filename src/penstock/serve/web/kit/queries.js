@@ -23,6 +23,7 @@ const TEST_PROMPT = 'Reply with the word OK.';
 const TEST_TOKENS = 16;
 
 const PAGE_SIZE = 500;
+const NAMES_SIZE = 10_000;
 const MAX_PAGES = 40;
 
 /**
@@ -70,7 +71,8 @@ export async function fetchHolds(signal) {
  */
 export async function fetchKeyNames(signal) {
   try {
-    const { keys } = await fetchKeys(signal, true);
+    /** @type {{ keys: { id: string, name: string }[] }} */
+    const { keys } = await getJson(`/admin/keys?names=1&all=1&limit=${NAMES_SIZE}`, signal);
     return new Map(keys.map(({ id, name }) => [id, name || id]));
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -123,8 +125,11 @@ export async function testCall(model, signal) {
  */
 export async function fetchEntry(id, signal) {
   for (let lookup = 0; lookup < LOOKUPS; lookup++) {
-    const { entries } = await getJson(`/admin/entries?limit=1&since=1h&find=${encodeURIComponent(id)}`, signal);
-    if (entries.length) return entries[0];
+    try {
+      return await getJson(`/admin/entries/${encodeURIComponent(id)}`, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    }
     await new Promise((done) => setTimeout(done, LOOKUP_MS));
   }
   return null;
