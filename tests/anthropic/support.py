@@ -110,7 +110,7 @@ class MessagesGateway(Gateway):
     def count(self, model: str, headers: Mapping[str, str] | None = None, **fields: object) -> Response:
         """Ask for the tokens of an input."""
         body = json.dumps({"model": model, "messages": HI} | fields).encode()
-        return self.send(post(body, {**VERSION, **(headers or {})}, f"{COUNT}?beta=true"))
+        return self.send(post(body, {**VERSION, **(headers or {})}, f"{COUNT}?beta=true"), calls=1)
 
     def create_key(self, *options: str) -> str:
         """Create a key in its ledger, and wait until it is known."""

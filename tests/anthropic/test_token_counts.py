@@ -1,4 +1,4 @@
-"""`POST /v1/messages/count_tokens`: counted by the provider if possible, else estimated and marked; never booked."""
+"""`POST /v1/messages/count_tokens`: counted by the provider if possible, else estimated and marked; booked as free."""
 
 import json
 import threading
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.gateway.billing.entry import Entry
 from tests.anthropic.support import COUNT, HI, VERSION, MessagesGateway, answers, error, sent, start
 from tests.faults.client import post
 from tests.faults.gateway import PROVIDER_KEY
@@ -15,6 +16,18 @@ from tests.faults.upstream import Gate, Upstream, hang, rst
 pytestmark = pytest.mark.slow
 
 ESTIMATED = "x-penstock-estimated"
+LIMITED = """
+[providers.limited]
+base_url = "{url}"
+dialect = "anthropic_messages"
+[[providers.limited.keys]]
+name = "a"
+api_key = "sk-1111111111111111"
+rpm = 2
+[prices."limited/*"]
+input = 1
+output = 1
+"""
 
 
 def test_a_provider_of_the_same_dialect_counts(gateway: MessagesGateway) -> None:
@@ -93,6 +106,7 @@ def test_a_client_that_leaves_while_the_provider_counts(gateway: MessagesGateway
     with gateway.client() as client:
         client.send(post(json.dumps({"model": f"claude/{model}", "messages": HI}).encode(), VERSION, COUNT))
         gateway.upstream.asked(model)
+    gateway.expected += 1
     gateway.upstream.drop()
 
 
@@ -108,7 +122,8 @@ def test_refused(
     gateway: MessagesGateway, headers: dict[str, str], fields: dict[str, object], expected: tuple[int, str]
 ) -> None:
     body = json.dumps({"model": "main/x", "messages": HI} | fields).encode()
-    assert error(gateway.send(post(body, {**VERSION, **headers}, COUNT)))[:2] == expected
+    calls = int(expected[0] == 404)  # what is refused before it is a call has no line
+    assert error(gateway.send(post(body, {**VERSION, **headers}, COUNT), calls=calls))[:2] == expected
 
 
 def test_a_key_counts_only_for_its_models(tmp_path: Path) -> None:
@@ -116,4 +131,30 @@ def test_a_key_counts_only_for_its_models(tmp_path: Path) -> None:
         headers = {"Authorization": f"Bearer {gateway.create_key('--model', 'main/allowed-*')}"}
         assert gateway.count("main/allowed-1", headers).status == 200
         assert error(gateway.count("main/other", headers))[:2] == (403, "permission_error")
-        assert gateway.book.entries() == []
+        counted, refused = booked(gateway, 2)
+        assert (counted.surface, counted.outcome, counted.cost, counted.attempts) == (
+            "count_tokens",
+            "completed",
+            0,
+            (),
+        )
+        assert (refused.outcome, refused.code) == ("refused", "model_not_allowed")
+
+
+def test_counts_obey_the_limits_of_keys(tmp_path: Path) -> None:
+    """Also those of the provider's key: beyond them the count is an estimate."""
+    with Upstream() as upstream, start(tmp_path, upstream, LIMITED.format(url=upstream.url)) as gateway:
+        headers = {"Authorization": f"Bearer {gateway.create_key('--rpm', '3', '--budget', '0.000001')}"}
+        model = upstream.play(answers(b'{"input_tokens": 5}'))
+        responses = [gateway.count(f"limited/{model}", headers) for _ in range(4)]
+        assert [response.status for response in responses] == [200, 200, 200, 429]
+        assert [ESTIMATED in response.headers for response in responses[:3]] == [False, False, True]
+        assert len(upstream.requests(model)) == 2
+        gateway.until(lambda: [line["surface"] for line in gateway.calls] == ["count_tokens"] * 4)
+        assert [entry.code for entry in booked(gateway, 4)] == ["", "", "", "rate_limit_exceeded"]
+
+
+def booked(gateway: MessagesGateway, count: int) -> list[Entry]:
+    """The entries, once there are so many."""
+    gateway.until(lambda: len(gateway.book.entries()) >= count)
+    return gateway.book.entries()

@@ -53,7 +53,7 @@ class GeminiGateway(Gateway):
 
     def count(self, model: str, **fields: object) -> Response:
         """Ask for the tokens of an input."""
-        return self.send(post(json.dumps(fields).encode(), KEY, f"/v1beta/models/{model}:countTokens"))
+        return self.send(post(json.dumps(fields).encode(), KEY, f"/v1beta/models/{model}:countTokens"), calls=1)
 
     def models(self, path: str = "") -> Any:
         """The list of models, or one of them."""

@@ -253,11 +253,12 @@ def test_tokens_are_counted_of_the_whole_conversation(gateway: KeepingGateway) -
     model = gateway.upstream.play(says("Yes."))
     first = final(gateway.respond(f"main/{model}", "word " * 1_000))["id"]
 
-    def count(key: str = CLIENT_KEY, **fields: object) -> Response:
+    def count(key: str = CLIENT_KEY, calls: int = 0, **fields: object) -> Response:
         body = json.dumps({"model": f"main/{model}", "input": "Hi."} | fields).encode()
-        return gateway.send(post(body, authorized(key), f"{PATH}/input_tokens"))
+        return gateway.send(post(body, authorized(key), f"{PATH}/input_tokens"), calls=calls)
 
-    alone, together = (each.json["input_tokens"] for each in (count(), count(previous_response_id=first)))
+    counts = (count(calls=1), count(calls=1, previous_response_id=first))
+    alone, together = (each.json["input_tokens"] for each in counts)
     assert together > alone + 500
     assert code(count(OTHER_KEY, previous_response_id=first)) == (400, "previous_response_not_found")
     assert code(count(conversation="conv_1")) == (400, "shared_state_not_allowed")

@@ -49,7 +49,7 @@ class ResponsesGateway(Gateway):
 
     def count(self, model: str, **fields: object) -> Response:
         """Ask for the tokens of an input."""
-        return self.send(post(json.dumps({"model": model, "input": "Hi"} | fields).encode(), {}, COUNT))
+        return self.send(post(json.dumps({"model": model, "input": "Hi"} | fields).encode(), {}, COUNT), calls=1)
 
 
 def request_body(model: str, *, stream: bool, **fields: object) -> bytes:

@@ -176,7 +176,9 @@ class App:
             if dialect.unstreamed_path:
                 self._surfaces[dialect.unstreamed_path] = self._surfaces[surface.path]
         if (counting := dialect.token_counting) is not None:
-            self._surfaces[counting.path] = TokenCounts(dialect.name, counting, continuations)
+            self._surfaces[counting.path] = TokenCounts(
+                dialect.name, counting, continuations, self._calls, self._on_settled
+            )
 
     async def reload(self, config: Config) -> None:
         """Apply a configuration to new calls; calls in progress keep theirs.
@@ -508,7 +510,7 @@ class App:
         self.metrics.settled(call, entry)
         if call.content is not None and self._call_content is not None:
             self._call_content.settled(call, call.content, entry)
-        if self._traces is not None:
+        if self._traces is not None and call.trace is not None:
             self._traces.settled(call, entry)
         if self.live.watched:
             self.live.settled(call, entry)

@@ -42,7 +42,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
     """The entry of a call that has ended. `price` looks up the prices of further models that worked on it."""
     price = price or _no_price
     outcome: Outcome = call.ending or "failed"
-    if not call.attempts and outcome != "cancelled":
+    if not call.attempts and outcome not in ("cancelled", "completed"):  # a token count is completed without any
         outcome = "refused"
     first_s, attempts = call.first_event_s, call.attempts
     return Entry(

@@ -195,8 +195,8 @@ def _affordable_at(nanodollars: int, price: Price) -> int:
 
 
 def _input(tokens: int, audio: int) -> Tokens:
-    """The tokens of an input for which the cost is reserved."""
-    return Tokens(input=with_margin(tokens), audio_input=with_margin(audio) if audio else 0)
+    """The tokens of an input for which the cost is reserved. A token count consumes none."""
+    return Tokens(input=with_margin(tokens) if tokens else 0, audio_input=with_margin(audio) if audio else 0)
 
 
 def with_margin(tokens: int) -> int:

@@ -1,29 +1,37 @@
 """Token counting: `POST /v1/messages/count_tokens` and the like, for dialects that have it.
 
-A count is authenticated like a call but is neither billed nor booked: providers count for free. If a target speaks the
-client's dialect, its provider counts. Otherwise, and if that fails, the gateway estimates, and says so in the header
-`x-penstock-estimated`. Clients send many of these requests at once (Claude Code sends 25), so they have a limit of
-their own: beyond it, requests are estimated instead of refused.
+A count is a call: the limits of its key apply (models, requests per minute, calls at the same time), and it has a line
+in the log and an entry in the ledger. It costs nothing, because providers count for free, so the entry has no attempt
+and no tokens. If a target speaks the client's dialect, its provider counts, within the limits of the provider's key.
+Otherwise, and if that fails, the gateway estimates, and says so in the header `x-penstock-estimated`. Clients send many
+of these requests at once (Claude Code sends 25), so they have a limit of their own: beyond it, requests are estimated
+instead of refused.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from penstock.core.dialects.dialect import RequestError, TokenCounting
 from penstock.core.dialects.shared_state import find_reference
+from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest
+from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.plan import Plan, header_lines
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.limits.provider_keys import Yielded
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.serve.kept.continuations import Continuations
-from penstock.serve.responses import JSON, id_headers, respond_failure
-from penstock.serve.surfaces.client import BROKEN, report
+from penstock.serve.responses import JSON, call_headers, id_headers, respond_failure
+from penstock.serve.surfaces.client import BROKEN, CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
 
 ESTIMATED_HEADER = "x-penstock-estimated"
+_SURFACE = "count_tokens"
 # Counts that providers make for this process at the same time.
 _MAX_RUNNING = 64
 _TIMEOUT_S = 10.0
@@ -37,8 +45,17 @@ _NOT_OFFERED = frozenset((404, 405, 501))
 class TokenCounts:
     """Answers requests for token counts in one dialect."""
 
-    def __init__(self, dialect: str, counting: TokenCounting, continuations: Continuations | None) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        counting: TokenCounting,
+        continuations: Continuations | None,
+        calls: dict[CallSession, None],
+        on_settled: Callable[[CallSession], None],
+    ) -> None:
         self.dialect = dialect
+        self._calls = calls
+        self._on_settled = on_settled
         self._counting = counting
         self._continuations = continuations
         self._running: set[asyncio.Task[None]] = set()
@@ -69,20 +86,63 @@ class TokenCounts:
         key: Key | None,
         parsed: Callable[[], ClientRequest],
     ) -> None:
+        started, read_s = asyncio.get_running_loop().time(), time.perf_counter()
         try:
             request = parsed()
             gateway.check(request)
-            plans = gateway.plans_for(request.model, key, self.dialect)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return
-        plan = next((plan for plan in plans if self._can_count(plan)), None)
-        if len(self._running) >= _MAX_RUNNING:
-            plan = None
-        if plan is None and not request.has_many_values:
-            self._respond(exchange, request_id, request.estimate().tokens, estimated=True)
+        except Exception as error:  # noqa: BLE001 - the client must get a response
+            respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
+            report(error)
             return
-        task = asyncio.get_running_loop().create_task(self._count(exchange, gateway, request_id, request, plan))
+        call = Call(request_id, request.model, False, started, _SURFACE, self.dialect, read_s=read_s, key=key)
+        call.at_ms = time.time_ns() // 1_000_000
+        call.headers = id_headers(request_id, self.dialect)
+        count = _Count(exchange, call, self._on_settled)
+        self._calls[count] = None
+        try:
+            plans = gateway.plans_for(request.model, key, self.dialect)
+            call.model = plans[0].route
+            demand = TokenDemand(0, 0, request.metadata, request.user)
+            then = partial(self._on_admitted, gateway, count, request, plans)
+            if gateway.ledger.admit(call, demand, plans, then):
+                then(None)
+        except RequestError as refused:
+            count.refuse(refused.failure)
+        except Exception as error:  # noqa: BLE001 - the client must get a response
+            count.fail(error)
+
+    def _on_admitted(
+        self, gateway: Gateway, count: "_Count", request: ClientRequest, plans: Sequence[Plan], failure: Failure | None
+    ) -> None:
+        """The ledger has admitted or refused the count: ask a provider if one can count, else estimate."""
+        if failure is not None or count.over:
+            if failure is not None:
+                count.refuse(failure)
+            return
+        plan = next((plan for plan in plans if self._can_count(plan)), None)
+        if plan is None or len(self._running) >= _MAX_RUNNING:
+            self._start(gateway, count, request, None)
+        elif plan.quota is None:
+            self._start(gateway, count, request, plan)
+        else:
+
+            def decided(yielded: Yielded | None) -> None:
+                self._start(gateway, count, request, plan if yielded is None else None)
+
+            nothing = TokenDemand(0, 0)
+            gateway.ledger.provider_keys.reserve(plan.quota, count.call, nothing, _TIMEOUT_S, decided)
+
+    def _start(self, gateway: Gateway, count: "_Count", request: ClientRequest, plan: Plan | None) -> None:
+        """Count by the provider of the plan; without a plan, estimate."""
+        if count.over:
+            return  # the client has disconnected
+        if plan is None and not request.has_many_values:
+            self._respond(count, request.estimate().tokens, estimated=True)
+            return
+        task = asyncio.get_running_loop().create_task(self._count(gateway, count, request, plan))
         tasks = self._running if plan is not None else self._estimating
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -90,21 +150,18 @@ class TokenCounts:
     def _can_count(self, plan: Plan) -> bool:
         return plan.dialect == self.dialect and not plan.is_local and plan.target.name not in self._without
 
-    async def _count(
-        self, exchange: Exchange, gateway: Gateway, request_id: str, request: ClientRequest, plan: Plan | None
-    ) -> None:
+    async def _count(self, gateway: Gateway, count: "_Count", request: ClientRequest, plan: Plan | None) -> None:
         """Respond with the count of the plan's provider. Without a plan or a count, estimate in a thread."""
         try:
             counted = await self._ask(gateway, request, plan) if plan is not None else None
             tokens = counted
             if tokens is None:
                 tokens = (await asyncio.get_running_loop().run_in_executor(None, request.estimate)).tokens
-            if not exchange.over:
-                self._respond(exchange, request_id, tokens, estimated=counted is None)
+            if not count.over:
+                self._respond(count, tokens, estimated=counted is None)
         except Exception as error:  # noqa: BLE001 - the client must get a response
-            if not exchange.over:
-                respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
-            report(error)
+            if not count.over:
+                count.fail(error)
 
     async def _ask(self, gateway: Gateway, request: ClientRequest, plan: Plan) -> int | None:
         """The provider's own count; None if it cannot be had."""
@@ -127,11 +184,24 @@ class TokenCounts:
             self._without.add(plan.target.name)
         return self._counting.read_count(bytes(response.body)) if response.status == 200 else None
 
-    def _respond(self, exchange: Exchange, request_id: str, tokens: int, *, estimated: bool) -> None:
-        headers = {"content-type": JSON} | id_headers(request_id, self.dialect)
-        if estimated:
-            headers[ESTIMATED_HEADER] = "true"
-        exchange.respond(200, headers, self._counting.write_count(tokens))
+    def _respond(self, count: "_Count", tokens: int, *, estimated: bool) -> None:
+        headers = {"content-type": JSON} | ({ESTIMATED_HEADER: "true"} if estimated else {})
+        count.respond(headers, self._counting.write_count(tokens))
+
+
+class _Count(CallSession):
+    """The client's side of one count."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the client has its response, or has disconnected."""
+        return self._settled
+
+    def respond(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Send the count."""
+        self.call.status, self.call.ending = 200, "completed"
+        self._settle()
+        self._exchange.respond(200, {**headers, **call_headers(self.call)}, body)
 
 
 class _CountResponse:

@@ -198,6 +198,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         request_id=call.id,
         client=client,
         key=call.key.name if call.key is not None else None,
+        surface=call.surface,
         model=call.model[:_MAX_NAME],
         stream=call.stream,
         status=call.status,

@@ -35,9 +35,7 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One try at one target, in `attempts`."""
 
     target: Annotated[str, Meta(description="Provider and model: `openai/gpt-4o-mini`.")]
-    dialect: Annotated[
-        str | None, Meta(description="The API of the provider that was used; null for embeddings and token counts.")
-    ]
+    dialect: Annotated[str | None, Meta(description="The API of the provider that was used; null for embeddings.")]
     provider_key: Annotated[
         str | None,
         Meta(
@@ -75,6 +73,13 @@ class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="The name of the client's key; null if none is required. Keys in `server.keys` are "
             "`configured-1`, `configured-2`, …"
+        ),
+    ]
+    surface: Annotated[
+        str,
+        Meta(
+            description="The API that the client used: `chat`, `messages`, `responses`, `gemini`, `embeddings` or "
+            "`count_tokens`."
         ),
     ]
     model: Annotated[
