@@ -1,70 +1,60 @@
-"""Finish reasons: each provider's reason is mapped to one of ours, and is emitted once."""
+"""A reason that reports a failure fails in every dialect, and an unknown one is no complete answer in any."""
+
+import json
 
 import pytest
 
-from penstock import Finish, TextDelta
-from tests.streams import (
-    DONE,
-    begins,
-    bill,
-    choice,
-    chunk,
-    completion,
-    counts,
-    delta,
-    finishes,
-    read,
-    repairs,
-    says,
-    sse,
-)
+from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.dialects.dialect import AnswerFacts
+from tests import bedrock, cohere, gemini, messages, ollama
+from tests.provider_streams import HEALTHY
+from tests.streams import DONE, begins, finishes, fold, says, sse
 
-REASONS: dict[str, tuple[str, str, str | None, dict[str, int]]] = {
-    "stop": ("stop", "stop", None, {}),
-    "length": ("length", "length", None, {}),
-    "tool_calls": ("tool_calls", "tool_calls", None, {}),
-    "content_filter": ("content_filter", "content_filter", None, {}),
-    "function_call": ("function_call", "function_call", None, {}),
-    **{
-        theirs: (theirs, ours, theirs, {"finish-mapped": 1})
-        for ours, words in {
-            "stop": ("eos", "eos_token", "end_turn", "stop_sequence", "STOP", "completed", "COMPLETE"),
-            "length": ("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "LENGTH"),
-            "tool_calls": ("tool_use", "tool_call", "TOOL_CALLS"),
-            "content_filter": ("content_filtered", "SAFETY", "safety", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST"),
-        }.items()
-        for theirs in words
-    },
-    "a new word": ("pause_turn", "pause_turn", None, {"finish-unknown": 1}),
+# A healthy stream of each dialect, and its reason in the bytes.
+STREAMS: dict[str, tuple[bytes, str]] = {
+    "openai_chat": (sse(begins(), says("Hi"), finishes(), DONE), "stop"),
+    messages.DIALECT: (messages.answer(*messages.says_all("Hi")), "end_turn"),
+    gemini.DIALECT: (gemini.HEALTHY["text with usage"], "STOP"),
+    cohere.DIALECT: (HEALTHY[cohere.DIALECT]["text"], "COMPLETE"),
+    ollama.DIALECT: (ollama.answer(ollama.message("Hi")), "stop"),
+}
+# What clients of each API regard as a complete answer.
+COMPLETE = {
+    "openai_chat": '"finish_reason":"stop"',
+    "anthropic_messages": '"stop_reason":"end_turn"',
+    "openai_responses": '"status":"completed","model"',
+    "gemini": '"finishReason":"STOP"',
 }
 
 
-@pytest.mark.parametrize(("sent", "reason", "native", "tolerated"), REASONS.values(), ids=REASONS)
-def test_a_finish_reason_is_mapped_and_its_native_word_kept(
-    sent: str, reason: str, native: str | None, tolerated: dict[str, int]
-) -> None:
-    wire = sse(begins(), says("Hi"), finishes(sent), DONE)
-    (choice,) = completion(wire).choices
-    assert (choice.finish_reason, choice.native_finish_reason) == (reason, native)
-    assert repairs(read(wire)) == tolerated
+def read(dialect: str, wire: bytes) -> Completion:
+    reader = StreamReader(dialect)
+    return fold([*reader.feed(wire), *reader.close()])
 
 
-def test_a_native_reason_beside_the_finish_is_kept() -> None:
-    events = read(sse(begins(), says("Hi"), chunk(choice({}, finish="stop", native_finish_reason="end_turn")), DONE))
-    assert Finish(0, "stop", "end_turn") in events
-    assert repairs(events) == {}
+@pytest.mark.parametrize("reason", ["error", "ERROR", "timeout"])
+@pytest.mark.parametrize("dialect", STREAMS)
+def test_a_reason_that_reports_a_failure_is_a_fault(dialect: str, reason: str) -> None:
+    wire, healthy = STREAMS[dialect]
+    assert read(dialect, wire).ending == "completed"
+    answer = read(dialect, wire.replace(f'"{healthy}"'.encode(), f'"{reason}"'.encode()))
+    assert answer.fault is not None
+    assert (answer.ending, answer.fault.code) == ("failed", "provider-error")
 
 
-NO_REASON = {"null": "null", "None": "None", "empty": "", "false": False, "zero": 0}
+def test_the_same_in_the_binary_stream_of_bedrock() -> None:
+    assert read(bedrock.DIALECT, bedrock.answer(bedrock.says_all("Hi"))).ending == "completed"
+    assert read(bedrock.DIALECT, bedrock.answer(bedrock.says_all("Hi"), reason="error")).ending == "failed"
 
 
-@pytest.mark.parametrize("finish", NO_REASON.values(), ids=NO_REASON)
-def test_what_is_no_reason_does_not_finish(finish: object) -> None:
-    folded = completion(sse(begins(), delta({"content": "Hi"}, finish=finish)))
-    assert folded.ending != "completed"
-
-
-def test_a_finish_is_reported_once_and_last() -> None:
-    events = read(sse(begins(), finishes(), says("Hi"), finishes(), bill(**counts(1, 1)), DONE))
-    emitted = [event for event in events if isinstance(event, Finish | TextDelta)]
-    assert emitted == [TextDelta(0, "Hi"), Finish(0, "stop")]
+@pytest.mark.parametrize("client", COMPLETE)
+def test_an_unknown_reason_is_no_complete_answer(client: str) -> None:
+    reader = StreamReader()
+    events = [*reader.feed(sse(begins(), says("Hi"), finishes("engine_overloaded"), DONE)), *reader.close()]
+    facts = AnswerFacts(call_id="1", model="m", created=0, same_dialect=client == "openai_chat")
+    stream = StreamWriter.for_call(client, facts).write(events).decode()
+    body = StreamWriter.for_call(client, facts).write_body(fold(events)).decode()
+    for written in (stream, json.dumps(json.loads(body), separators=(",", ":"))):
+        assert COMPLETE[client] not in written
+        assert "response.completed" not in written
+        assert client == "gemini" or "engine_overloaded" in written

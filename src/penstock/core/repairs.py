@@ -271,8 +271,8 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "finish-unknown": RepairRow(
         "The finish reason is not a known value.",
-        "It is passed on unchanged.",
-        "Nothing is invented.",
+        "It is passed on unchanged: in Responses as the reason of an incomplete response, in Gemini as `OTHER`.",
+        "Nothing is invented. A reason that reports a failure, such as `error`, is the fault `provider-error`.",
     ),
     "finish-repeated": RepairRow(
         "A choice has the same finish reason more than once.",

@@ -115,7 +115,7 @@ def test_names_of_counts_do_not_tell_the_dialect() -> None:
         (Finish(0, "pause"), "pause_turn"),
         (Finish(0, "length", "model_context_window_exceeded"), "model_context_window_exceeded"),
         (Finish(0, "stop", "eos"), "end_turn"),
-        (Finish(0, "vocabulary"), "end_turn"),
+        (Finish(0, "vocabulary"), "vocabulary"),
     ],
 )
 def test_stop_reasons(finish: Finish, reason: str) -> None:

@@ -190,7 +190,7 @@ ENDS: dict[str, tuple[Finish, str, Json | None, str]] = {
     "length": (Finish(0, "length"), "incomplete", {"reason": "max_output_tokens"}, "incomplete"),
     "content_filter": (Finish(0, "content_filter"), "incomplete", {"reason": "content_filter"}, "incomplete"),
     "error": (Finish(0, "error"), "failed", None, "completed"),
-    "unknown": (Finish(0, "vocabulary"), "completed", None, "completed"),
+    "unknown": (Finish(0, "vocabulary"), "incomplete", {"reason": "vocabulary"}, "incomplete"),
 }
 
 

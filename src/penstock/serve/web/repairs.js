@@ -189,7 +189,7 @@ export const REPAIRS = {
  },
  "finish-unknown": {
   "wrong": "The finish reason is not a known value.",
-  "done": "It is passed on unchanged."
+  "done": "It is passed on unchanged: in Responses as the reason of an incomplete response, in Gemini as `OTHER`."
  },
  "finish-repeated": {
   "wrong": "A choice has the same finish reason more than once.",

@@ -37,6 +37,7 @@ from penstock.core.events import (
     Start,
     UsageReport,
 )
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import whole_json
@@ -231,14 +232,14 @@ class AnthropicMessagesReader:
             return
         self._blocks.end_all()
         self._finished = True
-        reason = FINISH_REASONS.get(native)
+        reason = read_reason(native, FINISH_REASONS, frozenset(), self._sink, member="stop_reason")
         if reason is None:
-            self._sink.repair("finish-unknown", shown(native))
+            return
         sequence, details = fields.get("stop_sequence"), fields.get("stop_details")
         self._sink.events.append(
             Finish(
                 0,
-                reason or native,
+                reason,
                 native,
                 sequence if isinstance(sequence, str) else None,
                 details if isinstance(details, dict) else None,

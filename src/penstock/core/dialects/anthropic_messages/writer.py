@@ -371,7 +371,7 @@ def stop_reason(finish: Finish, *, refused: bool = False) -> str:
         return finish.native
     if finish.reason == "stop" and finish.stop_sequence is not None:
         return "stop_sequence"
-    return _STOP_REASONS.get(finish.reason, "end_turn")
+    return _STOP_REASONS.get(finish.reason, finish.reason)
 
 
 def citation_body(citation: Annotation | Citation, *, own: bool) -> dict[str, object] | None:

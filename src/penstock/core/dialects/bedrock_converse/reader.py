@@ -40,6 +40,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json_except
@@ -202,19 +203,15 @@ class BedrockConverseReader:
         for index in list(self._open):
             self._sink.repair("block-unclosed", str(index))
             self._end(index)
-        if native in FAILURES:
-            words = f"the provider ended the answer with {native}"
-            self._sink.fault("provider-error", words, {"stopReason": native})
-            return
         if not native:
             return
-        self._finished = True
-        reason = FINISH_REASONS.get(native)
+        reason = read_reason(native, FINISH_REASONS, FAILURES, self._sink, member="stopReason")
         if reason is None:
-            self._sink.repair("finish-unknown", shown(native))
+            return
+        self._finished = True
         more = object_of(value.get("additionalModelResponseFields"))
         sequence = more.get("stop_sequence") or object_of(more.get("delta")).get("stop_sequence")
-        self._sink.events.append(Finish(0, reason or native, native, sequence if isinstance(sequence, str) else None))
+        self._sink.events.append(Finish(0, reason, native, sequence if isinstance(sequence, str) else None))
 
     def _read_metadata(self, value: _Json) -> None:
         self.done = self._finished

@@ -35,6 +35,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json_except
@@ -203,14 +204,11 @@ class CohereReader:
         native = text_of(fields.get("finish_reason"))
         if self._open is not None:
             self._end(unclosed=self._open.index is not None)
-        if native in FAILURES:
-            words = text_of(fields.get("error")) or f"the provider ended the answer with {native}"
-            self._sink.fault("provider-error", words, {"finish_reason": native})
-        elif native:
-            reason = FINISH_REASONS.get(native)
-            if reason is None:
-                self._sink.repair("finish-unknown", shown(native))
-            self._sink.events.append(Finish(0, reason or native, native))
+        if native:
+            message = text_of(fields.get("error"))
+            reason = read_reason(native, FINISH_REASONS, FAILURES, self._sink, member="finish_reason", message=message)
+            if reason is not None:
+                self._sink.events.append(Finish(0, reason, native))
         self._read_usage(fields.get("usage"))
 
     def _read_usage(self, usage: object) -> None:

@@ -44,6 +44,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole, whole_json
@@ -297,21 +298,16 @@ class GeminiReader:
         native = text_of(given)
         if not native or native in _UNSPECIFIED:
             return
-        if native in FAILURES:
-            self._sink.fault(
-                "provider-error", message or f"the provider ended the answer with {native}", {"finishReason": native}
-            )
-            return
-        reason = FINISH_REASONS.get(native)
+        reason = read_reason(native, FINISH_REASONS, FAILURES, self._sink, member="finishReason", message=message)
         if reason is None:
-            self._sink.repair("finish-unknown", shown(native))
-        elif reason == "stop" and candidate.calls:
+            return
+        if reason == "stop" and candidate.calls:
             reason = "tool_calls"
         candidate.finished = True
         self._emit_half(candidate)
         if message:
             self._sink.events.append(Extra("choice", {"finishMessage": message}, candidate.index))
-        self._sink.events.append(Finish(candidate.index, reason or native, native))
+        self._sink.events.append(Finish(candidate.index, reason, native))
 
     # Parts.
 

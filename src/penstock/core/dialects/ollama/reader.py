@@ -29,6 +29,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json_except
@@ -175,16 +176,15 @@ class OllamaReader:
     def _read_end(self, value: _Json) -> None:
         self.done = True
         self.flush()
-        native = text_of(value.get("done_reason"))
-        reason = FINISH_REASONS.get(native)
-        if not native:
+        native, reason = text_of(value.get("done_reason")), None
+        if native:
+            reason = read_reason(native, FINISH_REASONS, frozenset(), self._sink, member="done_reason")
+        else:
             self._sink.repair("finish-mapped", "done")  # versions before 0.1.38 do not say why
-        elif reason is None:
-            self._sink.repair("finish-unknown", shown(native))
-        reason = reason or native or "stop"
-        self._sink.events.append(
-            Finish(0, "tool_calls" if reason == "stop" and self._calls else reason, native or None)
-        )
+            reason = "stop"
+        if reason is not None:
+            reason = "tool_calls" if reason == "stop" and self._calls else reason
+            self._sink.events.append(Finish(0, reason, native or None))
         figures = {name: value[name] for name in _FIGURES if value.get(name) is not None}
         if _INPUT in figures or _OUTPUT in figures:
             usage = Usage(input=self._count(figures, _INPUT), output=self._count(figures, _OUTPUT), raw=figures)

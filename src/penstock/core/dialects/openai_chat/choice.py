@@ -12,6 +12,7 @@ from penstock.core.dialects.openai_chat.fast_chunks import PlainDelta
 from penstock.core.dialects.openai_chat.tool_calls import ToolCalls
 from penstock.core.error_shapes import error_of
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from penstock.core.finish_reasons import FAILURES
 from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole
@@ -44,20 +45,6 @@ FINISH_REASONS: dict[str, str] = {
 }
 # Finish reasons that mean "not finished yet", from providers that write null as text.
 NOT_FINISHED = frozenset(("null", "none"))
-# Finish reasons with which a provider reports that it failed.
-FAILURES = frozenset(
-    (
-        "error",
-        "failed",
-        "timeout",
-        "abort",
-        "cancelled",
-        "canceled",
-        "network_error",
-        "insufficient_system_resource",
-        "malformed_function_call",
-    )
-)
 _MAX_JOINED_CALLS = 100
 _EMPTY_DELTA = PlainDelta()
 # The fields in which providers send reasoning, in the order of preference.

@@ -90,7 +90,7 @@ class ResponseEnvelope:
 def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Json:
     """The members of a response that say how it ended: its status, and why it is incomplete.
 
-    `own`: the reason is one of this API. One that is not known can only be that of an incomplete response.
+    `own`: the reason is one of this API. A response with a reason that is not known is incomplete.
     """
     reason = finish.reason if finish is not None else "stop"
     if finish is not None and finish.details is not None and not own:
@@ -98,7 +98,7 @@ def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Jso
     if reason == "pause":
         losses.append(Loss("pause-unknown", (finish and finish.native) or ""))
     incomplete = _INCOMPLETE.get(reason)
-    if incomplete is None and own and reason not in _FINISHED:
+    if incomplete is None and reason not in _FINISHED:
         incomplete = reason
     if incomplete is not None:
         details = (finish.details if own and finish is not None else None) or {"reason": incomplete}
@@ -111,7 +111,7 @@ def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Jso
 
 def item_status(finish: Finish | None) -> str:
     """The status of the item that an answer ends with."""
-    return "incomplete" if finish is not None and finish.reason in _INCOMPLETE else "completed"
+    return "completed" if finish is None or finish.reason in _FINISHED else "incomplete"
 
 
 def item_id(facts: AnswerFacts, type: str, number: int) -> str:

@@ -25,6 +25,7 @@ from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.error_shapes import error_of, is_heartbeat, read_error
 from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
+from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import whole_json
@@ -255,17 +256,14 @@ class OpenAIResponsesReader:
         if status not in ("completed", "incomplete"):
             return  # an unstreamed response that still runs
         self.done = self._finished = True
-        self._sink.events.append(self._finish_event(response, status))
-
-    def _finish_event(self, response: Json, status: str) -> Finish:
         if status == "completed":
-            return Finish(0, "tool_calls" if self._items.called else "stop", status)
+            self._sink.events.append(Finish(0, "tool_calls" if self._items.called else "stop", status))
+            return
         details = object_of(response.get("incomplete_details"))
         native = text_of(details.get("reason")) or status
-        reason = FINISH_REASONS.get(native)
-        if reason is None:
-            self._sink.repair("finish-unknown", shown(native))
-        return Finish(0, reason or native, native, details=details if len(details) > 1 else None)
+        reason = read_reason(native, FINISH_REASONS, frozenset(), self._sink, member="reason")
+        if reason is not None:
+            self._sink.events.append(Finish(0, reason, native, details=details if len(details) > 1 else None))
 
     def _keep(self, fields: Json) -> None:
         if fields:

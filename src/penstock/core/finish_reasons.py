@@ -1,0 +1,42 @@
+"""Finish reasons, in all dialects: which ones say that an answer failed, and what is done with those that are unknown.
+
+An answer with a reason of `FAILURES` has failed: for its client, in every dialect, and for the ledger. A reason that is
+not known is passed on as it is, and no writer replaces it by one that means a complete answer.
+"""
+
+from collections.abc import Mapping
+
+from penstock.core.json_getters import shown
+from penstock.core.sink import Sink
+
+FAILURES = frozenset(
+    (
+        "error",
+        "failed",
+        "timeout",
+        "abort",
+        "cancelled",
+        "canceled",
+        "network_error",
+        "insufficient_system_resource",
+        "malformed_function_call",
+    )
+)
+"""Reasons, in lower case, with which any provider reports that it failed."""
+
+
+def read_reason(
+    native: str, known: Mapping[str, str], failures: frozenset[str], sink: Sink, *, member: str, message: str = ""
+) -> str | None:
+    """The hub's reason for a dialect's own one; None, and a fault, if it says that the answer failed.
+
+    `known` and `failures` are those of the dialect. `member` is the name of the field, and `message` the provider's
+    explanation.
+    """
+    if native in failures or native.lower() in FAILURES:
+        sink.fault("provider-error", message or f"the provider ended the answer with {native}", {member: native})
+        return None
+    reason = known.get(native)
+    if reason is None:
+        sink.repair("finish-unknown", shown(native))
+    return reason or native
