@@ -5,10 +5,15 @@ from contextlib import closing
 import pytest
 from msgspec import structs
 
+from penstock import StreamReader, StreamWriter
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.entry import AttemptEntry
-from penstock.gateway.calls.call import Call
-from tests.gateway.support import Client, Clock, Relayed
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.relay.relay import Relay
+from penstock.http.client import UpstreamError
+from tests.gateway.support import Client, Clock, Connection, Relayed
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
 FINISH, DETAILS = sse(finishes("length")), {"prompt_tokens_details": {"cached_tokens": 2}}
@@ -144,3 +149,37 @@ def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], ch
     for at, (call, received) in enumerate(ends):
         finished = b'"finish_reason":"' in received.replace(b" ", b"")
         assert finished == (call.ending == "completed"), f"the body ends at byte {at}"
+
+
+@pytest.mark.parametrize(
+    ("type", "body", "measure"),
+    [
+        ("application/x-ndjson", b"", "void"),
+        ("application/x-ndjson", b'{"model":', "void"),
+        ("text/event-stream", b"", "void"),
+        ("application/json", b"", "void"),
+        ("application/json; charset=utf-8", b'{"id":', "estimated"),
+    ],
+)
+def test_an_attempt_that_sent_nothing_is_void(type: str, body: bytes, measure: str) -> None:
+    """An unstreamed answer is complete before its first byte is sent, so a part of it is billed."""
+    loop = Clock()
+
+    async def run() -> Call:
+        call = Call("req_1", "m", stream=False, started=loop.time(), input_estimate=9)
+        call.attempts.append(Attempt("p", "m"))
+        call.control = AttemptControl(call.attempts[0])
+        client = Client()
+        client.stream = False
+        timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
+        relay = Relay(call, client, StreamReader(), StreamWriter(), timeouts, lambda _: None)
+        relay.attach(Connection())
+        relay.on_head(200, {"content-type": type})
+        if body:
+            relay.on_data(body)
+        relay.on_error(UpstreamError("upstream_truncated", "the connection was closed"))
+        return call
+
+    with closing(loop):
+        entry = entry_of(loop.run_until_complete(run()), lambda *_: 0)
+    assert entry.attempts[0].measure == measure

@@ -107,6 +107,8 @@ _TOO_LARGE: ErrorCode = "upstream_event_too_large"
 _MAX_UNCOMMITTED = 65_536
 # The bytes of a stream. Those of text have a limit of their own (`MAX_CHARS`), which is reached long before.
 _MAX_STREAM = 256_000_000
+# The ends of content types of answers that are no streams.
+_UNSTREAMED_TYPES = ("/json", "+json")
 # The reasons for a pause, as bits of `Watchdog.paused`.
 _SLOW_CLIENT, _LIMIT_CHECK = 1, 2
 
@@ -706,11 +708,12 @@ class Relay:
     def _is_answered(self, failure: Failure, ending: Ending) -> bool:
         """Whether the provider had generated an answer despite the failure, and so bills for it.
 
-        An unstreamed answer is complete before its first byte is sent.
+        An unstreamed answer is complete before its first byte is sent. Streams of JSON lines are no such answers.
         """
         if not 200 <= self._status < 300:
             return False
-        unstreamed = "json" in self._headers.get("content-type", "")
+        type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        unstreamed = self._body_size > 0 and type.endswith(_UNSTREAMED_TYPES)
         return failure.code in (_TOO_LARGE, TRANSLATION_LOSS) or (unstreamed and ending in ("truncated", "timed_out"))
 
     def _finish(self, ending: Ending) -> None:
