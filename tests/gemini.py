@@ -73,12 +73,14 @@ def answer(*messages: Json | str, finish: Json | None = None) -> bytes:
 WORDS = ["High", ' "tide"\n', " at", " noón", " \\\\o/", " and", " midnight."]
 
 
-def report(candidates: int, prompt: int = 7, **members: object) -> Json:
+def report(candidates: int, prompt: int = 7, thoughts: int = 0, **members: object) -> Json:
     """The usage after so many tokens of text."""
+    if thoughts:
+        members["thoughtsTokenCount"] = thoughts
     return {
         "promptTokenCount": prompt,
         "candidatesTokenCount": candidates,
-        "totalTokenCount": prompt + candidates,
+        "totalTokenCount": prompt + candidates + thoughts,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
         **members,
     }
@@ -105,7 +107,9 @@ HEALTHY: dict[str, bytes] = {
     "text with usage": wire(*reported(*WORDS), LAST),
     "text with usage, lines end with LF": wire(*reported(*WORDS), LAST, end="\n\n"),
     "thoughts before text with usage": wire(
-        thinks("Hm", usage=report(1, thoughtsTokenCount=5)), *reported(*WORDS), LAST
+        thinks("Hm", usage=report(1, thoughts=5)),
+        *(says(word, usage=report(5 * place, thoughts=5)) for place, word in enumerate(WORDS, 1)),
+        says(" Sail then.", finish="STOP", usage=report(99, thoughts=5)),
     ),
     "usage with members that come and go": wire(
         *reported("One", " two", " three"),

@@ -491,17 +491,17 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "usage-mistyped": RepairRow(
         "A count in the usage is a string or a fraction.",
-        "It is converted if it is a whole number.",
-        "The value stays the same, and the raw object is kept.",
+        "It is converted if it is a whole number. Clients of the gateway do not get another one.",
+        "The value stays the same, and the library keeps the raw object.",
     ),
     "usage-absurd": RepairRow(
         "A count in the usage is negative or impossibly large.",
-        "It is kept as it was sent.",
+        "Clients of the gateway do not get the report, and the ledger estimates. The library keeps it as it was sent.",
         "The value is the provider's; the repair warns everyone who bills by it.",
     ),
     "usage-total-differs": RepairRow(
         "The total is not the sum of input and output.",
-        "All three are kept as they were sent.",
+        "Clients of the gateway get the sum as the total. The library keeps all three as they were sent.",
         "The values are the provider's; the repair warns everyone who bills by them.",
     ),
     "usage-reasoning-apart": RepairRow(
@@ -516,7 +516,7 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "usage-details-exceed": RepairRow(
         "A part is larger than its whole (cached over input, reasoning over output), and is not in the total.",
-        "Both are kept as they were sent. The whole is billed at its own rate, the part is not billed.",
+        "Clients of the gateway get the whole without the part, which is not billed. The library keeps both as sent.",
         "The total contradicts the part, and providers bill by their totals.",
     ),
     "ignored-after-fault": RepairRow(

@@ -222,7 +222,9 @@ class StreamReader:
         # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         if fast.format.reported is not None:  # the first message is a text delta too
-            whole = self._idle and (idle or first) and _MESSAGES.fullmatch(data) is not None
+            usage = self._grammar.usage
+            correct = usage is None or usage.corrected() is usage  # else clients must get another report
+            whole = self._idle and (idle or first) and correct and _MESSAGES.fullmatch(data) is not None
             healthy = text and whole
             forwardable = first or _BORDERS.isdisjoint(map(type, events))  # else the writer must know of the block
             forwardable = forwardable and not _has_odd_line_ends(data, crlf=True)

@@ -19,6 +19,9 @@ in addition to its whole. Only the total is evidence for that, never the size of
 | input or output missing | the rest of the total, else 0 | |
 | a count that is negative, or beyond any model (`absurd`) | the gateway estimates | `usage-absurd` |
 
+Clients of the gateway get the same corrections (`Usage.corrected`), except that parts which a total explains stay as
+the provider counts them, and that an absurd report is left out.
+
 So input and output together never exceed the reported total, or the reported input plus output if that is more.
 Recordings confirm this: where OpenRouter's reasoning exceeds the output, its `cost` is that of the output alone. The
 tokens of a part that is set to 0 are charged at the rate of the whole, so nonsense is neither charged extra nor a
@@ -26,14 +29,22 @@ discount. Cached and cache-write count as one part here, because they are disjoi
 tokens are always within the output.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from itertools import chain, combinations
 from typing import Literal
 
 from msgspec import Struct, structs
 
+from penstock.core.json_getters import integer_of
+
 # No model reads or writes a billion tokens in one call; a larger count is a defect of the provider.
 ABSURD_TOKENS = 1_000_000_000
+# The names of counts, and of the total, in reports of all dialects.
+_COUNT_NAME = re.compile(r"tokens?(?:_?count)?\Z", re.IGNORECASE)
+_TOTAL_NAME = re.compile(r"total_?tokens?(?:_?count)?\Z", re.IGNORECASE)
+# Of objects in a report. None has more.
+_MAX_DEPTH = 4
 # More keys than any provider's usage has; limits the memory of one stream.
 _MAX_KEYS = 100
 # Each whole, and parts of it that are disjoint. If several parts explain a total equally well, the first is taken.
@@ -165,6 +176,22 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
             )
         return found
 
+    def corrected(self) -> "Usage | None":
+        """What a client may get of this report: counts that are numbers and do not contradict each other; None if it is
+        absurd. The same object if nothing is wrong."""
+        if self.absurd:
+            return None
+        raw, changes = clean_counts(self.raw), dict[str, object]()
+        for code, _ in self.doubts():
+            if code == "usage-details-exceed":
+                tokens = Tokens.of(self)
+                changes |= {name: getattr(tokens, name) for name in _WHOLE if getattr(self, name) is not None}
+                raw = {name: value for name, value in raw.items() if not isinstance(value, dict | list)}
+            elif code == "usage-total-differs":
+                changes["total"] = total = (self.input or 0) + (self.output or 0)
+                raw = {name: total if _TOTAL_NAME.match(name) else value for name, value in raw.items()}
+        return self if raw == self.raw and not changes else structs.replace(self, raw=raw, **changes)
+
     def _words(self, names: Iterable[str]) -> str:
         return " + ".join(f"{name} {count}" for name in names if (count := getattr(self, name)))
 
@@ -250,6 +277,21 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """The sum of several token counts."""
         columns = zip(*map(structs.astuple, each), strict=True)
         return cls(**dict(zip(cls.__struct_fields__, map(sum, columns), strict=False)))
+
+
+def clean_counts(raw: Mapping[str, object], depth: int = _MAX_DEPTH) -> dict[str, object]:
+    """A provider's report without counts that are no numbers, negative or absurd. A number in a string is converted."""
+    clean: dict[str, object] = {}
+    for name, value in raw.items():
+        if isinstance(value, dict) and depth:
+            clean[name] = clean_counts(value, depth - 1)
+        elif isinstance(value, list) and depth:
+            clean[name] = [clean_counts(each, depth - 1) if isinstance(each, dict) else each for each in value]
+        elif not _COUNT_NAME.search(name) or isinstance(value, dict | list):
+            clean[name] = value
+        elif (count := integer_of(value)) is not None and 0 <= count < ABSURD_TOKENS:
+            clean[name] = count
+    return clean
 
 
 def _bounded(count: int | None) -> int:

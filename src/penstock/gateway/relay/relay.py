@@ -583,6 +583,8 @@ class Relay:
             self._call.on_text(events)
         if Repair in kinds:  # counted above; no writer shows it to a client
             events = [event for event in events if type(event) is not Repair]
+        if UsageReport in kinds:  # the ledger has the report as it was sent
+            events = _with_correct_usage(events)
         if isinstance(last, Fault):
             self._release(events[:-1])
             self._fail(from_fault(last))
@@ -804,6 +806,17 @@ def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | Non
     if fast is None or fast.format.repeated is not None:
         return fast
     return None if writer.rewrites else fast
+
+
+def _with_correct_usage(events: list[Event]) -> list[Event]:
+    """The events, without counts of a usage report that cannot be true. The reader has emitted repairs for them."""
+    correct: list[Event] = []
+    for event in events:
+        if not isinstance(event, UsageReport):
+            correct.append(event)
+        elif (usage := event.usage.corrected()) is not None:
+            correct.append(event if usage is event.usage else UsageReport(usage))
+    return correct
 
 
 def _call_both(first: Callable[[str], int], second: Callable[[str], int], text: str) -> int:

@@ -357,15 +357,15 @@ export const REPAIRS = {
  },
  "usage-mistyped": {
   "wrong": "A count in the usage is a string or a fraction.",
-  "done": "It is converted if it is a whole number."
+  "done": "It is converted if it is a whole number. Clients of the gateway do not get another one."
  },
  "usage-absurd": {
   "wrong": "A count in the usage is negative or impossibly large.",
-  "done": "It is kept as it was sent."
+  "done": "Clients of the gateway do not get the report, and the ledger estimates. The library keeps it as it was sent."
  },
  "usage-total-differs": {
   "wrong": "The total is not the sum of input and output.",
-  "done": "All three are kept as they were sent."
+  "done": "Clients of the gateway get the sum as the total. The library keeps all three as they were sent."
  },
  "usage-reasoning-apart": {
   "wrong": "The output does not include the reasoning tokens: the total is input, output and reasoning.",
@@ -377,7 +377,7 @@ export const REPAIRS = {
  },
  "usage-details-exceed": {
   "wrong": "A part is larger than its whole (cached over input, reasoning over output), and is not in the total.",
-  "done": "Both are kept as they were sent. The whole is billed at its own rate, the part is not billed."
+  "done": "Clients of the gateway get the whole without the part, which is not billed. The library keeps both as sent."
  },
  "ignored-after-fault": {
   "wrong": "The stream continues after it failed.",

@@ -50,7 +50,7 @@ from penstock.core.json_getters import integer_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.seals import wrap
 from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage
+from penstock.core.usage import Usage, clean_counts
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOP_REASONS = {
@@ -194,6 +194,8 @@ class AnthropicMessagesWriter:
         if self._tier is not None:
             estimated["service_tier"] = self._tier
         usage = self._start_usage or estimated
+        if isinstance(usage, dict) and (clean := clean_counts(usage)) != usage:
+            usage = estimated | clean
         message = {**self._message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         self._emit("message_start", {"message": self._extras | message})
         self._extras = {}
