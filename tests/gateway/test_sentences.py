@@ -22,3 +22,8 @@ CASES: dict[str, tuple[Failure, str]] = {
 @pytest.mark.parametrize(("failure", "expected"), CASES.values(), ids=CASES)
 def test_the_ledger_has_the_sentence_but_no_content(failure: Failure, expected: str) -> None:
     assert sentence(failure) == expected
+
+
+def test_a_client_gets_our_sentence_and_not_the_bytes_that_are_no_json() -> None:
+    failure = from_fault(Fault("bad-json", "{not json at all", 0, 1))
+    assert failure.message == "the provider's stream is broken: the data of an event is not JSON"

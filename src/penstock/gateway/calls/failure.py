@@ -47,6 +47,8 @@ FAULT_CODES: dict[str, ErrorCode] = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+# Sentences for faults whose message is only the provider's bytes.
+_OWN_WORDS = {"bad-json": "the provider's stream is broken: the data of an event is not JSON"}
 # The error code of each problem of the provider's account.
 _ACCOUNT_CODES: dict[AccountProblem, ErrorCode] = {
     "no-credit": "upstream_no_credit",
@@ -139,7 +141,7 @@ def from_fault(fault: Fault) -> Failure:
         return _of_account(problem, code, fault.message)
     return Failure(
         code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
-        message=fault.message,
+        message=_OWN_WORDS.get(fault.code, fault.message),
         status=_OVERLOADED_OR_LATE.get(code, 0),
         upstream_status=code,
     )
