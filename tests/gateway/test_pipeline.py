@@ -219,3 +219,38 @@ def test_shared_state_and_other_routes_are_the_operators_to_allow(
     with pytest.raises(RequestError, match=r"in \[server\]") as refused:
         gateway.check(request)
     assert refused.value.failure.code == code
+
+
+RATE_LIMITED = Failure(code="upstream_rate_limited", message="", retry_after="7")
+BROKEN = Failure(code="upstream_error", message="", retry_after="7")
+
+
+@pytest.mark.parametrize(
+    ("failures", "refusal"),
+    {
+        "a rate limit": ([RATE_LIMITED], (429, "upstream_rate_limited")),
+        "a failure": ([BROKEN], (503, "no_healthy_target")),
+        "a rate limit after a failure": ([BROKEN, RATE_LIMITED], (429, "upstream_rate_limited")),
+    }.values(),
+)
+def test_clients_get_a_429_in_the_cool_down_after_a_rate_limit(
+    failures: list[Failure], refusal: tuple[int, str]
+) -> None:
+    refused: list[Failure] = []
+
+    class Refused(Waiting):
+        def refuse(self, failure: Failure) -> None:
+            refused.append(failure)
+
+    async def run() -> None:
+        config = default_config()
+        health = TargetHealth(config.retries, lambda: 0.0, lambda: 0.0)
+        gateway = Gateway(config, lambda _: Unreachable(), {}, health, NoLedger())
+        (plan,) = gateway.plans("openai/m", "anthropic_messages", stream=True)
+        for failure in failures:
+            health.failed(plan.target, failure)
+        request = request_of(1)
+        assert gateway.answer(Call("req_1", request.model, stream=True, started=0.0), request, Refused()) is None
+
+    asyncio.run(run())
+    assert [(failure.status, failure.code, failure.retry_after) for failure in refused] == [(*refusal, "7")]

@@ -160,7 +160,8 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
                 elif self._yielded is not None:
                     failure = self._keys_at_limit(self._yielded)
                 elif wait := self._cooling_s():
-                    failure = refusals.all_cooling(wait)
+                    limited = self._gateway.health.limited(self._plan.alternatives)
+                    failure = refusals.all_cooling(wait, limited=limited)
                 self._client.refuse(failure)
                 return
             self._tried += 1

@@ -1,7 +1,8 @@
 """BreakerTable: the state of each failing target's circuit breaker, in memory that worker processes can share.
 
     word 0          when the last record expires, by the monotonic clock; 0 while no target fails
-    then records    six words each: KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES; all of them doubles
+    then records    seven words each: KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES, LIMITED; all of them
+                    doubles. LIMITED is 1 if the last failure was a rate limit of the provider
 
 1. The table has a fixed size, because model names come from clients. A key belongs to one set of eight records. If all
    of them are in use, a new key replaces one that does not cool down, else the one whose cool-down ends first.
@@ -16,8 +17,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 # How long a failure is remembered: "in a row" means within this time.
 REMEMBERED_S = 300.0
-KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES = range(6)
-_WORDS = 6
+KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES, LIMITED = range(7)
+_WORDS = 7
 _WAYS = 8
 _SETS = 128
 MAX_TARGETS = _SETS * _WAYS

@@ -154,7 +154,9 @@ class Gateway:
             return None
         ready = [plan for plan in in_order(plans, self._random) if not self.health.cooling_s(plan.target)]
         if not ready:
-            client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, plans[0].alternatives))))
+            targets = plans[0].alternatives
+            wait = min(map(self.health.cooling_s, targets))
+            client.refuse(refusals.all_cooling(wait, limited=self.health.limited(targets)))
             return None
         if request is not None and any(plan.provider_key for plan in ready) and (issuer := _issuer(request)):
             ready = from_account(ready, issuer)

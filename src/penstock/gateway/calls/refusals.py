@@ -69,8 +69,11 @@ def no_embeddings(model: str) -> Failure:
     return _of_model("model_without_embeddings", message)
 
 
-def all_cooling(seconds: float) -> Failure:
-    """Every target of the model cools down."""
+def all_cooling(seconds: float, *, limited: bool) -> Failure:
+    """Every target of the model cools down; `limited`: because of rate limits of their providers."""
+    if limited:
+        message = "every provider of this model that can take the request has reached its rate limit, and cools down"
+        return Failure(code="upstream_rate_limited", message=message, retry_after=whole_seconds(seconds))
     return Failure(
         code="no_healthy_target",
         message="every provider of this model that can take the request has failed and cools down",

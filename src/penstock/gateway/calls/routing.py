@@ -18,7 +18,7 @@ because some providers refuse a request with the same status.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from itertools import chain, groupby
@@ -35,6 +35,7 @@ from penstock.gateway.calls.breakers import (
     COOLS_UNTIL,
     FAILURES,
     KEY_BYTES,
+    LIMITED,
     MAX_TARGETS,
     PROBE_UNTIL,
     BreakerTable,
@@ -146,6 +147,12 @@ class TargetHealth:
             return 0.0
         return max((self._remaining_s(record, now) for record in self._find(target, now)), default=0.0)
 
+    def limited(self, targets: Iterable[Target]) -> bool:
+        """Whether those of these targets that cool down all do so because of their provider's rate limit."""
+        now = self._clock()
+        records = [record for target in targets for record in self._find(target, now)]
+        return all(self._words[record + LIMITED] for record in records if self._remaining_s(record, now))
+
     def _remaining_s(self, record: int, now: float) -> float:
         remaining = self._words[record + COOLS_UNTIL] - now
         return remaining if remaining > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
@@ -168,6 +175,7 @@ class TargetHealth:
             for each in (record, *self._find(target, now)):
                 words[each + PROBE_UNTIL] = 0.0
             words[record + kind] += 1
+            words[record + LIMITED] = float(failure.status == 429 and not of_account)
             failures = words[record + kind]
             wait = self._wait_s(failure.retry_after)
             if wait is None and failure.status == 429 and not of_account:
