@@ -64,6 +64,8 @@ class Running:
 
     frames = 0
 
+    last_event_at = 0.0
+
     def __init__(self) -> None:
         self.stopped: list[tuple[Failure, Ending]] = []
         self.paused: list[bool] = []

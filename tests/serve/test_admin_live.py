@@ -74,6 +74,14 @@ def of_model(data: Any, model: str) -> list[Any]:
     return [call for call in data["calls"] if call["target"] == f"main/{model}"]
 
 
+def test_a_call_that_stalls_is_seen_to_be_silent(served: AdminClient, upstream: Upstream) -> None:
+    client, id = begin(served, upstream.play([head(), chunk(HELLO), hang()]))
+    with client, events(served, "/admin/live") as live:
+        silent = one(live.until(lambda data: (one(data, id) or {}).get("silent_ms", 0) > 600), id)
+        assert silent["phase"] == "streaming"
+        assert silent["longest_gap_ms"] >= silent["silent_ms"]
+
+
 def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upstream) -> None:
     client, id = begin(served, streams_for_ever(upstream))
     with client, events(served, "/admin/live") as live:

@@ -25,6 +25,10 @@ class RunningAnswer(Protocol):
     def frames(self) -> int:
         """How many frames have come so far."""
 
+    @property
+    def last_event_at(self) -> float:
+        """When the last event came, by the clock of the event loop; before the first one, when the attempt began."""
+
     def stop(self, failure: Failure, ending: Ending) -> None:
         """End the answer and send the client this failure."""
 

@@ -496,6 +496,11 @@ class Relay:
         """How many frames have come so far."""
         return self._reader.frames
 
+    @property
+    def last_event_at(self) -> float:
+        """When the last event came, by the clock of the event loop."""
+        return self._watchdog.last_event_at
+
     def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
         """End the attempt with this failure: a limit is reached, or the operator stops the call."""
         self._attempt.output_chars -= self._undelivered

@@ -178,6 +178,10 @@ class LiveCalls:
         attempt = call.attempts[-1] if call.attempts else None
         first, key = call.first_event_s, call.key
         phase = "draining" if call.ending is not None else "waiting" if first is None else "streaming"
+        running = call.control.running if call.control is not None else None
+        since = running.last_event_at if running is not None and first is not None else call.started
+        silent_ms = round((self._loop.time() - since) * 1000) if phase in ("waiting", "streaming") else None
+        longest_ms = round(attempt.gaps.longest_s * 1000) if attempt is not None else 0
         return {
             "id": call.id,
             "at_ms": call.at_ms,
@@ -195,7 +199,8 @@ class LiveCalls:
             "tokens": seen.tokens,
             "tokens_per_s": seen.tokens_per_s(),
             "first_event_ms": round(first * 1000) if first is not None else None,
-            "longest_gap_ms": round(attempt.gaps.longest_s * 1000) if attempt is not None else 0,
+            "silent_ms": silent_ms,
+            "longest_gap_ms": max(longest_ms, silent_ms or 0) if phase == "streaming" else longest_ms,
             "rates": list(seen.rates),
             "gaps_ms": list(seen.gaps_ms),
             "cost": money(_cost(call, attempt, seen.tokens)) if attempt is not None else None,

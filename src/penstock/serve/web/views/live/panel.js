@@ -8,6 +8,7 @@ import { announce, h, outcomeBadge, setText, words } from '../../kit/dom.js';
 import { count, duration, money, plural, UNKNOWN } from '../../kit/format.js';
 import { createTranscript } from '../../kit/transcript.js';
 import { may } from '../../kit/user.js';
+import { silence } from './row.js';
 
 /** @import { LiveCall } from '../../types.js' */
 
@@ -160,6 +161,7 @@ function summary(call) {
     `${count(call.tokens)} tokens`,
     `first event ${duration(call.first_event_ms)}`,
     `longest gap ${duration(call.longest_gap_ms)}`,
+    ...((call.silent_ms ?? 0) >= 1000 ? [silence(call)] : []),
     money(call.cost),
   ].join(' · ');
 }

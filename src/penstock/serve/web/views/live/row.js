@@ -10,6 +10,9 @@ import { may } from '../../kit/user.js';
 
 /** @typedef {ReturnType<typeof createRow>} Row */
 
+/** A call that is silent for so long is marked. */
+const STALLED_MS = 5000;
+
 /**
  * @param {LiveCall} first
  * @param {{
@@ -49,6 +52,7 @@ export function createRow(first, { href, onstop }) {
     h('td', { class: 'first' }, stop),
   );
   let shownState = '';
+  let shownPhase = '';
 
   /** @param {MouseEvent} event */
   function onstopclick(event) {
@@ -64,10 +68,15 @@ export function createRow(first, { href, onstop }) {
   /** @param {LiveCall} call */
   function draw(call) {
     const ended = call.phase === 'over';
+    const stalled = !ended && (call.silent_ms ?? 0) >= STALLED_MS;
     const word = ended ? (call.outcome ?? 'ended') : call.phase;
-    if (word !== shownState) {
-      shownState = word;
-      state.replaceChildren(outcomeBadge(word));
+    const text = stalled ? silence(call) : word;
+    if (text !== shownState) {
+      shownState = text;
+      state.replaceChildren(stalled ? h('span', { class: 'outcome truncated' }, text) : outcomeBadge(word));
+    }
+    if (word !== shownPhase) {
+      shownPhase = word;
       element.classList.toggle('over', ended);
       if (ended && document.activeElement === stop) name.focus({ preventScroll: true });
       stop.hidden = ended || !may('POST /admin/calls/{id}/stop');
@@ -109,4 +118,14 @@ export function createRow(first, { href, onstop }) {
  */
 function cell(className, what) {
   return h('td', { class: className, 'data-what': what });
+}
+
+/**
+ * For how long nothing has come from the provider.
+ * @param {LiveCall} call
+ */
+export function silence({ phase, silent_ms }) {
+  const seconds = Math.floor((silent_ms ?? 0) / 1000);
+  const time = seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+  return phase === 'waiting' ? `waiting ${time}` : `silent ${time}`;
 }
