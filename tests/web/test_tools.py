@@ -1,5 +1,6 @@
 """Inspect and the playground: a captured stream is explained in place, and a model is called from the page."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -246,6 +247,7 @@ APIS = {
     "OpenAI chat completions": ("chat", "[DONE]"),
     "Anthropic Messages": ("messages", '{"type":"message_stop"}'),
     "OpenAI Responses": ("responses", '"type":"response.completed"'),
+    "Gemini": ("gemini", '"finishReason":"STOP"'),
 }
 
 
@@ -287,11 +289,41 @@ def test_the_playground_shows_an_error_in_the_stream_of_each_api(site: Site, vis
     page.get_by_role("log", name="Answer").get_by_text("Hello").wait_for()
 
 
+@pytest.mark.parametrize("api", ["chat", "messages", "responses", "gemini"])
+def test_the_playground_continues_a_conversation_with_tools_and_images(site: Site, visit: Visitor, api: str) -> None:
+    tool_call = sse(begins(), calls(piece(0, "call_1", "look", '{"at": 1}')), finishes("tool_calls"), DONE)
+    model = site.upstream.play(stream(tool_call))
+    page = visit(f"playground?api={api}")
+    page.get_by_label("Model", exact=True).fill(f"main/{model}")
+    page.get_by_label("Temperature").fill("0.3")
+    page.get_by_text("Tools and images").click()
+    page.get_by_label("Tools").fill('[{"name": "look", "parameters": {"type": "object", "properties": {}}}]')
+    page.get_by_label("Images").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"pixels"})
+    page.get_by_label("Prompt", exact=True).fill("What is there?")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("group", name="Conversation").get_by_text("What is there?").wait_for()
+    page.get_by_label("Result of look").fill("a duck")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Continue").wait_for()
+    sent = json.loads(site.upstream.requests(model)[-1].partition(b"\r\n\r\n")[2])
+    user, assistant, tool = sent["messages"]
+    assert sent["temperature"] == 0.3
+    assert [each["function"]["name"] for each in sent["tools"]] == ["look"]
+    assert {part["type"] for part in user["content"]} == {"text", "image_url"}
+    (call,) = assistant["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("look", {"at": 1})
+    assert tool["tool_call_id"] == call["id"]
+    assert "a duck" in tool["content"]
+    page.get_by_role("button", name="New conversation").click()
+    page.get_by_label("Result of look").wait_for(state="detached")
+
+
 def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:
     page = visit("playground")
-    page.locator("select option").first.wait_for(state="attached")
-    names = page.locator("select option").all_inner_texts()
-    assert any(name.startswith("pair-0") for name in names), names
+    page.locator("datalist option").first.wait_for(state="attached")
+    names = page.locator("datalist option").evaluate_all("options => options.map(({ value }) => value)")
+    assert "pair-0" in names, names
     page.get_by_role("button", name="Send").click()
     page.get_by_text("The prompt is empty").wait_for()
 

@@ -1,5 +1,5 @@
 // @ts-check
-// Playground: sends a prompt through this gateway, and shows the answer beside the raw events.
+// Playground: sends a conversation through this gateway, and shows the answer beside the raw events.
 
 import { link, linkWith } from '../kit/address.js';
 import { alertBox, ApiError, errorBox, getJson, post, readEvents, toSentence } from '../kit/api.js';
@@ -8,7 +8,7 @@ import { announce, field, h, outcomeBadge, select } from '../kit/dom.js';
 import { cost, count, duration } from '../kit/format.js';
 import { createTranscript, keepAtEnd } from '../kit/transcript.js';
 
-/** @import { Address, ApiName, Entry } from '../types.js' */
+/** @import { Address, ApiName, Entry, ToolCall, Turn } from '../types.js' */
 
 export const title = 'Playground';
 
@@ -19,7 +19,9 @@ const LEDGER_TRIES = 40;
 const LEDGER_DELAY_MS = 150;
 
 /** What was typed stays while the page is open, also when another view is shown. It is never put into the address. */
-const input = { prompt: '', system: '', maxTokens: '256' };
+const input = { prompt: '', system: '', maxTokens: '256', temperature: '', tools: '' };
+const TOOLS_EXAMPLE =
+  '[{"name": "get_weather", "description": "…", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]';
 
 /**
  * What is known of a call from its stream.
@@ -30,6 +32,8 @@ const input = { prompt: '', system: '', maxTokens: '256' };
  * @property {{ input: number, output: number } | null} usage
  * @property {boolean} done
  * @property {string} id
+ * @property {string} text the text of the first choice
+ * @property {Map<string, ToolCall>} calls its tool calls
  */
 
 /**
@@ -45,6 +49,10 @@ export function mount(root, first) {
   /** @type {ApiName[]} */
   let apis = [];
   if (address.query.get('prompt') === 'hello' && !input.prompt) input.prompt = TEST_PROMPT;
+  /** The conversation so far, without the prompt that is being written. @type {Turn[]} */
+  let turns = [];
+  /** What was sent last, and its answer: the next two turns, if the user continues. @type {[Turn, Turn] | null} */
+  let last = null;
 
   const prompt = h('textarea', {
     id: 'prompt',
@@ -66,14 +74,51 @@ export function mount(root, first) {
     value: input.maxTokens,
     oninput: () => void (input.maxTokens = maxTokens.value),
   });
-  const modelField = h('div', { class: 'field wide' });
+  const temperature = h('input', {
+    type: 'number',
+    min: 0,
+    max: 2,
+    step: 0.1,
+    placeholder: 'Default',
+    value: input.temperature,
+    oninput: () => void (input.temperature = temperature.value),
+  });
+  const tools = h('textarea', {
+    rows: 3,
+    class: 'mono',
+    placeholder: TOOLS_EXAMPLE,
+    spellcheck: 'false',
+    value: input.tools,
+    oninput: () => void (input.tools = tools.value),
+  });
+  const images = h('input', { type: 'file', accept: 'image/*', multiple: true });
+  const more = h(
+    'details',
+    { class: 'more', open: Boolean(input.tools) },
+    h('summary', {}, 'Tools and images'),
+    field('Tools: a JSON list of functions', tools),
+    field('Images', images),
+  );
+  const suggestions = h('datalist', { id: 'known-models' });
+  const modelInput = h('input', {
+    type: 'text',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    placeholder: 'A route, or provider/model',
+    list: suggestions.id,
+    onchange: () => void remember('model', modelInput.value.trim()),
+  });
+  const past = h('div', { class: 'past', role: 'group', 'aria-label': 'Conversation' });
+  const results = h('div', { class: 'settings' });
   const apiField = h('div', { class: 'field medium' });
   const settings = h(
     'div',
     { class: 'settings' },
-    modelField,
+    field('Model', modelInput, { wide: true }),
+    suggestions,
     apiField,
     field('Max tokens', maxTokens),
+    field('Temperature', temperature),
     field('System prompt', system, { wide: true }),
   );
   const send = h('button', { type: 'submit', class: 'main' }, 'Send');
@@ -86,10 +131,12 @@ export function mount(root, first) {
   const transcript = createTranscript(answer);
   answer.append(hint('The answer appears here.'));
   rawEvents.append(hint('Each event appears here as it arrives, with the seconds since the request.'));
-  setOptions(modelField, 'Model', 'model', [['', 'Loading…']], '');
-  setOptions(apiField, 'API', 'api', [['', 'Loading…']], '');
+  setApis([['', 'Loading…']], '');
 
-  const buttons = h('div', { class: 'row after' }, send, stop, h('span', { class: 'soft keys' }, 'Ctrl+Enter to send'));
+  const next = h('button', { type: 'button', hidden: true, onclick: continueTurns }, 'Continue');
+  const restart = h('button', { type: 'button', hidden: true, onclick: startOver }, 'New conversation');
+  const keys = h('span', { class: 'soft keys' }, 'Ctrl+Enter to send');
+  const buttons = h('div', { class: 'row after' }, send, stop, next, restart, keys);
   const label = h('label', { for: 'prompt', class: 'visually-hidden' }, 'Prompt');
   root.append(
     h(
@@ -98,7 +145,7 @@ export function mount(root, first) {
       h('h1', {}, 'Playground'),
       h('span', { class: 'sub' }, 'Calls are logged with the tag via=playground'),
     ),
-    h('form', { onsubmit }, settings, label, prompt, buttons),
+    h('form', { onsubmit }, settings, past, results, label, prompt, more, buttons),
     h('div', { class: 'after' }, problem),
     h(
       'div',
@@ -130,37 +177,98 @@ export function mount(root, first) {
 
   function showModels() {
     if (!models) return;
-    const selected = address.query.get('model') ?? models.find(({ available }) => available)?.id ?? '';
-    const options = models.map(({ id, available }) => [id, available ? id : `${id} (unavailable)`]);
-    setOptions(modelField, 'Model', 'model', options, selected);
+    modelInput.value = address.query.get('model') ?? models.find(({ available }) => available)?.id ?? '';
+    const options = models.map(({ id, available }) => h('option', { value: id }, available ? '' : 'unavailable'));
+    suggestions.replaceChildren(...options);
     const known = apis.filter(({ name }) => name in APIS).map(({ name, title }) => [name, title]);
-    setOptions(apiField, 'API', 'api', known, address.query.get('api') ?? 'chat');
-    if (models.length || selected) return;
+    setApis(known, address.query.get('api') ?? 'chat');
+    if (models.length || modelInput.value) return;
     const hint = 'Configure a provider with its API key, or run `penstock model pull` to fetch the local model.';
     if (!problem.firstChild) problem.replaceChildren(alertBox('No models are available.', hint));
   }
 
   /**
-   * Fills a field with a list. What is selected is put into the address, as `name`.
-   * @param {HTMLElement} element
-   * @param {string} label
-   * @param {string} name
    * @param {string[][]} options
    * @param {string} selected
    */
-  function setOptions(element, label, name, options, selected) {
-    const onchange = (/** @type {string} */ value) => {
-      history.replaceState(null, '', linkWith(address, { [name]: value, prompt: '' }));
-      address.query.set(name, value);
+  function setApis(options, selected) {
+    const control = select(options, selected, (value) => remember('api', value));
+    apiField.replaceChildren(...field('API', control).childNodes);
+  }
+
+  /**
+   * Puts what is selected into the address.
+   * @param {string} name
+   * @param {string} value
+   */
+  function remember(name, value) {
+    history.replaceState(null, '', linkWith(address, { [name]: value, prompt: '' }));
+    address.query.set(name, value);
+  }
+
+  /** Makes the last exchange part of the conversation, so that the next prompt follows it. */
+  function continueTurns() {
+    if (!last) return;
+    turns.push(...last);
+    const [, { calls }] = last;
+    last = null;
+    past.replaceChildren(...turns.map(shownTurn));
+    results.replaceChildren(
+      ...calls.map(({ id, name }, index) =>
+        field(
+          `Result of ${name}`,
+          h('input', { type: 'text', id: `result-${index}`, 'data-id': id, 'data-name': name }),
+          {
+            wide: true,
+          },
+        ),
+      ),
+    );
+    prompt.value = input.prompt = images.value = '';
+    next.hidden = true;
+    restart.hidden = false;
+    send.textContent = 'Send';
+    (results.querySelector('input') ?? prompt).focus();
+  }
+
+  function startOver() {
+    turns = [];
+    last = null;
+    past.replaceChildren();
+    results.replaceChildren();
+    next.hidden = restart.hidden = true;
+    prompt.focus();
+  }
+
+  /** The prompt with its images, and the results of the tools that the model called. @returns {Promise<Turn>} */
+  async function nextTurn() {
+    const given = [...results.querySelectorAll('input')].map(({ dataset, value }) => ({
+      id: dataset.id ?? '',
+      name: dataset.name ?? '',
+      text: value,
+    }));
+    return {
+      role: 'user',
+      text: prompt.value.trim(),
+      images: await Promise.all([...(images.files ?? [])].map(readImage)),
+      calls: [],
+      results: given,
     };
-    element.replaceChildren(...field(label, select(options, selected, onchange)).childNodes);
   }
 
   async function sendPrompt() {
     if (running) return;
-    const model = modelField.querySelector('select')?.value;
-    if (!prompt.value.trim() || !model) {
-      const box = model ? alertBox('The prompt is empty.', 'Write a prompt first.') : alertBox('No model is selected.');
+    const model = modelInput.value.trim();
+    const turn = await nextTurn();
+    const definitions = parse(tools.value.trim() || '[]');
+    const box = !model
+      ? alertBox('No model is named.', 'Name a route, or a model as provider/model.')
+      : !turn.text && !turn.results.length
+        ? alertBox('The prompt is empty.', 'Write a prompt first.')
+        : !Array.isArray(definitions)
+          ? alertBox('The tools are not a JSON list.', `They are written as ${TOOLS_EXAMPLE}`)
+          : null;
+    if (box) {
       problem.replaceChildren(box);
       prompt.focus();
       return;
@@ -171,9 +279,25 @@ export function mount(root, first) {
     const { signal } = running;
     start();
     /** @type {Progress} */
-    const progress = { startedAt: performance.now(), firstOutputMs: null, events: 0, usage: null, done: false, id: '' };
+    const progress = {
+      startedAt: performance.now(),
+      firstOutputMs: null,
+      events: 0,
+      usage: null,
+      done: false,
+      id: '',
+      text: '',
+      calls: new Map(),
+    };
     try {
-      const request = { model, prompt: prompt.value, system: system.value.trim(), maxTokens: Number(maxTokens.value) };
+      const request = {
+        model,
+        turns: [...turns, turn],
+        system: system.value.trim(),
+        maxTokens: Number(maxTokens.value),
+        temperature: temperature.value === '' ? null : Number(temperature.value),
+        tools: definitions,
+      };
       const response = await post(`/admin/playground?api=${name}`, api.request(request), { signal });
       progress.id = response.headers.get('x-request-id') ?? '';
       for await (const { data } of readEvents(response)) receive(data, progress, api);
@@ -187,6 +311,10 @@ export function mount(root, first) {
       if (!signal.aborted) problem.replaceChildren(errorBox(error));
     }
     running = null;
+    const calls = [...progress.calls.values()].map((call, index) => ({ ...call, id: call.id || `call_${index}` }));
+    const answered = progress.text || calls.length;
+    last = answered ? [turn, { role: 'assistant', text: progress.text, images: [], calls, results: [] }] : null;
+    next.hidden = !last;
     finish(progress, signal.aborted);
     await showResult(progress, signal.aborted);
   }
@@ -196,6 +324,7 @@ export function mount(root, first) {
     send.disabled = true;
     stop.disabled = false;
     if (focused) stop.focus({ preventScroll: true });
+    next.hidden = true;
     problem.replaceChildren();
     transcript.clear();
     rawEvents.replaceChildren();
@@ -241,6 +370,7 @@ export function mount(root, first) {
       if (progress.firstOutputMs === null) result.textContent = 'Streaming';
       progress.firstOutputMs ??= now;
       transcript.add(delta);
+      if (!delta.choice) collect(delta, progress);
     }
   }
 
@@ -277,6 +407,43 @@ export function mount(root, first) {
       running?.abort();
     },
   };
+}
+
+/**
+ * Keeps what a next turn needs of an answer: its text and tool calls, not its reasoning.
+ * @param {import('../types.js').OutputDelta} delta
+ * @param {Progress} progress
+ */
+function collect({ kind, text, part = '', call }, progress) {
+  if (kind === 'text') progress.text += text;
+  if (!call) return;
+  const { id, name, args } = progress.calls.get(part) ?? { id: '', name: '', args: '' };
+  progress.calls.set(part, { id: id || call.id, name: name || call.name, args: args + call.args });
+}
+
+/** @param {Turn} turn */
+function shownTurn({ role, text, images, calls, results }) {
+  const parts = [
+    ...results.map((result) => `${result.name}: ${result.text}`),
+    text,
+    ...images.map(({ name }) => `[${name}]`),
+    ...calls.map(({ name, args }) => `${name} ${args}`),
+  ];
+  const who = role === 'user' ? 'You' : 'Model';
+  return h('p', { class: role }, h('strong', {}, `${who}: `), parts.filter(Boolean).join('\n'));
+}
+
+/**
+ * @param {File} file
+ * @returns {Promise<{ name: string, url: string }>}
+ */
+function readImage(file) {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done({ name: file.name, url: String(reader.result) });
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(file);
+  });
 }
 
 /** @param {string} text */
