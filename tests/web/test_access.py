@@ -82,7 +82,7 @@ def show(site: Site, page: Page, view: str) -> None:
         page.get_by_role("button", name="Show an example").click()
         page.locator("mark").first.wait_for(state="attached")
     elif view == "playground":
-        page.locator("select option", has_text="pair-0").first.wait_for(state="attached")
+        page.locator("datalist option[value=pair-0]").wait_for(state="attached")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -95,6 +95,8 @@ def test_every_view_is_for_everybody(site: Site, visit: Visitor, scheme: str, wi
             show(site, page, view)
             if complaints := page.evaluate(AUDIT):
                 found[view] = complaints
+            if not page.evaluate("document.querySelector('.bar').getBoundingClientRect().right === innerWidth"):
+                found[f"{view}, right edge"] = "the header does not reach it"
             if PICTURES:
                 name = f"{view.partition('?')[0]}-{scheme}-{width}.png"
                 page.screenshot(path=Path(PICTURES) / name, full_page=view != "calls")

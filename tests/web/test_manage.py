@@ -144,10 +144,18 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         page.goto(f"{there.url}/#/providers")
         page.get_by_role("region", name="main", exact=True).get_by_text("1 error (50%)").wait_for()
         page.get_by_text("Last error").filter(has_text="The engine is overloaded.").wait_for()
+        broken = upstream.play([status(500, JSON, b'{"error": {"message": "Another part is broken."}}')])
+        for model in ("pair-0-a", "pair-0-a", broken):  # the last error is not one of the model with most errors
+            gateway.ask(f"main/{model}", stream=False)
+        there.booked("/admin/entries?outcome=failed", lambda entries: len(entries) == 4)
+        page.goto(f"{there.url}/#/keys")
+        page.goto(f"{there.url}/#/providers")
+        page.get_by_text("Last error").filter(has_text="Another part is broken.").wait_for()
         page.get_by_role("region", name="spare", exact=True).get_by_text("no recent calls").wait_for()
+        assert not page.get_by_role("region", name="local", exact=True).count()  # it cannot run, and is not configured
         assert "GROQ_API_KEY" in page.locator("main").inner_text()
         page.goto(f"{there.url}/#/health")
-        page.get_by_role("button", name="main / pair-0-a: 50%").click()
+        page.get_by_role("button", name="main / pair-0-a: 75%").click()
         until(page, "document.activeElement.getAttribute('aria-label') === 'main pair-0-a'")
         assert not any(canary in page.content() for canary in CANARIES)
         page.close()  # before its gateway ends

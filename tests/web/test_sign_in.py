@@ -141,6 +141,10 @@ def test_a_user_signs_in_and_out_and_a_stolen_cookie_is_of_no_use(
     sign_in_site: SignInSite, window: BrowserContext
 ) -> None:
     page = sign_in(sign_in_site, window, "platform.ann")
+    page.goto(f"{sign_in_site.url}/#/audit")
+    row = page.locator("tbody tr", has_text="Signed in").filter(has_text="platform.ann").first
+    assert "roles: role admin" in row.inner_text()
+    page.goto(f"{sign_in_site.url}/#/live")
     assert page.url.partition("#")[0] == f"{sign_in_site.url}/"
     until(page, "document.getElementById('user').textContent === 'platform.ann@example.com'")
     session = session_of(window)

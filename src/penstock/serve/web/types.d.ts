@@ -49,6 +49,8 @@ export interface LiveCall {
   tokens: number;
   tokens_per_s: number | null;
   first_event_ms: number | null;
+  /** The time since the last event; null when it has ended. */
+  silent_ms: number | null;
   longest_gap_ms: number;
   gaps_ms: number[];
   cost: string | null;
@@ -92,6 +94,7 @@ export interface Attempt extends Priced {
   provider: string;
   model: string;
   outcome: string;
+  status: number;
   code: string | null;
   /** What the code means. */
   error: string | null;
@@ -352,9 +355,27 @@ export interface ApiName {
 /** What the playground sends; `maxTokens` is 0 without a limit. */
 export interface Prompt {
   model: string;
-  prompt: string;
+  turns: Turn[];
   system: string;
   maxTokens: number;
+  temperature: number | null;
+  tools: { name: string; description?: string; parameters?: object }[];
+}
+
+/** One message of a conversation. `results` are those of the calls of the turn before. */
+export interface Turn {
+  role: 'user' | 'assistant';
+  text: string;
+  images: { name: string; url: string }[];
+  calls: ToolCall[];
+  results: { id: string; name: string; text: string }[];
+}
+
+/** A call of a tool; `args` is JSON. */
+export interface ToolCall {
+  id: string;
+  name: string;
+  args: string;
 }
 
 /** What an event of a streamed answer says. */
@@ -371,6 +392,7 @@ export interface OutputDelta {
   kind: 'text' | 'reasoning' | 'tool';
   choice?: number;
   part?: string;
+  call?: ToolCall;
 }
 
 export interface TimeColumn {

@@ -30,6 +30,7 @@ const MEANINGS = {
   'key.update': 'Key changed',
   'key.rotate': 'Key rotated',
   'key.revoke': 'Key revoked',
+  'key.stop': 'Calls of a key stopped',
   'team.create': 'Team created',
   'team.update': 'Team changed',
   'team.delete': 'Team deleted',
@@ -263,7 +264,7 @@ function shown(value) {
  */
 function text(value) {
   if (value === null || value === undefined || value === '') return 'none';
-  if (Array.isArray(value)) return value.join(', ') || 'none';
+  if (Array.isArray(value)) return value.map(text).join(', ') || 'none';
   if (typeof value === 'string' && TIME.test(value)) return fullTime(value);
   if (typeof value !== 'object') return String(value);
   const parts = Object.entries(value).filter(([, part]) => shown(part));

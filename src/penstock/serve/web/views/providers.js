@@ -16,6 +16,8 @@ export const title = 'Providers';
 /** From this share of errors on, a provider is marked, unless it had only a few attempts. */
 const MANY_ERRORS = 0.2;
 const FEW = 5;
+/** The most models whose errors are searched for the last one. */
+const MAX_TARGETS = 50;
 /** Outcomes of attempts for which the provider is not to blame. */
 const NOT_TO_BLAME = new Set(['completed', 'cancelled', 'orphaned']);
 const TEST_NOTE = 'Test sends a real call of at most 16 tokens. It is logged and billed like any other call.';
@@ -44,7 +46,9 @@ export function mount(root) {
         h(
           'section',
           { class: 'cards' },
-          setup.providers.map((provider) => providerCard(provider, health.rows, signal)),
+          setup.providers
+            .filter((provider) => !isUnused(provider, setup.routes))
+            .map((provider) => providerCard(provider, health.rows, signal)),
         ),
         keys.length > 0 ? keysSection(keys) : '',
         routesSection(setup.routes, signal),
@@ -78,7 +82,7 @@ function providerCard(provider, rows, signal) {
   const result = h('div', { class: 'result' });
   const button = testButton(`Test ${provider.name}`, () => `${provider.name}/${select.value}`, result, signal);
   const why = h('p', { class: 'why-errors', hidden: true });
-  showLastError(why, worstOf(provider, rows), signal);
+  showLastError(why, provider, rows, signal);
   return h(
     'section',
     { class: 'card', 'aria-label': provider.name },
@@ -155,40 +159,35 @@ function errorsOf({ name }, all) {
 }
 
 /**
- * The model of a provider with the most errors of the last day, if there are any.
+ * Shows why the last attempt that failed at a provider did, whichever of its models it was.
+ * @param {HTMLElement} line
  * @param {ProviderSetup} provider
  * @param {HealthRow[]} rows
- */
-function worstOf(provider, rows) {
-  const failing = rows
-    .filter((row) => row.provider === provider.name)
-    .map((row) => ({ row, errors: errorsOf(provider, [row]).errors }))
-    .filter(({ errors }) => errors);
-  return failing.sort((one, other) => other.errors - one.errors)[0]?.row;
-}
-
-/**
- * Shows why the last attempt at a model failed.
- * @param {HTMLElement} line
- * @param {HealthRow | undefined} row
  * @param {AbortSignal} signal
  */
-async function showLastError(line, row, signal) {
-  if (!row) return;
-  const target = `${row.provider}/${row.model}`;
-  const query = new URLSearchParams({ target, since: '24h', limit: '1' });
-  for (const outcome of Object.keys(row.outcomes)) if (!NOT_TO_BLAME.has(outcome)) query.append('attempt', outcome);
+async function showLastError(line, provider, rows, signal) {
+  const failing = rows.filter((row) => row.provider === provider.name && errorsOf(provider, [row]).errors);
+  if (!failing.length) return;
+  const targets = failing.slice(0, MAX_TARGETS).map((row) => `${row.provider}/${row.model}`);
+  const outcomes = new Set(
+    failing.flatMap((row) => Object.keys(row.outcomes)).filter((each) => !NOT_TO_BLAME.has(each)),
+  );
+  const query = new URLSearchParams({ since: '24h', limit: '1' });
+  for (const target of targets) query.append('target', target);
+  for (const outcome of outcomes) query.append('attempt', outcome);
   /** @type {{ entries: Entry[] }} */
   const { entries } = await getJson(`/admin/entries?${query}`, signal).catch(() => ({ entries: [] }));
   const [entry] = entries;
   const attempt = entry?.attempts.findLast(
-    ({ provider, model, outcome }) => `${provider}/${model}` === target && !NOT_TO_BLAME.has(outcome),
+    (each) => each.provider === provider.name && !NOT_TO_BLAME.has(each.outcome),
   );
   if (!attempt) return;
+  // The ledger has the sentence of the call's own error. Of an earlier attempt it has the code.
   const own = attempt === entry.attempts.at(-1) && entry.outcome !== 'completed' ? entry.error : null;
+  const status = attempt.status ? ` (status ${attempt.status})` : '';
   line.replaceChildren(
-    `Last error, ${shortTime(entry.at)} UTC: `,
-    ...inlineCode(toSentence(own ?? attempt.error ?? attempt.code ?? 'no reason is known')),
+    `Last error, ${shortTime(entry.at)} UTC, ${attempt.model}: `,
+    ...(own ? inlineCode(toSentence(own)) : [h('code', {}, attempt.code ?? attempt.outcome), `${status}.`]),
     ' ',
     h('a', { href: link('calls', {}, entry.id) }, 'Show the call'),
   );
@@ -325,8 +324,18 @@ function routesSection(routes, signal) {
   );
 }
 
+/**
+ * Whether the local model cannot run, and is neither configured nor the target of a route: then nothing is wrong.
+ * @param {ProviderSetup} provider
+ * @param {RouteSetup[]} routes
+ */
+function isUnused({ name, origin, problem }, routes) {
+  const routed = routes.some(({ targets }) => targets.some(({ provider }) => provider === name));
+  return origin === 'built in' && problem !== null && !routed;
+}
+
 /** @param {Setup} setup */
-function missingSection({ not_configured: missing }) {
+function missingSection({ not_configured: missing, providers, routes }) {
   const names = missing.map(({ name, variable }, index) => [
     index > 0 && ', ',
     `${name} (`,
@@ -338,6 +347,9 @@ function missingSection({ not_configured: missing }) {
     {},
     h('h2', {}, 'Not configured'),
     h('p', { class: 'soft' }, 'The gateway knows these providers too. Set the variable and restart it: ', names, '.'),
+    providers
+      .filter((provider) => isUnused(provider, routes))
+      .map(({ name, problem }) => h('p', { class: 'soft' }, `${name}: `, inlineCode(toSentence(problem ?? '')))),
   );
 }
 

@@ -33,7 +33,7 @@ export function rejectedRequests(signal, key) {
       th('Reason'),
       th('Key'),
       th('Client address'),
-      th('Requests'),
+      th('Requests', 'number'),
       th('First (UTC)'),
       th('Last (UTC)'),
     ];
@@ -41,7 +41,7 @@ export function rejectedRequests(signal, key) {
       h('h2', {}, 'Rejected requests'),
       h(
         'p',
-        { class: 'soft' },
+        { class: 'soft lead' },
         'Since the gateway was started. They did not become calls, and cost nothing.',
         !whole && ' Not all gateways answered: their rejected requests are not shown.',
       ),
