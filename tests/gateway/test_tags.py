@@ -36,10 +36,10 @@ def test_a_part_of_a_secret_at_the_end_of_what_is_searched_is_not_kept() -> None
     assert clean_text(secret * 163, [secret]) == "…" * 163
 
 
-def test_the_client_s_tags_go_over_those_of_its_key() -> None:
+def test_a_client_cannot_replace_the_tags_of_its_key() -> None:
     assert clean_tags({}, {"team": "red"}, []) == {"team": "red"}
     assert clean_tags({"team": "blue", "task": "x"}, {"team": "red", "floor": "2"}, []) == {
-        "team": "blue",
+        "team": "red",
         "task": "x",
         "floor": "2",
     }

@@ -26,14 +26,14 @@ _SHORTEST_SECRET = 8
 def clean_tags(
     client_tags: Mapping[str, str], key_tags: Mapping[str, str], secrets: Iterable[str]
 ) -> Mapping[str, str]:
-    """The tags to store: the client's own, which take precedence over those of its key."""
+    """The tags to store: the client's own, and those of its key, which the client cannot replace."""
     if not client_tags:
         return key_tags
     tags = {
         clean_text(name, secrets): _MASK if SECRET_NAME.search(name[:_MAX_SEARCHED]) else clean_text(value, secrets)
         for name, value in islice(client_tags.items(), MAX_TAGS)
     }
-    return {**key_tags, **tags}
+    return {**tags, **key_tags}
 
 
 def clean_text(text: str, secrets: Iterable[str]) -> str:
