@@ -89,6 +89,11 @@ def test_the_way_to_call_is_reported_where_the_gateway_listens(tmp_path: Path) -
     assert " http://localhost:9000/v1/models" in invoke("keys", "create").stderr
 
 
+def test_the_way_to_call_is_that_of_the_public_url(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[server]\npublic_url = "https://llm.example.com/v1/"\n')
+    assert " https://llm.example.com/v1/models" in invoke("keys", "create").stderr
+
+
 def test_a_gateway_that_listens_beyond_this_machine_was_never_open(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text('[server]\nlisten = "0.0.0.0:9000"\n')
     assert invoke("keys", "create").stderr == ""

@@ -126,7 +126,8 @@ def test_calls_are_exported_as_they_are_filtered_and_no_cell_is_a_formula(site: 
 
 
 def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> None:
-    with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 1)) as gateway:
+    public = {"public_url": "https://llm.example.com/v1"}
+    with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 1, server=public)) as gateway:
         there = Site(gateway)
         upstream.play(whole(), "pair-0-a")
         page = visit("providers", elsewhere=there, expected="502")
@@ -141,6 +142,7 @@ def test_a_provider_is_tested_by_a_real_call(visit: Visitor, tmp_path: Path) -> 
         card.get_by_text("The engine is overloaded.").wait_for()
         card.get_by_role("link", name="Show the call").click()
         page.locator(".reason", has_text="The engine is overloaded.").wait_for()
+        assert "https://llm.example.com/v1/chat/completions" in page.get_by_label("curl command").inner_text()
         page.goto(f"{there.url}/#/providers")
         page.get_by_role("region", name="main", exact=True).get_by_text("1 error (50%)").wait_for()
         page.get_by_text("Last error").filter(has_text="The engine is overloaded.").wait_for()

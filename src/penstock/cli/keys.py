@@ -33,7 +33,7 @@ _UNREADABLE = 2
 # Printed on standard error, so that KEY=$(…) gets only the key.
 _CLOSED = """\
 Until now the gateway needed no key. From now on every client has to send one, also on this machine:
-    curl -H "Authorization: Bearer $KEY" {url}/v1/models
+    curl -H "Authorization: Bearer $KEY" {url}/models
     export OPENAI_API_KEY=$KEY       # OpenAI clients send it by themselves"""
 _LAST = """\
 That was the last key. The gateway stays closed: every call is a 401 until you create another key ({create}).
@@ -93,8 +93,7 @@ def create_command(
         closes = open_before and config.server.address.local
         _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
     if closes:
-        scheme = "http" if config.server.tls is None else "https"
-        click.echo(_CLOSED.format(url=f"{scheme}://{config.server.address}"), err=True)
+        click.echo(_CLOSED.format(url=config.server.base_url), err=True)
 
 
 @command.command("list", short_help="List keys.")

@@ -373,6 +373,7 @@ class App:
         sockets = self._server.sockets if self._server is not None else ()
         return {
             "tls": self._listener_tls is not None,
+            "public_url": self.config.server.public_url.rstrip("/") or None,
             "listening": [str(Address(*each.getsockname()[:2])) for each in sockets],
             "draining": self.draining,
             "open_calls": self.open_calls,

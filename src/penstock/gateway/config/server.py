@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import structs
 
 from penstock.errors import BookError
-from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.addresses import Address, parse_listen, parse_url
 from penstock.gateway.config.checks import check_hosts, check_keys, check_token
 from penstock.gateway.config.people import check_group, check_identity_url, load_oidc
 from penstock.gateway.config.problems import Problems
@@ -36,6 +36,11 @@ def load_server(
     _check_edge(server, problems)
     check_keys(server.keys, problems)
     check_hosts("server", server.hosts, problems)
+    if server.public_url:
+        try:
+            parse_url(server.public_url)
+        except ValueError as error:
+            problems.error(("server", "public_url"), str(error))
     try:
         address = parse_listen(server.listen)
         address = Address(address.host if host is None else host, address.port if port is None else port)

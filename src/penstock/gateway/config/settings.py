@@ -69,6 +69,10 @@ class Server(Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve clients over TLS.")] = None
+    public_url: Annotated[
+        str,
+        Meta(description="The base URL that clients use, such as https://llm.example.com/v1. Default: from listen."),
+    ] = ""
     proxies: Annotated[
         tuple[str, ...],
         Meta(description="Addresses or networks of proxies whose X-Forwarded-For is believed."),
@@ -111,6 +115,12 @@ class Server(Struct, frozen=True, kw_only=True):
     def address(self) -> Address:
         """Where to listen, taken apart."""
         return parse_listen(self.listen)
+
+    @property
+    def base_url(self) -> str:
+        """The base URL for clients: the public one, or the one where it listens."""
+        scheme = "http" if self.tls is None else "https"
+        return self.public_url.rstrip("/") or f"{scheme}://{self.address}/v1"
 
 
 class Limits(Struct, frozen=True, kw_only=True):

@@ -45,10 +45,12 @@ export async function fetchKeys(signal, all = false) {
 }
 
 /**
- * The URL of the gateway for clients. If it listens on all addresses, it is where this page is.
- * @param {{ listening?: string[], tls?: boolean }} state
+ * The URL of the gateway for clients: the public one. Without it, it is where the gateway listens; if that is all
+ * addresses, it is where this page is.
+ * @param {{ listening?: string[], tls?: boolean, public_url?: string | null }} state
  */
-export function baseUrl({ listening = [], tls }) {
+export function baseUrl({ listening = [], tls, public_url }) {
+  if (public_url) return public_url;
   const [address = '127.0.0.1:8080'] = listening;
   const host = address.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
   return `${tls ? 'https' : 'http'}://${host}/v1`;
