@@ -46,8 +46,8 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         series("penstock_limits_store_up", "1", "store", "redis"),
     ),
     "PenstockBudgetNearlySpent": (
-        series("penstock_budget_remaining_ratio", "0.05", "key", "ci"),
-        series("penstock_budget_remaining_ratio", "0.5", "key", "ci"),
+        series("penstock_budget_remaining_ratio", "0.05", "name", "ci"),
+        series("penstock_budget_remaining_ratio", "0.5", "name", "ci"),
     ),
     "PenstockLoopSlow": (
         series(LAG, "0", "le", "0.1") | series(LAG, "0+60", "le", "1", "+Inf"),

@@ -55,6 +55,18 @@ def test_a_warning_names_the_level_and_the_budget() -> None:
         assert named == expected
 
 
+def test_what_is_left_is_reported_by_name_for_keys_and_teams() -> None:
+    found = watch()
+    shares = {"key_1": 0.5, "key_1:day": 0.25, "team:acme:total": 0.9, "team:acme:day": None}
+    assert found.remaining(lambda account: shares[account.id], NOW) == {
+        ("key", "ci", "month"): 0.5,
+        ("key", "ci", "day"): 0.25,
+        ("organisation", "acme", "total"): 0.9,
+    }
+    found.use(watched_budgets(resolve([msgspec.structs.replace(KEY, revoked_ms=1)], [])))
+    assert found.remaining(lambda _: 0.1, NOW) == {}
+
+
 def test_accounts_without_a_budget_and_of_end_users_are_not_watched() -> None:
     found = watch()
     for account in ("team:acme/search", "team:acme/search:month", "user:key_1:abc:day", "key_2"):

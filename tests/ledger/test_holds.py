@@ -68,5 +68,5 @@ def _check(gateway: Gateway, admin: AdminClient) -> None:
     )
     with urllib.request.urlopen(metrics, timeout=_WAIT_S) as answer:
         samples = parse(answer.read().decode())
-    left = value(samples, "penstock_budget_remaining_ratio", key=key.id)
+    left = value(samples, "penstock_budget_remaining_ratio", kind="key", name=key.name, period=key.period)
     assert left == pytest.approx(1 - spent / BUDGET)

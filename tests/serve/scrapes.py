@@ -37,7 +37,7 @@ def parse(text: str) -> Samples:
     return samples
 
 
-def value(samples: Samples, name: str, **labels: str) -> float:
+def value(samples: Samples, name: str, /, **labels: str) -> float:
     """The sum over all series that have these labels."""
     wanted = set(labels.items())
     return sum(number for found, number in samples.get(name, {}).items() if wanted <= found)

@@ -195,15 +195,16 @@ def test_what_is_left_of_a_budget_is_reported(tmp_path: Path, upstream: Upstream
     )
     book.close()
     upstream.play(whole(), "good")
+    labels = {"kind": "key", "name": "key_a", "period": "month"}
     with served(tmp_path, settings(upstream.url, 2, **PRICES)) as gateway:
-        assert value(gateway.scrape(), "penstock_budget_remaining_ratio", key="key_a") == 1
+        assert value(gateway.scrape(), "penstock_budget_remaining_ratio", **labels) == 1
         with RawClient(gateway.port) as client:
             client.send(
                 post(body("main/good", stream=True, max_tokens=9), headers={"Authorization": f"Bearer {secret}"})
             )
             assert client.response().done
         samples = settled(gateway, 1)
-        assert value(samples, "penstock_budget_remaining_ratio", key="key_a") == pytest.approx(0.9)
+        assert value(samples, "penstock_budget_remaining_ratio", **labels) == pytest.approx(0.9)
         assert secret not in gateway.text()
 
 

@@ -179,13 +179,9 @@ class Bookkeeping:
         """
         return {key.id: self._accounts.reserved(key) for key in self._stored if key.budget is not None}
 
-    def budgets(self) -> dict[str, float]:
-        """The remaining part of its budget, by id of each usable key."""
-        now = time.time() * 1000
-        parts = {
-            key.id: self._accounts.remaining_share(key) for key in self._stored if key.budget and not key.unusable(now)
-        }
-        return {id: part for id, part in parts.items() if part is not None}
+    def budgets(self) -> dict[tuple[str, str, str], float]:
+        """The remaining part of each budget of usable keys and of teams, by kind, name and period."""
+        return self._budgets.remaining(self._accounts.remaining_share, time.time() * 1000)
 
     async def close(self) -> None:
         """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""

@@ -7,7 +7,7 @@ which of them wait for the webhook, so that any process can send them (`serve/we
 A reservation is refused before all of a budget is spent. So a refusal for want of money is a warning of 100 % too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -63,12 +63,20 @@ class WatchedBudget(NamedTuple):
     account: Key
     budget: int
     title: str
+    key: Key
+    """The key that has the account, or one of the keys of its team."""
+
+    @property
+    def kind(self) -> str:
+        """`key`, or the level of the team."""
+        team = _team(self.account)
+        return LEVELS[team.count("/")] if team else "key"
 
 
 def watched_budgets(keys: Iterable[Key]) -> dict[str, WatchedBudget]:
     """The budgets of keys, and of their teams, by the id of the account."""
     return {
-        account.id: WatchedBudget(account, account.budget, _team(account) or key.name)
+        account.id: WatchedBudget(account, account.budget, _team(account) or key.name or key.id, key)
         for key in keys
         for account in (key, *key.further)
         if account.budget
@@ -101,12 +109,21 @@ class BudgetWatch:
         found = self._budgets.get(id)
         return found.account if found is not None else None
 
+    def remaining(self, share_of: Callable[[Key], float | None], now_ms: float) -> dict[tuple[str, str, str], float]:
+        """The share that is left of each budget, by kind, name and period. Those of unusable keys are left out."""
+        return {
+            (found.kind, found.title, found.account.period): share
+            for found in self._budgets.values()
+            if (found.kind != "key" or not found.key.unusable(now_ms))
+            and (share := share_of(found.account)) is not None
+        }
+
     def check(self, id: str, spent: int, now_ms: int, *, refused: bool = False) -> list[BudgetWarning]:
         """The warnings that are new in this process, now that so much of a budget is spent."""
         found = self._budgets.get(id)
         if found is None:
             return []
-        account, budget, title = found
+        account, budget, title, _ = found
         reached = [
             percent for percent in PERCENTAGES if spent * 100 >= budget * percent or (refused and percent == 100)
         ]
@@ -125,7 +142,7 @@ class BudgetWatch:
                 label=label,
                 percent=percent,
                 period=account.period,
-                kind=LEVELS[team.count("/")] if team else "key",
+                kind=found.kind,
                 name=team or (account.spender.key if account.spender is not None else id),
                 title=title,
                 budget=budget,

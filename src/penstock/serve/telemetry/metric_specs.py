@@ -93,7 +93,12 @@ COST = _counter("cost_usd", "Cost of calls in US dollars, as far as prices are k
 LEDGER_QUEUE = _gauge("ledger_queue", "Settled calls that are not yet written to the ledger.")
 LEDGER_SPOOLED = _gauge("ledger_spooled", "Settled calls that wait because the ledger cannot be written.")
 LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to the ledger.", _WORK_BOUNDS)
-BUDGET = _gauge("budget_remaining_ratio", "Remaining part of a key's budget, from 1 to 0.", "key", kind="least")
+BUDGET = _gauge(
+    "budget_remaining_ratio",
+    "Remaining part of a budget of a key or a team, from 1 to 0.",
+    *("kind", "name", "period"),
+    kind="least",
+)
 WEBHOOKS = _counter(
     "budget_webhooks",
     "Attempts to send budget warnings to the webhook, by result: delivered, retried, failed after all retries.",

@@ -36,8 +36,17 @@ from penstock.http.exchange import Exchange
 from penstock.serve.rejections import REASONS
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs
-from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Counts, Labels, SharedCounters, read_all, total
-from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
+from penstock.serve.telemetry.counters import (
+    LOST_SLOT,
+    MAX_SERIES,
+    OTHER,
+    Counts,
+    Labels,
+    SharedCounters,
+    read_all,
+    total,
+)
+from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
 
@@ -413,10 +422,10 @@ def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
     return gauges
 
 
-def bounded(ratios: Mapping[str, float]) -> dict[Labels, float]:
-    """One value per key, for at most 99 keys. The minimum of all others is reported as `other`."""
-    result: dict[Labels, float] = {}
-    for number, (key, ratio) in enumerate(ratios.items()):
-        label = (key,) if number < MAX_VALUES else (OTHER,)
-        result[label] = min(ratio, result.get(label, ratio))
+def bounded(ratios: Mapping[tuple[str, str, str], float]) -> dict[Labels, float]:
+    """One value per budget, for those of which least is left. The minimum of all others is reported as `other`."""
+    least = sorted(ratios, key=lambda labels: (ratios[labels], labels))
+    result: dict[Labels, float] = {labels: ratios[labels] for labels in least[: MAX_SERIES - 1]}
+    if others := least[MAX_SERIES - 1 :]:
+        result[OTHER, OTHER, OTHER] = ratios[others[0]]
     return result
