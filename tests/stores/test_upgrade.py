@@ -1,7 +1,8 @@
-"""Upgrade and rollback: ledgers that every earlier version has written, and processes of two versions on one ledger.
+"""Upgrade and rollback: ledgers that earlier versions have written, and processes of two versions on one ledger.
 
-`old_ledgers/` has a ledger of each schema version as SQL, written by the code of that version: four calls, of which
-three are summed up where a version has sums, and a key. They are never changed; a release with another schema adds one.
+`old_ledgers/` has ledgers of the schema versions 1 to 8 and 12 as SQL, written by the code of that version:
+four calls, of which three are summed up where a version has sums, and a key. They are never changed; a release with
+another schema adds one.
 """
 
 import re
