@@ -140,7 +140,9 @@ def test_on_a_terminal_it_fits_and_is_in_nobodys_power(columns: int) -> None:
 AMOUNTS = {0: "$0", 1: "<$0.000001", 1_000: "$0.000001", 9_999_000: "$0.009999", 10_000_000: "$0.0100"}
 
 
-@pytest.mark.parametrize(("cost", "shown"), [*AMOUNTS.items(), (1_234_567_890_000, "$1,234.5679")])
+@pytest.mark.parametrize(
+    ("cost", "shown"), [*AMOUNTS.items(), (1_234_567_890_000, "$1,234.5679"), (-10_000_000, "-$0.0100")]
+)
 def test_money(cost: int, shown: str) -> None:
     assert money(cost) == shown
 

@@ -3,6 +3,7 @@
 LiteLLM's own code hashes the keys, and says what is left of each budget.
 """
 
+import csv
 import json
 import subprocess
 from contextlib import closing
@@ -265,6 +266,9 @@ def test_the_same_is_left_of_every_budget(counters: str, folder: Path) -> None:
     paths = {"mobile": "mobile", "reset": "reset", "big": "acme/big", "acme": "acme", "apps": "acme/big/apps"}
     left = {paths[name]: left for kind in ("team", "project", "organization") for name, left in theirs[kind].items()}
     assert {team["path"]: team["budgets"][0]["left"] for team in teams if team["budgets"]} == left
+    booked = csv.DictReader(penstock("usage", "--by", "team", "--csv", "--config", "own.toml").splitlines())
+    assert {row["team"]: row["cost_usd"] for row in booked}["acme"] == "-4970.000000000"  # the correction of acme/big
+    assert "-$4,970.0000" in penstock("usage", "--by", "team", "--config", "own.toml")
     assert report["key lifetime.spend"]["note"] == "not taken over: no budget counts it"
     assert report["key raised.metadata.temp_budget_increase"]["status"] == "approximated"
 

@@ -16,6 +16,8 @@ def money(cost: int) -> str:
     """Nanodollars as dollars, with four digits, or six below a cent, because tokens cost so little."""
     if not cost:
         return "$0"
+    if cost < 0:  # a correction, which an import has made
+        return f"-{money(-cost)}"
     if cost < _MIN_SHOWN:
         return "<$0.000001"
     return f"${cost / NANODOLLARS:,.{4 if cost >= _CENT else 6}f}"
@@ -24,11 +26,6 @@ def money(cost: int) -> str:
 def dollars(cost: int | None) -> float | None:
     """Nanodollars as a number of dollars, for JSON."""
     return None if cost is None else cost / NANODOLLARS
-
-
-def exact_dollars(cost: int) -> str:
-    """Nanodollars as dollars with all digits, for CSV."""
-    return f"{cost // NANODOLLARS}.{cost % NANODOLLARS:09d}"
 
 
 def moment(at_ms: int) -> str:

@@ -7,12 +7,12 @@ from typing import cast, get_args
 
 import click
 
-from penstock.cli.amounts import dollars, exact_dollars, money
+from penstock.cli.amounts import dollars, money
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow, with_teams
-from penstock.gateway.billing.csv_rows import csv_cell
+from penstock.gateway.billing.csv_rows import csv_cell, exact_dollars
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Columns of the table that are omitted if all values are zero.

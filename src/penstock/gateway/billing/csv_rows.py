@@ -31,6 +31,12 @@ def csv_cell(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA else text
 
 
+def exact_dollars(cost: int) -> str:
+    """Nanodollars as dollars with all digits. A correction is negative."""
+    whole, rest = divmod(abs(cost), NANODOLLARS)
+    return f"{'-' if cost < 0 else ''}{whole}.{rest:09d}"
+
+
 def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
     """The values of `COLUMNS`. The time is in UTC, and the cost is exact."""
     providers = ",".join(dict.fromkeys(attempt.provider for attempt in entry.attempts))
@@ -51,5 +57,5 @@ def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
         entry.measure,
         int(entry.cost is None),
         int(entry.approximate),
-        f"{entry.priced // NANODOLLARS}.{entry.priced % NANODOLLARS:09d}",
+        exact_dollars(entry.priced),
     ]

@@ -5,7 +5,8 @@ why such sums are exact). The few later calls are counted one by one, in the sam
 costs the same to read, however many calls it has, and archiving calls does not change it.
 
 A spender is written as the ids of accounts are (`gateway/teams/chain.py`): `key_1`, `team:acme`, and end users by a
-digest of their name: `user:key_1:DIGEST`. A call of `acme/search` counts for `team:acme` too.
+digest of their name: `user:key_1:DIGEST`. A call of `acme/search` counts for `team:acme` too. A cost can be negative:
+that of an imported correction (`cli/litellm/keys.py`).
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ from penstock.stores.book.selection import marks
 
 _ADD = addition("spending", ("spender", "day"), ("cost",))
 _OF_CALLS = f"""
-SELECT key, team, end_user, at_ms / {DAY_MS}, SUM(cost) FROM calls WHERE {{places}} AND cost > 0 GROUP BY 1, 2, 3, 4
+SELECT key, team, end_user, at_ms / {DAY_MS}, SUM(cost) FROM calls WHERE {{places}} AND cost <> 0 GROUP BY 1, 2, 3, 4
 """
 _SINCE_DAY = "SELECT spender, SUM(cost) FROM spending WHERE day >= ? AND spender IN {spenders} GROUP BY spender"
 # By key and by team, there is an index on the time of settling. A call of an end user that took more than a day is not

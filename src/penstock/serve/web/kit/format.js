@@ -39,11 +39,13 @@ export function compactCount(value) {
  * Dollars. The admin API sends exact strings, and null where the price is unknown. Small amounts keep two significant
  * digits.
  * @param {string | number | null | undefined} amount
+ * @returns {string}
  */
 export function money(amount) {
   if (amount === null || amount === undefined) return 'unpriced';
   const value = Number(amount);
   if (value === 0) return '$0';
+  if (value < 0) return `-${money(-value)}`; // a correction
   if (Math.abs(value) >= 100) return `$${whole.format(Math.round(value))}`;
   if (Math.abs(value) >= 1) return `$${value.toFixed(2)}`;
   const digits = Math.min(9, 1 - Math.floor(Math.log10(Math.abs(value))));
