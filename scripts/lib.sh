@@ -18,15 +18,21 @@ set -eu
 unset CDPATH PYTHONHOME PYTHONPATH       # the last two would let packages from elsewhere in
 
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
-venv=$root/.venv
-python=$venv/bin/python
 lock=$root/.venv.lock
-mark=$venv/.penstock
-packages_stamp=$venv/.penstock-packages
-project_stamp=$venv/.penstock-project
-local_stamp=$venv/.penstock-local
 called_from=$PWD
 cd "$root"
+
+# Sets the environment that the functions below complete and use.
+use_venv() {
+    venv=$root/$1
+    python=$venv/bin/python
+    mark=$venv/.penstock
+    packages_stamp=$venv/.penstock-packages
+    project_stamp=$venv/.penstock-project
+    local_stamp=$venv/.penstock-local
+}
+
+use_venv .venv
 
 say() {
     printf 'penstock: %s\n' "$*" >&2
@@ -197,12 +203,12 @@ make_venv() {
         if [ -f "$mark" ]; then
             rm -rf "$venv"
         else
-            aside=.venv-$(date +%Y%m%d-%H%M%S)
-            say "these scripts did not make the existing .venv; it is now $aside"
+            aside=${venv##*/}-$(date +%Y%m%d-%H%M%S)
+            say "these scripts did not make the existing ${venv##*/}; it is now $aside"
             mv "$venv" "$aside"
         fi
     fi
-    say "making .venv with $base"
+    say "making ${venv##*/} with $base"
     mkdir "$venv"
     : >"$mark"
     "$base" -I -m venv --without-pip "$venv" || fail "could not make .venv; the lines above say why"

@@ -31,6 +31,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.dialects.detect import Detected, detect
 from penstock.core.dialects.registry import providers_speak
+from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
 from penstock.errors import CaptureError
 
 VERSIONS = (1, 2)
@@ -45,6 +46,8 @@ _NOT_TEXT = re.compile(f"[{_CONTROL}]")
 _TO_ESCAPE = re.compile(rf"[{_CONTROL}\udc80-\udcff]|\\(?=x)")  # the surrogates represent bytes that are not UTF-8
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})?")
 _SHOWN = 60
+# How deep the body of the request is in the header.
+_REQUEST_DEPTH = 2
 
 How: TypeAlias = Literal["complete", "closed", "reset", "timed-out", "cancelled", "abandoned", "invalid", "limit"]
 """How the body ended: it is complete by HTTP framing; the upstream closed, or reset, the connection before that; a
@@ -226,10 +229,10 @@ class _Parser:
         if end < 0:
             raise CaptureError(2, "the header has no end (a blank line): the file was cut off too early to be of use")
         text = self._data[self._at : end]
+        if is_too_deep(text, most=MAX_DEPTH + _REQUEST_DEPTH):
+            raise CaptureError(2, "the header is nested too deep")
         try:
             header = msgspec.json.decode(text, type=CaptureHeader)
-        except RecursionError:
-            raise CaptureError(2, "the header is nested too deep") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CaptureError(2, f"the header is not as it should be: {error}") from None
         self._move(end + 2)

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from penstock import MediaPart, OpaquePart, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
+from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
+from penstock.core.dialects.registry import DIALECTS, surface_dialect
 from penstock.core.losses import LOSSES, Loss
 from penstock.core.request import (
     Message,
@@ -256,3 +258,20 @@ def test_text_beside_tool_calls_is_written() -> None:
         read_request({"model": "m", "messages": [message]}), [], ChatSettings(reasoning_field="reasoning")
     )
     assert written["messages"] == [message]
+
+
+@pytest.mark.parametrize("nested", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if dialect.surface is not None])
+def test_the_limit_of_depth_is_the_same_with_every_interpreter(dialect: str, nested: tuple[str, str]) -> None:
+    opens, closes = nested
+
+    def outcome(depth: int) -> str:
+        body = f'{{"model":"m","x":{opens * depth}"x"{closes * depth}}}'.encode()
+        try:
+            surface_dialect(dialect).read_request(body, {}, "/v1beta/models/m:generateContent")
+        except RequestError as refused:
+            return refused.failure.message
+        return ""
+
+    assert "deep" not in outcome(99)
+    assert {outcome(depth) for depth in (100, 400, 9_000)} == {"the body is nested deeper than 100 levels"}

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from penstock.core.wire.scan import JsonScan, is_deeper, outside_strings
+from penstock.core.wire.scan import JsonScan, brackets_of, is_deeper, outside_strings
 from tests.mutation import split
 
 
@@ -32,9 +32,11 @@ def test_depth_is_that_of_brackets_outside_of_strings() -> None:
     for depth in (0, 1, 99, 100, 101, 1000):
         for brackets in ("[]", "{}"):
             nested = (brackets[0] * depth + brackets[1] * depth).encode()
-            assert is_deeper(outside_strings(b"[1," + nested + b"," + nested + b"]"), 100) == (depth > 99)
-    quoted = json.dumps({"a": "[" * 1000, "b": '\\"[[' * 1000}).encode()
+            data = b"[1," + nested + b"," + nested + b"]"
+            assert is_deeper(outside_strings(data), 100) == is_deeper(brackets_of(data), 100) == (depth > 99)
+    quoted = json.dumps({"a": "[" * 1000, "b": '\\"[[' * 1000, "c": "\n" * 9}).encode()
     assert not is_deeper(outside_strings(quoted), 100)
+    assert brackets_of(quoted) == b"{}"
     assert is_deeper(b"[" * 101, 100)
 
 

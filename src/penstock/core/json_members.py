@@ -36,7 +36,7 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class JsonMembers:
-    """The members of a body. Raises `ValueError` if it is not a JSON object, `RecursionError` if it is too deep.
+    """The members of a body. The body is not nested too deep. Raises `ValueError` if it is not a JSON object.
 
     `values` are the bytes of the values, by name. If a name occurs twice, the last value counts.
     """

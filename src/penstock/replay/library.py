@@ -216,7 +216,7 @@ def _client_request(body: bytes, path: str, dialect: Dialect) -> ClientRequest |
     """The request as the dialect's surface reads it; None if there is no surface, or if the request is not valid."""
     try:
         return dialect.surface.read_request(body, {}, path) if dialect.surface is not None else None
-    except (RequestError, RecursionError):
+    except RequestError:
         return None
 
 

@@ -16,6 +16,7 @@ from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
 from penstock.core.request import MAX_TAGS, ClientRequest, Request
 from penstock.core.wire.complexity import may_be_costly, outline_of
+from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
 from penstock.error_codes import ErrorCode
 
 # A body of at most this many bytes is decoded without an estimate of its cost; the limit for larger ones.
@@ -47,6 +48,8 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
     most = _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000 if counted else 0
     if counted and may_be_costly(body, most) and outline_of(body, most).is_costly():
         raise refused(_TOO_COMPLEX, code="request_too_complex")
+    if is_too_deep(body):
+        raise refused(f"the body is nested deeper than {MAX_DEPTH} levels", code="invalid_json")
     try:
         members = JsonMembers(body)
         if members.compact:
@@ -56,8 +59,6 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
         if counted and not members.is_regular and outline_of(body, most).is_costly(leniently=True):
             raise refused(_TOO_COMPLEX, code="request_too_complex")
         repeated = members.repeated()
-    except RecursionError:
-        raise refused("the body is nested too deep", code="invalid_json") from None
     except msgspec.ValidationError:
         raise refused("the body must be a JSON object", code="invalid_json") from None
     except ValueError as error:
@@ -70,16 +71,9 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
 
 def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[str, object]]:
     """As `decode_members`, and all fields decoded."""
-    try:
-        if len(body) <= _UNCOUNTED and (compact := JsonMembers(body)).compact:
-            return compact, FIELDS.decode(body)  # nearly always
-    except (ValueError, RecursionError):
-        pass  # `decode_members` raises the error
     members = decode_members(body, once)
     try:
         return members, FIELDS.decode(body)
-    except RecursionError:
-        raise refused("the body is nested too deep", code="invalid_json") from None
     except ValueError as error:
         raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
 

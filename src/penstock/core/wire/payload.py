@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.wire.complexity import MOST, SMALL, Outline, outline_of
-from penstock.core.wire.scan import is_deeper, outside_strings
+from penstock.core.wire.scan import brackets_of, is_deeper, outside_strings
 
 # Deeper than any chunk, and less deep than the recursion limit of `repr`, `==` or an encoder.
 MAX_DEPTH = 100
@@ -78,12 +78,15 @@ def is_json(data: bytes | bytearray) -> bool:
     return True
 
 
-def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
-    """Whether the data is nested deeper than `MAX_DEPTH`. `outside` are the bytes outside of its strings, if known."""
+def is_too_deep(data: bytes, outside: bytes | None = None, most: int = MAX_DEPTH) -> bool:
+    """Whether the data is nested deeper than `most`. `outside` are the bytes outside of its strings, if known.
+
+    Decoders have limits too, which are the interpreter's: each version of Python has others.
+    """
     counted = data if outside is None else outside
-    if counted.count(b"{") + counted.count(b"[") <= MAX_DEPTH:
+    if counted.count(b"{") + counted.count(b"[") <= most:
         return False
-    return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
+    return is_deeper(brackets_of(data) if outside is None else outside, most)
 
 
 class TextDecoder:

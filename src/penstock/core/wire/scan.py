@@ -24,6 +24,7 @@ _ESCAPABLE = b'"\\'
 # From this length on, `feed` does not loop over brackets and quotes: the loop takes longer for most content.
 _LONG = 32
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
 # The change of depth by each byte: 1 for an opening bracket, -1 for a closing one.
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 _BLOCK = 4_096
@@ -184,6 +185,12 @@ def unquoted(data: bytes) -> Iterator[list[bytes]]:
 def outside_strings(data: bytes) -> bytes:
     """The bytes outside of the strings of a JSON text."""
     return b"".join([b"".join(parts[::2]) for parts in unquoted(unescaped(data))])
+
+
+def brackets_of(data: bytes) -> bytes:
+    """The brackets outside of the strings of a JSON text. Everything but brackets and quotes is deleted first."""
+    structure = unescaped(data).translate(None, _NO_STRUCTURE)
+    return b"".join([b"".join(parts[::2]) for parts in unquoted(structure)])
 
 
 def is_deeper(outside: bytes, most: int) -> bool:

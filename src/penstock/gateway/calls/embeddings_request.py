@@ -32,8 +32,6 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
         body.decode()  # the parser does not check that raw members are UTF-8
         # Decode now what is read later: the parser does not check raw members completely.
         read = {name: FIELDS.decode(members.values[name]) for name in _READ if name in members.values}
-    except RecursionError:
-        raise refused("the body is nested too deeply", code="invalid_json") from None
     except ValueError as error:
         raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if "input" not in members.values:

@@ -11,6 +11,7 @@ import msgspec
 from penstock.core.error_shapes import read_error
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
+from penstock.core.wire.payload import is_too_deep
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_fault, from_transport
 from penstock.gateway.relay.decompression import can_decompress, decompress, is_compressed
@@ -55,21 +56,21 @@ def _failure_in(body: bytes, *, part: bool) -> Failure | None:
     if len(body) > _MAX_CHECKED:
         cut = not body[-_MAX_ERROR:].rstrip().endswith(b"}")
         return from_transport(TRUNCATED, _CUT_SHORT) if cut else None
+    if is_too_deep(body):
+        return from_transport(_BAD, "the answer is nested too deep")
     try:
         _check(body)
     except ValueError as error:
         if "truncated" in str(error):
             return from_transport(TRUNCATED, _CUT_SHORT)
         return from_transport(_BAD, "the answer is not valid JSON")
-    except RecursionError:
-        return from_transport(_BAD, "the answer is nested too deeply")
     if body.lstrip()[1:].lstrip()[:1] == b"}":
         return from_transport(_EMPTY, "the answer has nothing in it")
     return _error_in(body) if len(body) <= _MAX_ERROR else None
 
 
 def _check(body: bytes) -> None:
-    """Raise `ValueError` or `RecursionError` if the body is not one JSON value. Nothing in it is decoded."""
+    """Raise `ValueError` if the body is not one JSON value. Nothing in it is decoded."""
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
     except ValueError:
@@ -88,6 +89,6 @@ def _error_in(body: bytes) -> Failure | None:
         if any(map(parsed.get, _ANSWER_FIELDS)):
             parsed["choices"] = None  # marks it as an answer for `read_error`
         error = read_error(parsed, "")
-    except (ValueError, RecursionError):
+    except ValueError:
         return None  # `_check` has accepted it
     return from_fault(Fault("provider-error", error[0], 0, 0, error[1])) if error else None
