@@ -1,10 +1,14 @@
 """Typed getters for JSON from outside, which has the type `object` until one of these has checked it."""
 
 import json
+from collections.abc import Iterable
 from itertools import islice
 
 # Enough of a value to recognise it by.
 _SHOWN_CHARACTERS = 80
+# Settings of requests that are whole numbers, and the limit for all: the integers of most programs have 64 bits.
+_WHOLE = ("top_k", "seed")
+_MAX_NUMBER = 2**63
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
@@ -45,6 +49,18 @@ def integer_of(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else None
+
+
+def take_numbers(fields: dict[str, object], names: Iterable[str]) -> dict[str, object]:
+    """Remove the settings that are numbers from fields, and return them; whole numbers if they must be. Others stay."""
+    taken: dict[str, object] = {}
+    for name in names:
+        value = fields.get(name)
+        number = integer_of(value) if name in _WHOLE and not isinstance(value, str) else value
+        if isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < _MAX_NUMBER:
+            taken[name] = number
+            del fields[name]
+    return taken
 
 
 def list_of(value: object) -> list[object]:

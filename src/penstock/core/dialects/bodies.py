@@ -120,11 +120,14 @@ def stream_of(fields: Mapping[str, object]) -> bool:
 
 
 def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
-    """Set the fields of the request that tags, prices and kept content depend on."""
+    """Set the fields of the request that tags, prices and kept content depend on; raises `RequestError`."""
     user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
     request.user = user if isinstance(user, str) else ""
     request.tier = tier if isinstance(tier, str) else ""
-    request.unkept = fields.get("store") is False
+    store = fields.get("store")
+    if store is not None and not isinstance(store, bool):
+        raise refused("`store` must be true or false", param="store")
+    request.unkept = store is False
     if isinstance(metadata, dict):
         texts = ((name, value) for name, value in metadata.items() if isinstance(value, str))
         request.metadata = dict(islice(texts, MAX_TAGS))

@@ -26,7 +26,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
 from penstock.core.dialects.anthropic_messages.reader import NAME
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
 from penstock.core.seals import received
 
@@ -73,7 +73,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
 
 def _read_message(message: object) -> Message:
     fields = dict(message) if isinstance(message, dict) else {"content": message}
-    role = _ROLES.get(fields.pop("role", None), "user")
+    role = _ROLES.get(text_of(fields.pop("role", None)), "user")
     parts = _read_content(fields.pop("content", None))
     return Message(role, tuple(parts), extras={name: value for name, value in fields.items() if value is not None})
 
@@ -227,12 +227,7 @@ def _read_choice(choice: Json) -> ToolChoice | None:
 
 def _read_sampling(rest: Json) -> Sampling:
     """The sampling settings, which are removed from the fields; one that is not a number stays there."""
-    given = {
-        name: rest.pop(name)
-        for name in ("temperature", "top_p", "top_k")
-        if isinstance(rest.get(name), int | float) and not isinstance(rest[name], bool)
-    }
-    return msgspec.convert(given, Sampling, strict=False)
+    return msgspec.convert(take_numbers(rest, ("temperature", "top_p", "top_k")), Sampling, strict=False)
 
 
 def _read_format(form: object) -> ResponseFormat | None:

@@ -18,7 +18,7 @@ from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
-_ONCE = ("model", "stream", "messages", "max_tokens")
+_ONCE = ("model", "stream", "messages", "max_tokens", "service_tier")
 _LISTS = ("tools", "stop_sequences")
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
+from penstock.core.dialects.bodies import check_lengths, decode_fields, decode_members, refused
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.body import write_body
 from penstock.core.dialects.gemini.failures import write_error
@@ -80,6 +80,9 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
     if config is not None and not isinstance(config, dict):
         raise refused("generationConfig: must be an object", param="generationConfig")
     _check_twice(fields, "generationConfig")
+    if config:
+        raw = members.values.get("generationConfig") or members.values["generation_config"]
+        decode_members(bytes(raw), [*_LIMITS, *map(snake_case, _LIMITS)])
     for name, most in _LIMITS.items():
         _check_limit(object_of(config), name, most)
     check_lengths(fields, _LISTS)

@@ -31,7 +31,7 @@ class GeminiTokenCounting:
         """The count in a provider's response; None if there is none."""
         try:
             return integer_of(member(object_of(msgspec.json.decode(body)), "totalTokens"))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     def write_count(self, tokens: int) -> bytes:

@@ -20,7 +20,7 @@ from penstock.core.content import (
     ToolCall,
     ToolResult,
 )
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
 from penstock.core.media import AUDIO_TYPES, data_url
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.seals import PREFIX, received
@@ -29,7 +29,7 @@ NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
 
 _SYSTEM_ROLES = ("system", "developer")
-_SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
+_SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 # The fields that may hold the reasoning of earlier turns.
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
@@ -277,11 +277,9 @@ def _chosen_name(tool: object) -> str:
 
 def _read_sampling(rest: Json) -> Sampling:
     """The sampling settings, which are removed from the fields; one that is not a number stays there."""
-    given: dict[str, object] = {}
-    for name in _SAMPLING:
-        value = rest.get(name)
-        if isinstance(value, dict) if name == "logit_bias" else _is_number(value):
-            given[name] = rest.pop(name)
+    given: dict[str, object] = take_numbers(rest, _SAMPLING)
+    if isinstance(rest.get("logit_bias"), dict):
+        given["logit_bias"] = rest.pop("logit_bias")
     if isinstance(rest.get("logprobs"), bool):
         given["logprobs"] = rest.pop("logprobs")
         given["top_logprobs"] = integer_of(rest.pop("top_logprobs", None))
@@ -319,10 +317,6 @@ def _read_reasoning(rest: Json) -> ReasoningSettings | None:
     if not isinstance(effort, str):
         return None
     return ReasoningSettings(effort=effort, enabled=False if effort == "none" else None)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _without_nulls(fields: Json) -> Json:

@@ -18,15 +18,15 @@ from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
-_ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
 # The largest signed 64-bit integer, which some clients send for "no limit".
 _MAX_TOKENS = 2**63 - 1
 _LISTS = ("tools", "stop", "functions")
 _CAPS = ("max_completion_tokens", "max_tokens")
+_ONCE = ("model", "stream", "messages", "n", "stream_options", "store", "service_tier", *_CAPS)
 _FIGURES = frozenset(("n", *_CAPS, *_LISTS))
 # The fields, other than the messages, that the accounting uses.
-_ACCOUNTED = frozenset(("metadata", "user", "service_tier"))
+_ACCOUNTED = frozenset(("metadata", "user", "service_tier", "store"))
 
 
 class OpenAIChatSurface:

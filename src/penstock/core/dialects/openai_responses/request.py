@@ -22,7 +22,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
 from penstock.core.media import AUDIO_TYPES, data_url
 from penstock.core.request import (
     Message,
@@ -208,7 +208,7 @@ def _read_image(part: Json) -> MediaPart:
         data=data,
         url="" if data else url,
         file_id=text_of(part.get("file_id")),
-        extras={"detail": detail} if detail not in (None, "auto") else {},
+        extras={"detail": detail} if isinstance(detail, str) and detail != "auto" else {},
     )
 
 
@@ -292,11 +292,7 @@ def _chosen(tool: Json) -> str:
 
 def _read_sampling(rest: Json) -> Sampling:
     """The sampling settings, which are removed from the fields; one that is not a number stays there."""
-    given = {
-        name: rest.pop(name)
-        for name in ("temperature", "top_p")
-        if isinstance(rest.get(name), int | float) and not isinstance(rest[name], bool)
-    }
+    given: dict[str, object] = take_numbers(rest, ("temperature", "top_p"))
     top = integer_of(rest.get("top_logprobs"))
     include = rest.get("include")
     if isinstance(include, list) and _LOGPROBS in include:

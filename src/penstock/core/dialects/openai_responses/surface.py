@@ -19,7 +19,10 @@ from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
-_ONCE = ("model", "stream", "input", "background", "max_output_tokens", "store", "previous_response_id", "conversation")
+_ONCE = (
+    *("model", "stream", "input", "background", "max_output_tokens", "store", "service_tier"),
+    *("previous_response_id", "conversation"),
+)
 _LISTS = ("tools",)
 _MAX_TOKENS = 2**63 - 1
 # Codex compacts a conversation that is too long only if `response.failed` says so; a 400 ends its turn. It accepts a
