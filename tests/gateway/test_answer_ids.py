@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+from msgspec import structs
 
 from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.keys.keys import Key, configured
@@ -95,3 +96,10 @@ def test_a_configured_key_is_known_by_its_secret_and_not_by_its_place() -> None:
     (moved,) = configured([Secret("secret-two")])
     assert moved.id == first.id, "its name is its place"
     assert IDS.owner(moved) == IDS.owner(second) != IDS.owner(first)
+
+
+def test_users_with_a_jwt_are_clients_of_their_own() -> None:
+    team = Key(id="jwt:acme", name="acme", digest=b"", hint="", created_ms=0, period="total")
+    owners = {IDS.owner(structs.replace(team, subject=user)) for user in ("ann", "bob", "")}
+    assert len(owners) == 3
+    assert not any("ann" in owner for owner in owners)

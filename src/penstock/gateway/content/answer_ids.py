@@ -31,11 +31,13 @@ class AnswerIds:
     def owner(self, key: Key | None) -> str:
         """The identity of a client in the store: by its key; all clients without a key are one.
 
-        A key of the configuration is identified by its secret. Its name is its place in a list, which may change.
+        A key of the configuration is identified by its secret. Its name is its place in a list, which may change. Users
+        with a JWT share the key of their team, so each of them is identified by the name in the token, too.
         """
         if key is None:
             return ""
-        return key.id if key.stored else f"configured-{self._digest(b'key', key.digest)[:8].hex()}"
+        owner = key.id if key.stored else f"configured-{self._digest(b'key', key.digest)[:8].hex()}"
+        return f"{owner}/{self._digest(b'user', key.subject.encode())[:16].hex()}" if key.subject else owner
 
     def make(self, call_id: str, issuer: str, owner: str) -> str:
         """The id of the answer to a call. `issuer` identifies the provider's account, in hexadecimal."""
