@@ -256,10 +256,16 @@ def test_calls_of_one_id_that_are_whole_are_two_calls() -> None:
     assert len(completion(data).choices[0].tool_calls) == 2
 
 
-def test_a_call_that_starts_again_with_its_input_is_ambiguous() -> None:
-    data = answer(calls(), passes('{"port"'), closes(), calls(1, input={"port": "Brest"}), closes(1))
-    assert completion(data).fault is not None
-    assert completion(data).ending == "failed"
+STARTED_AGAIN = {
+    "with its input": (closes(), calls(1, input={"port": "Brest"}), closes(1)),
+    "while it is open": (calls(1), passes(':"Brest"}', 1), closes(1), closes()),
+}
+
+
+@pytest.mark.parametrize("again", STARTED_AGAIN.values(), ids=STARTED_AGAIN)
+def test_an_incomplete_call_that_starts_again_is_ambiguous(again: tuple[Json, ...]) -> None:
+    reported = completion(answer(calls(), passes('{"port"'), *again))
+    assert (reported.ending, reported.fault and reported.fault.code) == ("failed", "tool-call-ambiguous")
 
 
 def test_the_type_of_a_delta_counts_and_not_that_of_its_block() -> None:

@@ -296,6 +296,13 @@ def test_arguments_may_come_as_a_whole() -> None:
     assert completion(data).choices[0].tool_calls[0].arguments == TIDE
 
 
+def test_arguments_after_the_end_of_their_call_are_ignored() -> None:
+    late = of_item("custom_tool_call_input.done", 0, "ctc_1", input="ls")
+    data = answer(added(0, custom()), done(0, custom()), late, finish=completes(custom()))
+    assert violations(events_of(data)) == []
+    assert completion(data).ending == "completed"
+
+
 def test_a_call_is_known_once_it_has_a_name() -> None:
     data = answer(added(0, function("", name="")), passes(TIDE), done(0, function()))
     assert completion(data).choices[0].tool_calls == (ToolCall("call_1", "get_tide", TIDE, extras={"id": "fc_1"}),)

@@ -206,7 +206,7 @@ class ContentBlocks:
         if not isinstance(id, str) or not id:
             self._sink.repair("tool-id-missing")
             id = None
-        if id in self._broken:
+        if id in self._broken or any(open.id == id and _is_broken(open) for open in self._open.values()):
             self._sink.fault("tool-call-ambiguous", f"two calls have the id {shown(id)}")
             return
         written = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""

@@ -419,7 +419,7 @@ class OutputItems:
     def settle_text(self, event: Json, type: str, key: TextKey, whole: str) -> None:
         """A text is whole."""
         item = self._find(event, type)
-        if item is not None:
+        if item is not None and not (item.ended and item.call >= 0):  # an item that has ended had all arguments
             self._settle(item, key, whole)
 
     def add_part(self, event: Json, type: str, key: TextKey, text: str) -> None:
