@@ -194,7 +194,9 @@ def examine(
     lost = [loss.code for loss in writer.losses if loss.code not in _OF_BROKEN_CALLS]
     broken += [f"written in its own dialect, it loses something: {code}" for code in lost]
     broken += [f"rewritten: {violation}" for violation in violations(again)]
-    written = fold(_AS_WRITTEN[dialect](events)) if dialect in _AS_WRITTEN else completion
+    # Of an answer that is cut off, what waits for the end of a block is not written (`core/blocks.py`).
+    sent = events if dialect == DEFAULT_DIALECT or completion.ending == "completed" else Blocks([]).order(events)
+    written = fold(_AS_WRITTEN[dialect](sent) if dialect in _AS_WRITTEN else sent)
     broken += _differences(written, fold(again), dialect, include_usage=include_usage)
     return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
 
