@@ -363,6 +363,11 @@ class App:
         return self._books is not None and self._books.has_usable_key()
 
     @property
+    def ledger_trouble(self) -> str:
+        """Why the ledger's database does not answer; empty while it does, and without a ledger."""
+        return self._books.trouble if self._books is not None else ""
+
+    @property
     def open_calls(self) -> int:
         """How many calls are in progress."""
         return len(self._calls)

@@ -21,6 +21,7 @@ from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import archive_folder, open_book, state_folder
+from penstock.stores.book.snapshot import LocalSnapshot
 from penstock.stores.book.writer import BookWriter, Keys, Retention, SpentAccounts
 from penstock.stores.journal import Journal, recover
 from penstock.upstream.local.model import RuntimeFolder
@@ -88,6 +89,10 @@ class Bookkeeping:
             retention=_retention(settings, environment),
         )
         self._book_writer.on_spent = self._on_spent
+        if settings.postgres is not None:
+            self._book_writer.snapshot = LocalSnapshot(state_folder(settings, environment))
+            # The accounts of one process end with it.
+            self._book_writer.snapshot_budgets = self._shared is not None
         self.ledger.book_writer = self._book_writer
         self.ledger.on_booked = self._on_booked
         self._budgets = BudgetWatch()
@@ -132,12 +137,18 @@ class Bookkeeping:
 
     @property
     def can_authenticate(self) -> bool:
-        """Whether any key can be accepted by now: the keys of the book are known, or the configuration has some."""
-        return self._keys_known or bool(self._configured)
+        """Whether any key can be accepted by now: the keys of the book are known, those of the local snapshot, or the
+        configuration has some."""
+        return self._keys_known or bool(self._configured or self._stored)
 
     def has_usable_key(self) -> bool:
         """Whether any stored key can be used now."""
         return any(not key.unusable(time.time() * 1000) for key in self._stored)
+
+    @property
+    def trouble(self) -> str:
+        """Why the book does not answer; empty while it does."""
+        return self._book_writer.trouble
 
     def state(self) -> dict[str, object]:
         """The state of the ledger, for the admin API."""
@@ -145,7 +156,7 @@ class Bookkeeping:
             "enabled": True,
             "ready": self.ledger.ready,
             "degraded": self.ledger.degraded or None,
-            "trouble": self._book_writer.trouble or None,
+            "trouble": self.trouble or None,
             "waiting": self._journal.waiting,
         }
 
@@ -200,11 +211,12 @@ class Bookkeeping:
 
     def _on_keys(self, keys: Keys) -> None:
         self._stored, self._stored_ring = keys.keys, keys.ring
-        self._keys_known = True
+        self._keys_known = self._keys_known or keys.stopped is not None
         self._key_required = self._key_required or bool(self._stored)
         self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}
         self._update_authenticator()
-        self._stop_calls(keys.stopped)
+        if keys.stopped is not None:
+            self._stop_calls(keys.stopped)
         self._further = keys.further
         self._budgets.use(keys.budgets)
 

@@ -65,6 +65,9 @@ class PeopleStore(Protocol):
     def session(self, id: str, now_ms: int) -> AdminSession | None:
         """The session with this id, unless it has expired."""
 
+    def version(self) -> int:
+        """A number that changes with every change of tokens and sessions; cheap to read."""
+
     def start_session(self, session: AdminSession, actor: Actor) -> None:
         """Store a session, and delete those that have expired."""
 

@@ -9,11 +9,14 @@
 5. Acts and looks at content are recorded in the audit log first: if that is impossible, they are refused. Changes of
    keys and tokens are recorded by the book, in the same transaction. What a role does not allow, and wrong credentials,
    are recorded afterwards, in a bounded number of entries (`refusals.py`). Without a ledger there is no audit log.
-6. The book is queried in a `QueryThread`; the event loop never waits for the database. Lists and reports have a thread
+6. While a PostgreSQL ledger does not answer, API tokens and sessions are looked up in a local snapshot
+   (`stores/book/snapshot.py`), so that `/metrics` and the views that need no ledger work. Acts need the audit log.
+7. The book is queried in a `QueryThread`; the event loop never waits for the database. Lists and reports have a thread
    of their own, so that a slow one delays neither authentication nor acts, such as revoking a key or stopping a call.
 """
 
 import asyncio
+import hmac
 import ipaddress
 import re
 import time
@@ -53,6 +56,7 @@ from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id, respond_json
 from penstock.stores.book.open import open_book, state_folder
+from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
 from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
@@ -78,6 +82,9 @@ class Admin:
         self._access = Access(endpoint.link_key.reveal(), used_links, ended, secure=endpoint.tls is not None)
         self._page = AdminPage(self._access, self._on_link, self._on_wrong_link, self._show_locked)
         self._refusals = Refusals(self._append)
+        self._app = app
+        postgres = config.ledger.enabled and config.ledger.postgres is not None
+        self._snapshot = LocalSnapshot(state_folder(config.ledger, environment)) if postgres else None
         self._body_limits: dict[str, int] = {}
         self._audited = config.ledger.enabled
         self._audit_days: int | None = None
@@ -170,6 +177,8 @@ class Admin:
         found = self._access.identify(exchange.request.headers, exchange.peer)
         if not isinstance(found, StoredCredential):
             then(found)
+        elif self._snapshot is not None and self._app.ledger_trouble:
+            then(self._look_up_locally(found, BookError(self._app.ledger_trouble)))
         elif not self._act_thread.submit(partial(_look_up, found), partial(self._on_looked_up, found, then)):
             then(_BUSY)
 
@@ -179,12 +188,26 @@ class Admin:
         then: Callable[[Principal | Failure | Exception | None], None],
         found: Principal | Exception | None,
     ) -> None:
+        if isinstance(found, BookError):
+            found = self._look_up_locally(credential, found)
         if credential.kind == "token" and isinstance(found, Principal):
             self._seen_tokens.pop(credential.digest, None)
             self._seen_tokens[credential.digest] = None
             if len(self._seen_tokens) > _MAX_SEEN:
                 del self._seen_tokens[next(iter(self._seen_tokens))]
         then(found)
+
+    def _look_up_locally(self, credential: StoredCredential, error: BookError) -> Principal | BookError:
+        """The user of a credential as the local snapshot has it, because the book does not answer; else the error."""
+        known = self._snapshot.users() if self._snapshot is not None else KnownUsers()
+        now_ms = time.time_ns() // 1_000_000
+        for token in known.tokens if credential.kind == "token" else ():
+            if hmac.compare_digest(token.digest, credential.digest) and token.usable(now_ms):
+                return token.principal
+        for session in known.sessions if credential.kind == "session" else ():
+            if hmac.compare_digest(session.id, credential.digest.hex()) and session.expires_ms > now_ms:
+                return Principal.of(session.who, "session", session.grants)
+        return error
 
     def _on_user(self, exchange: Exchange, answer: AdminResponse, user: Principal | Failure | Exception | None) -> None:
         """Route the request of a user."""

@@ -38,6 +38,7 @@ _START_SESSION = (
 )
 _AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", "after_json"]
 _RECORD = f"INSERT INTO audit ({', '.join(_AUDIT)}) VALUES ({', '.join('?' * len(_AUDIT))})"
+_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'people'"
 _DAY_MS = 86_400_000
 # Of one field of an act, in characters. Larger ones are replaced by a note.
 _MAX_JSON = 20_000
@@ -115,6 +116,7 @@ class SqlPeople:
                 return  # it is stored; only the confirmation was lost
             check_new(tokens, new.token)
             transaction.execute_each(_PUT_TOKEN, [_token_row(new.token)])
+            transaction.fetch(_CHANGED)
             after = token_json(new.token, now_ms)
             append(transaction, actor, entry_of(actor, now_ms, "token.create", new.token.id, after=after))
 
@@ -130,6 +132,7 @@ class SqlPeople:
                 return token
             revoked = structs.replace(token, revoked_ms=now_ms)
             transaction.execute_each(_PUT_TOKEN, [_token_row(revoked)])
+            transaction.fetch(_CHANGED)
             states = ({"state": token_json(each, now_ms)["state"]} for each in (token, revoked))
             append(transaction, actor, entry_of(actor, now_ms, "token.revoke", token.id, *states))
             return revoked
@@ -141,6 +144,10 @@ class SqlPeople:
         sql = f"SELECT {', '.join(_SESSION)} FROM admin_sessions WHERE id = ? AND expires_ms > ?"
         rows = self._database.fetch(sql, (text(id), number(now_ms)))
         return _read_session(rows[0]) if rows else None
+
+    def version(self) -> int:
+        """A number that changes with every change of tokens and sessions."""
+        return cast(int, self._database.fetch("SELECT value FROM meta WHERE name = 'people'")[0][0])
 
     def start_session(self, session: AdminSession, actor: Actor) -> None:
         """Store a session, and delete those that have expired."""
@@ -156,6 +163,7 @@ class SqlPeople:
         def put(transaction: Transaction) -> None:
             transaction.fetch("DELETE FROM admin_sessions WHERE expires_ms <= ?", (number(session.created_ms),))
             transaction.execute_each(_START_SESSION, [row])
+            transaction.fetch(_CHANGED)
             append(transaction, actor, entry_of(actor, session.created_ms, "session.start", session.who, after=roles))
 
         self._database.write(put)
@@ -169,6 +177,7 @@ class SqlPeople:
 
         def put(transaction: Transaction) -> None:
             transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(id),))
+            transaction.fetch(_CHANGED)
             append(transaction, actor, entry_of(actor, now_ms, "session.end", actor.who))
 
         self._database.write(put)
@@ -183,6 +192,7 @@ class SqlPeople:
             for session in sessions:
                 transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(session.id),))
                 append(transaction, actor, entry_of(actor, now_ms, "session.end", session.who))
+            transaction.fetch(_CHANGED)
             return len(sessions)
 
         return self._database.write(put)

@@ -6,7 +6,7 @@
     call_repairs  the repairs of calls again, one row each
     keys          the clients' keys
     teams         the teams of keys: organisations, teams, projects
-    meta          numbers: the version of the `schema`; the version of the `keys`; the time since which calls are
+    meta          numbers: the versions of the `schema`, of the `keys` and of `people`; the time since which calls are
                   `kept`, and since which sums are (`kept_sums`); the place up to which calls are `summed`; until when
                   a process is `pruning`; when the calls of a key were stopped (`stop:` and its id)
     summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
@@ -391,6 +391,11 @@ def _fourteenth(dialect: SqlDialect) -> Sequence[Statement]:
     return (*spending_tables(dialect), take_over_spending, *map(_of_summed, (SUM_TEAMS, *NOTE_FAILURES)), SUM_OLD_TEAMS)
 
 
+def _fifteenth(_dialect: SqlDialect) -> Sequence[Statement]:
+    """Number the changes of API tokens and sessions."""
+    return ("INSERT INTO meta (name, value) VALUES ('people', 0)",)
+
+
 def _of_summed(statement: str) -> str:
     """A statement of the summary, for the calls that are already summed up."""
     return statement.replace("c.place > ? AND c.place <= ?", f"c.place <= {SUMMED}")
@@ -412,6 +417,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _twelfth,
     _thirteenth,
     _fourteenth,
+    _fifteenth,
 )
 
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.errors import BookError, BookUnusableError
@@ -23,6 +22,8 @@ from penstock.gateway.keys.keys import Key, KeyRing, Period, Spender
 from penstock.gateway.limits.period import period_at
 from penstock.gateway.limits.warnings import BudgetWarning, WatchedBudget, watched_budgets
 from penstock.gateway.teams.chain import resolve, scope_of
+from penstock.gateway.teams.team import Team
+from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
 _MAX_BATCH = 2_000
@@ -30,6 +31,8 @@ _MAX_BATCH = 2_000
 _KEYS_POLL_S = 1.0
 # The ids of calls that were booked within this time are read with the sums; older ones have no holds any more.
 _RECENT_MS = 300_000
+# How often the local snapshot is confirmed.
+_CONFIRM_S = 60.0
 # The accounts of which the event loop is told the spending at a time: that takes about a millisecond.
 _SPENT_BATCH = 500
 # The calls that are summed up together. Fewer would cost more per call. Queries count the later calls themselves.
@@ -56,11 +59,9 @@ class Keys:
     """All keys, with the accounts of their teams, and tables of them. It is made in the writer's thread, because that
     takes tens of milliseconds for ten thousand keys, and the event loop must not wait so long."""
 
-    def __init__(
-        self, keys: list[Key], unstored: Sequence[Key] = (), stopped: Mapping[str, int] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, keys: list[Key], unstored: Sequence[Key] = (), stopped: Mapping[str, int] | None = None) -> None:
         """`unstored`: those that are not in the book, see `use_unstored`. `stopped`: when the calls of a key were last
-        stopped, by its id."""
+        stopped, by its id; None if the keys are from the local snapshot."""
         self.keys = keys
         self.stopped = stopped
         self.unstored = unstored
@@ -133,6 +134,13 @@ class BookWriter:
         self._started = threading.Event()
         self._adopted: set[str] = set()
         self._unusable: BookUnusableError | None = None
+        self.snapshot: LocalSnapshot | None = None
+        """Where keys, tokens and sessions are written, and keys are read from until the book can be read."""
+        self.snapshot_budgets = True
+        """Whether keys with a budget are taken from the snapshot: only if another store has what they have spent."""
+        self._has_keys = False
+        self._people_version: int | None = None
+        self._confirm_at_s = 0.0
         self.on_spent: Callable[[SpentAccounts], None] | None = None
         """Called in the event loop with the spending of accounts: of new ones before `on_keys` gets their keys."""
         self.on_commit: Callable[[float], None] | None = None
@@ -207,11 +215,14 @@ class BookWriter:
                     self._append(waiting)
                 self._reload_keys()
                 self._claim_warnings()
+                if self.snapshot is not None:
+                    self._update_snapshot(self.snapshot, self._open())
             except BookUnusableError as error:
                 self._unusable = error
                 self._fail(str(error), reported=not self._started.is_set())  # `start` raises it
             except BookError as error:
                 self._fail(str(error))
+                self._use_snapshot()
             except Exception as error:  # noqa: BLE001 - entries must not be lost, whatever the error is
                 self._fail(f"the ledger failed: {error!r}")
                 self._append_one_by_one(waiting)
@@ -314,6 +325,7 @@ class BookWriter:
         if keys is not None:
             self._known = {id: account.period for id, account in accounts.items()}
             self._keys_version = version
+            self._has_keys = True
             self._call_in_loop(self._on_keys, keys)
 
     def _forget_spenders(self, book: Book) -> None:
@@ -334,10 +346,38 @@ class BookWriter:
         return SpentAccounts(list(zip(accounts, spent, strict=True)), self._keys.budgets)
 
     def _read_keys(self, book: Book) -> Keys:
-        teams = book.teams()
+        teams, stored = book.teams(), book.keys()
+        if self.snapshot is not None:
+            self.snapshot.write_keys(stored, teams)
+        return self._resolved(stored, teams, book.stopped_calls())
+
+    def _use_snapshot(self) -> None:
+        """Use the keys of the local snapshot, if none were read from the book yet."""
+        if self.snapshot is None or self._has_keys or (known := self.snapshot.keys()) is None:
+            return
+        keys = self._resolved(known.keys, known.teams)
+        stored = [key for key in keys.keys if self.snapshot_budgets or not key.budgeted]
+        unstored = [key for key in keys.unstored if self.snapshot_budgets or not key.budgeted]
+        self._log(f"the ledger does not answer: {len(stored)} keys are taken from the local snapshot")
+        self._call_in_loop(self._on_keys, Keys(stored, unstored))
+        self._has_keys = True
+        self._started.set()
+
+    def _update_snapshot(self, snapshot: LocalSnapshot, book: Book) -> None:
+        """Store tokens and sessions if they have changed, and note from time to time that the book answers."""
+        version = book.people.version()
+        if version != self._people_version:
+            sessions = book.people.sessions(time.time_ns() // 1_000_000)
+            snapshot.write_users(KnownUsers(book.people.tokens(), sessions))
+            self._people_version = version
+        if time.monotonic() >= self._confirm_at_s:
+            snapshot.confirm()
+            self._confirm_at_s = time.monotonic() + _CONFIRM_S
+
+    def _resolved(self, stored: Sequence[Key], teams: Sequence[Team], stopped: Mapping[str, int] | None = None) -> Keys:
         existing = {team.path for team in teams if team.deleted_ms is None}
         unstored = resolve([key for key in self._unstored if key.team in existing], teams)
-        return Keys(resolve(book.keys(), teams), unstored, book.stopped_calls())
+        return Keys(resolve(stored, teams), unstored, stopped)
 
     def _claim_warnings(self) -> None:
         while not self._warnings.empty():
