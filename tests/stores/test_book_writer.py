@@ -48,6 +48,7 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
         while writer.alive:
             assert time.monotonic() < deadline, "it is taken for alive"
             await asyncio.sleep(0.01)
+        writer.close(10)  # its thread has ended, so that its exception belongs to no later test
 
     asyncio.run(run())
 
