@@ -36,15 +36,15 @@ def test_the_newest_is_last() -> None:
 
 
 def test_options_choose() -> None:
-    lines = invoke("ledger", "--key", "Search", "--until", "2026-11-07", "--json").stdout.splitlines()
+    lines = invoke("ledger", "--key", "Search", "--until", "2026-11-08", "--json").stdout.splitlines()
     (call,) = map(json.loads, lines)
     assert (call["id"], call["cost_usd"], call["tokens"]["cached"], call["measure"]) == (
         "call_a",
-        1.2345,
+        "1.2345",
         400,
         "reported",
     )
-    assert call["attempts"][0]["cost_usd"] == 1.2345
+    assert call["attempts"][0]["cost_usd"] == "1.2345"
     # All fields are present, whatever their values.
     assert call["attempts"][0]["tokens"]["reasoning"] == call["tokens"]["reasoning"] == call["status"] - 200 == 0
     assert (call["user"], call["repairs"], call["losses"], call["code"]) == ("", {}, {}, "")

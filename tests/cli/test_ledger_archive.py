@@ -36,7 +36,7 @@ def test_calls_are_archived_and_still_exported_and_summed_up(ledger: Path) -> No
     assert done.stdout == f"1 call before 2026-11-08 moved to {ledger / 'archive'}\n"
     assert [file.name[:10] for file in (ledger / "archive").glob("*.gz")] == ["2026-11-01"]
     assert exported() == all_calls == [call.id for call in CALLS]
-    assert exported("--until", "2026-11-08", "--key", "Search") == ["call_a", "call_b"]
+    assert exported("--until", "2026-11-09", "--key", "Search") == ["call_a", "call_b"]
     after = invoke("usage", "--by", "key,tag=team", "--json")
     assert (after.stdout, after.stderr) == (usage, "")
     listed = invoke("ledger", "--json")
@@ -74,7 +74,7 @@ def test_an_archive_that_is_not_there_makes_the_export_fail(ledger: Path) -> Non
     [
         ((), "set keep_days in [ledger], or give --before TIME"),
         (("--before", "1h"), "calls of the last 24 hours stay in the ledger"),
-        (("--before", "soon"), "'soon' is no time"),
+        (("--before", "soon"), "--before must be a duration such as 30d, a date"),
     ],
 )
 def test_a_time_is_needed_that_leaves_the_last_day(options: tuple[str, ...], reason: str) -> None:

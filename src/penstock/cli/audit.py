@@ -28,7 +28,7 @@ _COLUMNS = (
 @click.command(short_help="List who changed what, and who looked at content.")
 @config_option
 @click.option("--since", default="", metavar="TIME", help="Since then: 7d, 12h, 2026-11-01 (UTC).")
-@click.option("--until", default="", metavar="TIME", help="Until then.")
+@click.option("--until", default="", metavar="TIME", help="Before then.")
 @click.option("--who", default="", metavar="NAME", help="Acts of this user.")
 @click.option("--action", default="", metavar="ACTION", help="Such as key.create, or key for all acts on keys.")
 @click.option("--subject", default="", metavar="ID", help="Acts on this key, token, call or user.")

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -13,15 +12,18 @@ from threading import Event
 import click
 from msgspec.structs import asdict
 
-from penstock.cli.amounts import dollars, moment, parse_moment
+from penstock.cli.amounts import moment
 from penstock.cli.background import in_background
 from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, to_json
+from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, with_teams
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings
+from penstock.gateway.keys.report import money
+from penstock.gateway.keys.terms import parse_moment
 from penstock.stores.book.open import archive_folder
 
 _DAY_MS = 86_400_000
@@ -102,12 +104,12 @@ def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
     """The start of the day before which calls are archived."""
     try:
         if before:
-            wanted = parse_moment(before, datetime.fromtimestamp(now_ms / 1000, UTC))
+            wanted = parse_moment(before, now_ms, "--before", past=True)
         elif settings.keep_days is not None:
             wanted = now_ms - settings.keep_days * _DAY_MS
         else:
             raise click.UsageError("set keep_days in [ledger], or give --before TIME")
-    except ValueError as error:
+    except KeyTermsError as error:
         raise click.UsageError(str(error)) from error
     if wanted > now_ms - _DAY_MS:
         raise click.UsageError("calls of the last 24 hours stay in the ledger: give an earlier time")
@@ -157,13 +159,13 @@ def describe(entry: Entry) -> dict[str, object]:
         "attempts": [_describe_attempt(attempt) for attempt in entry.attempts],
         "tokens": asdict(entry.tokens),
         "measure": entry.measure,
-        "cost_usd": dollars(entry.cost),
+        "cost_usd": money(entry.cost),
         "approximate": entry.approximate,
-        "priced_usd": dollars(entry.priced),
+        "priced_usd": money(entry.priced),
     }
 
 
 def _describe_attempt(attempt: AttemptEntry) -> dict[str, object]:
-    fields = asdict(attempt) | {"tokens": asdict(attempt.tokens), "cost_usd": dollars(attempt.cost)}
+    fields = asdict(attempt) | {"tokens": asdict(attempt.tokens), "cost_usd": money(attempt.cost)}
     del fields["cost"]
     return fields

@@ -11,15 +11,16 @@ from typing import Any, TypeVar, get_args
 import click
 from msgspec import Struct
 
-from penstock.cli.amounts import moment, parse_moment
+from penstock.cli.amounts import moment
 from penstock.cli.options import config_option
-from penstock.errors import BookError, ConfigError
+from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Archived, Book, Filter
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.config import Config, LedgerSettings, default_file, load
 from penstock.gateway.content.store import ContentStore
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.terms import parse_moment
 from penstock.stores.book.open import open_book
 from penstock.stores.content.open import has_content, open_content
 
@@ -44,11 +45,11 @@ class EntryQuery(Struct, frozen=True):
 
     def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
         """The filter for the book. A name selects every key with that name."""
-        now = now or datetime.now(UTC)
+        now_ms = round((now or datetime.now(UTC)).timestamp() * 1000)
         try:
             return Filter(
-                since_ms=parse_moment(self.since, now) if self.since else None,
-                until_ms=parse_moment(self.until, now, end=True) if self.until else None,
+                since_ms=parse_moment(self.since, now_ms, "--since", past=True) if self.since else None,
+                until_ms=parse_moment(self.until, now_ms, "--until", past=True) if self.until else None,
                 keys=tuple(id for wanted in self.keys for id in _ids(wanted, keys)),
                 models=self.models,
                 providers=self.providers,
@@ -59,7 +60,7 @@ class EntryQuery(Struct, frozen=True):
                 teams=self.teams,
                 tags=dict(_tag(tag) for tag in self.tags),
             )
-        except ValueError as error:
+        except (ValueError, KeyTermsError) as error:
             raise click.UsageError(str(error)) from error
 
     def _users(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class EntryQuery(Struct, frozen=True):
 _OPTIONS = (
     config_option,
     click.option("--since", metavar="TIME", default="", help="Calls since then: 7d, 12h, 2026-11-01 (UTC)."),
-    click.option("--until", metavar="TIME", default="", help="Calls until then; a day is included."),
+    click.option("--until", metavar="TIME", default="", help="Calls before then: 2026-12-01 is the end of November."),
     click.option("--key", "keys", metavar="KEY", multiple=True, help="Calls of this key (id or name)."),
     click.option("--model", "models", metavar="NAME", multiple=True, help="Calls of this model, as clients name it."),
     click.option("--provider", "providers", metavar="NAME", multiple=True, help="Calls that tried this provider."),

@@ -23,11 +23,15 @@ COLUMNS = (
     "approximate",
     "cost_usd",
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def csv_cell(text: str) -> str:
-    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags."""
+    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags.
+
+    A lone carriage return is escaped: some spreadsheets begin a row there, and `csv.writer` does not quote it.
+    """
+    text = text.replace("\r", "\\r")
     return f"'{text}" if text[:1] in _FORMULA else text
 
 
