@@ -5,15 +5,16 @@ import os
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.faults.client import body, post
 from tests.faults.conftest import Starter
-from tests.faults.gateway import PROVIDER_KEY, Gateway
+from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
 from tests.faults.support import begin_probe
-from tests.faults.upstream import JSON, Script, chunk, fin, hang, head, last_chunk, rst, status
+from tests.faults.upstream import JSON, Script, Upstream, chunk, fin, hang, head, last_chunk, rst, status
 from tests.streams import sse
 
 FAILS = [status(500, JSON, ERROR_BODY)]
@@ -168,3 +169,14 @@ def test_a_mistake_of_the_client_is_tried_nowhere_else(gateway: Gateway) -> None
     route = gateway.pair([status(404, JSON, b'{"error": {"message": "no such file"}}')], spare())
     assert [gateway.ask(route, stream=False).status for _ in range(TO_COOL + 1)] == [404] * (TO_COOL + 1)
     assert not gateway.upstream.requests(f"{route}-b")
+
+
+def test_a_model_that_the_client_made_up_does_not_cool_down(tmp_path: Path) -> None:
+    """The client chose its name by a pattern, so the table of breakers must not fill up with such names."""
+    unknown = [status(404, JSON, b'{"error": {"message": "no", "code": "model_not_found"}}')]
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0) + '[routes."any/*"]\ntargets = ["main/*", "spare/*"]\n'
+        with Gateway(tmp_path, upstream, text) as gateway:
+            upstream.play(unknown, "made-up")
+            assert [gateway.ask("any/made-up", stream=False).status for _ in range(3)] == [404] * 3
+            assert len(upstream.requests("made-up")) == 6
