@@ -200,3 +200,21 @@ def test_only_so_many_may_be_connected() -> None:
         assert len(connections) == 2
 
     check(claim)
+
+
+def test_a_new_connection_replaces_the_oldest_that_has_sent_no_request() -> None:
+    def claim() -> None:
+        connections: set[ServerConnection] = set()
+        limits: dict[str, Any] = {"connections": connections, "max_connections": 3, "replaces_unused": True}
+        used, first, second = (Client(**limits) for _ in range(3))
+        used.send(lines())
+        first.connection._connected_at -= 1
+        for replaced in (first, second):
+            newer = Client(**limits)
+            newer.send(lines())
+            assert newer.waiting
+            assert (replaced.wire.aborted, used.wire.aborted) == (True, False)
+        assert Client(**limits).status == 503, "all others are in use"
+        assert len(connections) == 3
+
+    check(claim)

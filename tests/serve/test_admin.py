@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,13 @@ def test_metrics_are_reported_with_the_token(served: AdminClient) -> None:
     with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"# TYPE penstock_requests_total counter" in answer.read()
+
+
+def test_silent_connections_do_not_block_the_port(served: AdminClient) -> None:
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=WAIT_S))
+        assert served.get("/admin/state")["draining"] is False
 
 
 def test_a_revoked_key_in_use_is_seen(served: AdminClient) -> None:

@@ -16,6 +16,9 @@ class FrontLimits(Struct, frozen=True, kw_only=True):
     # Bytes of chunk framing in a row without any body: chunk extensions and trailers, which no known client sends.
     max_framing: int = 16_384
     max_connections: int = 20_000
+    # Whether a new connection beyond these replaces the oldest one that has sent no complete request, instead of being
+    # refused: a few hundred silent connections would otherwise block a port with a small limit.
+    replaces_unused: bool = False
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     keep_alive_s: float = 75.0

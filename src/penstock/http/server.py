@@ -83,6 +83,8 @@ class ServerConnection(asyncio.Protocol):
         self._unsent = 0  # the size of the write buffer when progress was last checked
         self.closing = False
         self.peer = ""
+        self._connected_at = self._loop.time()
+        self._used = False  # whether it has sent a complete request
         # The head of the last request. It is dropped when bytes arrive that do not match it (`head_cache.py`, rule 3).
         self._cached_head: CachedHead | None = None
         self._partial = b""
@@ -111,12 +113,22 @@ class ServerConnection(asyncio.Protocol):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else ""
-        if len(self._connections) >= self._limits.max_connections:
+        if len(self._connections) >= self._limits.max_connections and not self._replace_unused():
             self._refuse(503, "there are too many connections")
             transport.close()
             return
         self._connections.add(self)
         self._deadline.set(self._limits.head_timeout_s)
+
+    def _replace_unused(self) -> bool:
+        """Close the oldest connection that has sent no complete request, if that is allowed and there is one."""
+        unused = (each for each in self._connections if not each._used) if self._limits.replaces_unused else ()
+        oldest = min(unused, key=lambda each: each._connected_at, default=None)
+        if oldest is None:
+            return False
+        self._connections.discard(oldest)
+        oldest.abort()
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Called with the bytes of a read."""
@@ -245,6 +257,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_exchange(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self._used = True
         if not self.paused:
             self._deadline.clear()
         self._handler(exchange)

@@ -60,7 +60,7 @@ from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
 from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
-_LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
+_LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256, replaces_unused=True)
 _LOOPBACK = ("127.0.0.1", "::1")
 # The directory, in the state directory, of the sessions that have ended.
 _ENDED_SESSIONS = "ended-sessions"
