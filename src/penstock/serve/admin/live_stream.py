@@ -26,6 +26,8 @@ _TICK_S = 0.5
 _TICKS_PER_HEARTBEAT = 20
 # The pause between two requests to other gateways.
 _ASK_S = 0.7
+# How long the first message waits for their replies.
+_FIRST_REPLY_S = 2.0
 # A client that has read nothing for so long is disconnected.
 _STALLED_TICKS = 20
 # The end of a call is sent once. It is remembered for so long that it was sent.
@@ -49,6 +51,7 @@ class LiveStreams:
         self._link = app.link
         # By filter: what the other gateways answered last, since they take longer to answer than a tick.
         self._elsewhere: dict[LiveFilter, Replies] = {}
+        self._replied = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
         self._watchers: dict[Exchange, _LiveStream] = {}
         self._remote_count = 0
@@ -114,7 +117,18 @@ class LiveStreams:
             views = {watcher.view for watcher in self._watchers.values()}
             replies = [await link.request_gateways("GET", f"/live?{view.query}") for view in views]
             self._elsewhere = dict(zip(views, replies, strict=True))
+            self._replied.set()
             await asyncio.sleep(_ASK_S)
+
+    async def _wait_for_gateways(self, view: LiveFilter) -> None:
+        """Wait until the other gateways have answered for a new filter: without them, a call of theirs seems over."""
+        try:
+            async with asyncio.timeout(_FIRST_REPLY_S):
+                while view not in self._elsewhere:
+                    self._replied.clear()
+                    await self._replied.wait()
+        except TimeoutError:
+            self._elsewhere[view] = Replies([], None)
 
     async def _run(self) -> None:
         """Send a message to every stream twice a second while there are any; to a new stream at once."""
@@ -178,6 +192,8 @@ class LiveStreams:
             snapshots[view] = [self._live.snapshot(view)]
             if self._peers is not None:
                 snapshots[view] += map(_SNAPSHOT.decode, await self._peers.request_all("GET", f"/live?{view.query}"))
+            if self._link is not None and view not in self._elsewhere:
+                await self._wait_for_gateways(view)
             if view in self._elsewhere:
                 snapshots[view] += map(_read_elsewhere, self._elsewhere[view].bodies)
         return snapshots

@@ -24,6 +24,8 @@ _IDLE_S = 1.0
 _BUSY_S = 0.2
 _BUSY_FOR_S = 5.0
 _RENEW_S = LEASE_S / 3
+# How long the end of the process waits for the database.
+_LEAVE_S = 1.0
 _LOCK_FILE = "link.lock"
 _BODIES = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -74,7 +76,9 @@ class GatewayLink:
             with suppress(asyncio.CancelledError):
                 await self._task
         if self._owns_lock():
-            await self._answering.run(lambda board: board.leave(self._id))
+            with suppress(TimeoutError):  # its row expires
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._answering.run(lambda board: board.leave(self._id))
         for thread in (self._asking, self._answering):
             await asyncio.get_running_loop().run_in_executor(None, thread.close)
         os.close(self._lock)
