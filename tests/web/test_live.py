@@ -1,5 +1,6 @@
 """Live: running streams are listed, read as they arrive, and stopped."""
 
+import json
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ from playwright.sync_api import Locator, Page
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Gate, Upstream, chunk, for_ever, hang, head
 from tests.promptness import Late, in_time, prompt
+from tests.serve.support import AdminClient, events
 from tests.streams import begins, says, sse
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
@@ -34,8 +36,7 @@ def test_with_no_traffic_it_says_what_it_is_and_how_to_begin(visit: Visitor) -> 
     page.get_by_role("link", name="Send a test prompt").click()
     page.get_by_role("heading", name="Playground").wait_for()
     assert page.locator("#prompt").input_value()
-    until(page, "document.querySelector('select')?.value")
-    assert "unavailable" not in str(page.evaluate("document.querySelector('select').selectedOptions[0].textContent"))
+    until(page, "document.querySelector('[list=known-models]')?.value")
 
 
 def test_tokens_appear_while_a_stream_runs(site: Site, visit: Visitor) -> None:
@@ -358,3 +359,18 @@ def reach(page: Page, row: Locator, number: int) -> None:
 
 def _clicks_are_timed(page: Page) -> None:
     page.evaluate("document.addEventListener('click', () => { window.clicked = Date.now(); }, {capture: true})")
+
+
+def test_what_is_not_seen_is_said(site: Site, visit: Visitor) -> None:
+    """A gateway that did not answer, and the text of a call of another gateway."""
+    page, model = visit("calls"), endless(site)
+    with site.begin(model), events(AdminClient(site.gateway), "/admin/live") as live:
+        data = live.until(lambda data: data["calls"])
+    data |= {"gateways": 3, "answered": 2}
+    data["calls"][0] |= {"elsewhere": True, "content": False}
+    message = f"event: calls\ndata: {json.dumps(data)}\n\n"
+    page.route("**/admin/live*", lambda route: route.fulfill(content_type="text/event-stream", body=message))
+    page.goto(f"{site.url}/#/live")
+    page.get_by_text("2 of 3 gateways answered").wait_for()
+    row_of(page, model).get_by_role("link").first.click()
+    page.get_by_text("This call runs on another gateway").wait_for()

@@ -120,6 +120,7 @@ export async function showKey(root, address, signal) {
   const stopToo = h('input', { type: 'checkbox' });
   const stopField = field('Stop its running calls too', stopToo);
   stopField.classList.add('check');
+  stopField.prepend(stopToo);
 
   /** @param {string} text */
   function withStop(text) {
