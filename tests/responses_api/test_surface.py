@@ -233,6 +233,30 @@ def test_a_request_that_is_too_long(gateway: ResponsesGateway, provider: str) ->
     assert error(unstreamed) == (400, "context_length_exceeded")
 
 
+# What SDKs get for a provider's status. Never a 401: the client's key is right.
+FINAL: dict[int, tuple[int, str]] = {
+    401: (502, "upstream_auth"),
+    403: (502, "upstream_auth"),
+    402: (402, "upstream_no_credit"),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), FINAL.items(), ids=map(str, FINAL))
+def test_a_failure_of_the_providers_account_is_final(
+    gateway: ResponsesGateway, code: int, expected: tuple[int, str]
+) -> None:
+    """Codex repeats a request that gets another status than 400 for minutes. It ends at `invalid_prompt`."""
+    model = gateway.upstream.play(answers(provider_error("authentication_error", "No."), code))
+    refused = gateway.respond(f"claude/{model}")
+    assert (error(refused), refused.headers["x-should-retry"]) == (expected, "false")
+    response = gateway.respond(f"claude/{model}", headers={"Accept": "text/event-stream"})
+    assert (response.status, names(response)) == (200, ["created", "in_progress", "error", "failed"])
+    assert whole(response)["error"]["code"] == "invalid_prompt"
+    assert expected[1] in whole(response)["error"]["message"]
+    line = gateway.call(response)
+    assert (line["ending"], line["code"]) == ("failed", expected[1])
+
+
 REFUSED: dict[str, tuple[dict[str, str], Json, tuple[int, str]]] = {
     "a wrong key": ({"Authorization": "Bearer nonsense-of-some-length"}, {}, (401, "invalid_api_key")),
     "no such model": ({}, {"model": "nothing"}, (404, "model_not_found")),

@@ -237,6 +237,26 @@ def test_a_provider_s_refusal_is_shown_and_final(bench: Bench, program: Codex) -
     assert len(bench.requests(model)) == 1
 
 
+REFUSED: dict[str, tuple[int, str]] = {
+    "a wrong key": (401, "Incorrect API key provided"),
+    "no access": (403, "Access denied"),
+    "no credit": (402, "Insufficient credits"),
+    "no such model": (404, "The model does not exist"),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_failure_that_a_retry_cannot_help_is_shown_at_once(
+    bench: Bench, program: Codex, code: int, words: str
+) -> None:
+    details = {"message": words} | ({"code": "model_not_found"} if code == 404 else {})
+    model = bench.play("main", [status(code, JSON, json.dumps({"error": details}).encode())])
+    outcome = program.ask("Say hello.", model)
+    shown = f"the provider refused the gateway's credentials ({code})" if code in (401, 403) else words
+    assert [shown in error for error in outcome.errors] == [True]
+    assert len(bench.requests(model)) == 1
+
+
 def test_websockets_are_refused_so_that_it_uses_http_at_once(bench: Bench, program: Codex) -> None:
     model = bench.play("main", answers_text("main"))
     outcome = program.ask("Say hello.", model, supports_websockets=True)

@@ -4,6 +4,10 @@ An `error` event has the same object as a body. `response.failed` has a code of 
 to repeat the request: only those of the table below are known to it, and it repeats a request that failed with any
 other. The message then ends with Penstock's code. At `server_is_overloaded` Codex gives up in a stream, whereas it
 repeats a request that gets this code with a status. An overload passes, so a stream has `slow_down` instead.
+
+Of a status, Codex takes only 400 and 429 for final: it repeats a request that gets any other, up to 30 times in seven
+minutes, whatever the body and `x-should-retry` say. So a client that reads nothing but streams gets the failures of
+`IN_STREAM` as `response.failed`: there, `invalid_prompt` is final and shows the message.
 """
 
 from collections.abc import Mapping
@@ -33,13 +37,16 @@ _CODES: Mapping[str, str] = {
     "rate_limit_error": _RATE_LIMITED,
     "rate_limit_exceeded": _RATE_LIMITED,
     "too_many_concurrent_requests": _RATE_LIMITED,
-    "upstream_no_credit": "insufficient_quota",
+    "upstream_no_credit": _FINAL,  # Codex shows no message with `insufficient_quota`, but "check your plan"
     "upstream_rate_limited": _RATE_LIMITED,
     "translation_loss": _FINAL,
     "cyber_policy": "cyber_policy",
     "invalid_prompt": _FINAL,
     "usage_not_included": "usage_not_included",
 }
+# Failures before the first content that Codex would repeat in vain if they were a status; and a conversation that is
+# too long, which it compacts only if `response.failed` says so.
+IN_STREAM = frozenset(("context_length_exceeded", "upstream_auth", "upstream_no_credit", "upstream_model_not_found"))
 _OVERLOADED_STATUSES = (503, 529)
 # Why a stream without a fault of its own is not completed.
 _ENDINGS: Mapping[Ending, str] = {

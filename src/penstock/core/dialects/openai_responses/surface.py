@@ -7,11 +7,10 @@ Every other field goes to a provider of the same dialect as the client wrote it,
 from collections.abc import Mapping
 
 from penstock.core.completion import Completion
-from penstock.core.context_overflow import CODE
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.body import write_body
-from penstock.core.dialects.openai_responses.failures import write_error
+from penstock.core.dialects.openai_responses.failures import IN_STREAM, write_error
 from penstock.core.dialects.openai_responses.request import read_request
 from penstock.core.dialects.openai_responses.vocabulary import NAME
 from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
@@ -25,10 +24,8 @@ _ONCE = (
 )
 _LISTS = ("tools",)
 _MAX_TOKENS = 2**63 - 1
-# Codex compacts a conversation that is too long only if `response.failed` says so; a 400 ends its turn. It accepts a
-# stream only. SDKs accept JSON, and tell this error from others by its status.
+# Codex accepts a stream only. SDKs accept JSON, and tell errors from one another by their status.
 _STREAM_ONLY = "text/event-stream"
-_IN_STREAM = frozenset((CODE,))
 # Headers of Codex and of the SDKs, which a provider of the same dialect gets too.
 _FORWARDED = ("openai-beta", "originator", "session-id", "session_id", "thread-id", "x-client-request-id", "x-codex-")
 # The header that tells sessions of Codex apart, and the tag that it becomes.
@@ -70,7 +67,7 @@ class OpenAIResponsesSurface:
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS):
             raise refused("`max_output_tokens` must be a positive integer below 2^63", param="max_output_tokens")
         if request.stream and headers.get("accept") == _STREAM_ONLY:
-            request.failures_in_stream = _IN_STREAM
+            request.failures_in_stream = IN_STREAM
         return request
 
     def writer(self, facts: AnswerFacts) -> OpenAIResponsesWriter:
