@@ -142,7 +142,7 @@ def _seen_choice(choice: Choice) -> SeenChoice:
         calls=[
             SeenCall(
                 kind=call.kind,
-                id="" if call.kind == "function_call" else call.id or f"call_{choice.index}_{number}",
+                id="" if call.kind == "function_call" else call.id or f"call_{ID}_{choice.index}_{number}",
                 name=call.name,
                 arguments=call.arguments,
             )

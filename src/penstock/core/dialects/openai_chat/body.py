@@ -5,7 +5,14 @@ import msgspec
 from penstock.core.completion import Choice, Completion
 from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.openai_chat.writer import answer_id, citation_body, finish_reason, seal_body, usage_body
+from penstock.core.dialects.openai_chat.writer import (
+    answer_id,
+    call_id,
+    citation_body,
+    finish_reason,
+    seal_body,
+    usage_body,
+)
 from penstock.core.events import Finish
 from penstock.core.losses import Loss
 
@@ -81,8 +88,7 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
         body["annotations"] = annotations
     if facts.same_dialect:
         body.update(choice.message_extras)
-    own = facts.same_dialect
-    calls = [_call_body(choice.index, number, call, own=own) for number, call in enumerate(choice.tool_calls)]
+    calls = [_call_body(choice.index, number, call, facts) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":
         body["function_call"] = {"name": choice.tool_calls[0].name, "arguments": choice.tool_calls[0].arguments}
     elif calls:
@@ -90,20 +96,30 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     return body
 
 
-def _call_body(choice: int, number: int, call: ToolCall, *, own: bool) -> dict[str, object]:
+def _call_body(choice: int, number: int, call: ToolCall, facts: AnswerFacts) -> dict[str, object]:
     content = {"name": call.name, ("input" if call.kind == "custom" else "arguments"): call.arguments}
-    body = {"id": call.id or f"call_{choice}_{number}", "type": call.kind, call.kind: content}
-    return body | (call.extras if own else {})
+    body = {"id": call.id or call_id(facts, choice, number), "type": call.kind, call.kind: content}
+    return body | (call.extras if facts.same_dialect else {})
 
 
 def _seals(choice: Choice, facts: AnswerFacts) -> list[dict[str, object]]:
-    """The seals of a choice, each with the length of the reasoning that it covers."""
+    """The seals of a choice, as `writer.py` writes them (rule 6)."""
     bodies: list[dict[str, object]] = []
-    length = 0
+    skipped = calls = 0
+    waiting: list[dict[str, object]] = []  # seals without text directly before the part
     for part in choice.parts:
         if isinstance(part, ReasoningPart):
-            length += len(part.text or "\n\n".join(part.summary))
+            length = len(part.text or "\n\n".join(part.summary))
+            waiting = []
             for seal in part.seals:
-                bodies.append(seal_body(seal, facts.issuer, length) | {"index": len(bodies)})
-                length = 0
+                bodies.append(seal_body(seal, facts.issuer, length, skipped if length else 0) | {"index": len(bodies)})
+                waiting = [] if length else [bodies[-1]]
+                skipped, length = (0, 0) if length else (skipped, 0)
+            skipped += length
+            continue
+        if isinstance(part, ToolCall) and not part.server:
+            for body in waiting:
+                body["id"] = part.id or call_id(facts, choice.index, calls)
+            calls += 1
+        waiting = []
     return bodies

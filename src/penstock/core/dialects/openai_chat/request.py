@@ -148,12 +148,18 @@ def _read_file(file: Json) -> MediaPart:
 
 def _read_answer(fields: Json) -> Message:
     """Read a turn of the assistant: its reasoning first, then its content, then its tool calls."""
-    parts: list[Part] = [*_read_earlier_reasoning(fields)]
+    calls = objects_of(fields.pop("tool_calls", None))
+    signed: dict[str, list[Part]] = {id: [] for call in calls if (id := text_of(call.get("id")))}
+    parts: list[Part] = []
+    for part, id in _read_earlier_reasoning(fields):
+        signed.get(id, parts).append(part)
     parts += _read_content(fields.pop("content", None))
     refusal = fields.pop("refusal", None)
     if isinstance(refusal, str) and refusal:
         parts.append(RefusalPart(refusal))
-    parts += [_read_call(call) for call in objects_of(fields.pop("tool_calls", None))]
+    for call in calls:
+        parts += signed.pop(text_of(call.get("id")), [])
+        parts.append(_read_call(call))
     function = object_of(fields.pop("function_call", None))
     if function:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
@@ -161,8 +167,9 @@ def _read_answer(fields: Json) -> Message:
     return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
 
 
-def _read_earlier_reasoning(fields: Json) -> list[ReasoningPart]:
-    """The reasoning of an earlier answer, taken out of the fields of its message.
+def _read_earlier_reasoning(fields: Json) -> list[tuple[ReasoningPart, str]]:
+    """The reasoning of an earlier answer, taken out of the fields of its message; each part with the id of the tool
+    call that it belongs to, which is empty if it belongs to none.
 
     Seals that Penstock has sent (`writer.py`, rule 6) come back in `reasoning_details`. They are valid only for the
     text that they were made for: where its length has changed, they are left out.
@@ -175,20 +182,23 @@ def _read_earlier_reasoning(fields: Json) -> list[ReasoningPart]:
             if given:
                 text, field = given, name
                 break
-    sealed = [
-        (received(data, ""), integer_of(item.get("length")) or 0)
-        for item in objects_of(fields.get("reasoning_details"))
-        if (data := text_of(item.get("data"))).startswith(PREFIX)
-    ]
+    details = objects_of(fields.get("reasoning_details"))
+    sealed = [item for item in details if text_of(item.get("data")).startswith(PREFIX)]
     if sealed:
         fields.pop("reasoning_details")
-    if sum(length for _, length in sealed) != len(text):
-        sealed = [(seal, length) for seal, length in sealed if not length]
-    parts: list[ReasoningPart] = []
-    for seal, length in sealed:
-        parts.append(ReasoningPart(text[:length], seals=(seal,), field=field))
-        text = text[length:]
-    return [*parts, ReasoningPart(text, field=field)] if text else parts
+    lengths = [tuple(max(0, integer_of(item.get(name)) or 0) for name in ("skipped", "length")) for item in sealed]
+    unchanged = sum(map(sum, lengths)) == len(text)
+    parts: list[tuple[ReasoningPart, str]] = []
+    at = 0
+    for item, (skipped, length) in zip(sealed, lengths, strict=True):
+        if length and not unchanged:
+            continue
+        if skipped:
+            parts.append((ReasoningPart(text[at : at + skipped], field=field), ""))
+        at += skipped + length
+        seal = received(text_of(item.get("data")), "")
+        parts.append((ReasoningPart(text[at - length : at], seals=(seal,), field=field), text_of(item.get("id"))))
+    return [*parts, (ReasoningPart(text[at:], field=field), "")] if text[at:] else parts
 
 
 def _read_call(call: Json) -> Part:

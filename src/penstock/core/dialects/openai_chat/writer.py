@@ -10,7 +10,9 @@
 5. Chat has no blocks, so their borders are not written. Summaries of reasoning are written as reasoning, with a blank
    line between two parts. What has no place in a chunk is a `Loss`.
 6. Seals are wrapped (`core/seals.py`), in `reasoning_details`: clients that send that field back to providers of
-   other gateways send it back here, too. Each says how many characters of the reasoning before it belong to it.
+   other gateways send it back here, too. Each says how many characters of the reasoning before it belong to it
+   (`length`), and how many before those belong to none (`skipped`). One without text that is directly before a tool
+   call has the id of that call: Gemini signs calls, and wants the signature back on the call.
 7. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
 """
 
@@ -88,7 +90,9 @@ class OpenAIChatWriter:
         self._extras: dict[str, object] = {}
         self._hidden_calls: set[tuple[int, int]] = set()
         self._summaries: dict[int, int] = {}
-        self._sealed: dict[int, int] = {}  # characters of reasoning since the last seal, by choice
+        # By choice: the characters of the open block of reasoning, and of those before it, that have no seal.
+        self._unsealed: dict[int, tuple[int, int]] = {}
+        self._seal: tuple[int, dict[str, object]] | None = None  # one that waits for the event after it
         self._seals = 0
         self.losses: list[Loss] = []
         """What this dialect cannot express."""
@@ -118,6 +122,8 @@ class OpenAIChatWriter:
                 self._stick(event.fields)
 
     def _write(self, event: Event) -> None:
+        if self._seal is not None and not isinstance(event, BlockEnd | Repair):
+            self._write_seal(event)
         match event:  # the most frequent events first
             case TextDelta(choice, text):
                 self._open(_SPEECH, choice)["content"] = text
@@ -125,7 +131,8 @@ class OpenAIChatWriter:
                 delta = self._open(_SPEECH, choice)
                 if native != "reasoning_details":  # written as an extra, which contains the text
                     delta[native] = text = text if part is None else self._summary(choice, part, text)
-                    self._sealed[choice] = self._sealed.get(choice, 0) + len(text)
+                    length, skipped = self._unsealed.get(choice, (0, 0))
+                    self._unsealed[choice] = (length + len(text), skipped)
             case ToolCallDelta(choice, call, arguments):
                 if (choice, call) not in self._hidden_calls:
                     self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
@@ -159,7 +166,9 @@ class OpenAIChatWriter:
             case BlockStart(kind="result" | "opaque"):
                 self.losses.append(Loss("server-activity-hidden", event.type))
             case Seal():
-                self._write_seal(event)
+                self._take_seal(event)
+            case BlockStart(choice, kind="reasoning"):
+                self._unsealed[choice] = (0, sum(self._unsealed.get(choice, ())))
             case BlockStart(choice, block, kind="media"):
                 self._drop_media(choice, block, event.type)
             case MediaDelta(choice, block):
@@ -169,13 +178,25 @@ class OpenAIChatWriter:
             case Fault():
                 self._write_error(_fault_body(event))
 
-    def _write_seal(self, seal: Seal) -> None:
-        """The seal, for the client to send back (rule 6)."""
-        self._seals += 1
+    def _take_seal(self, seal: Seal) -> None:
+        """The seal, for the client to send back (rule 6). If it has no text, it waits for the event after it."""
+        length, skipped = self._unsealed.get(seal.choice, (0, 0))
+        if length:
+            self._unsealed[seal.choice] = (0, 0)
         details = seal_body(
-            ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer, self._sealed.pop(seal.choice, 0)
+            ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer, length, skipped if length else 0
         )
-        self._open(_SPEECH, seal.choice)["reasoning_details"] = [details | {"index": self._seals - 1}]
+        self._seal = (seal.choice, details)
+        if length:
+            self._write_seal(seal)
+
+    def _write_seal(self, event: Event) -> None:
+        assert self._seal is not None
+        (choice, details), self._seal = self._seal, None
+        if isinstance(event, ToolCallStart) and not event.server:
+            details["id"] = event.id or call_id(self._facts, event.choice, event.call)
+        self._seals += 1
+        self._open(_SPEECH, choice)["reasoning_details"] = [details | {"index": self._seals - 1}]
 
     def _drop_media(self, choice: int, block: int, detail: str) -> None:
         """Note one loss for each block, however many deltas it has."""
@@ -287,7 +308,7 @@ class OpenAIChatWriter:
         if start.kind == "function_call":
             return {"function_call": {"name": start.name, "arguments": ""}}
         body = {"name": start.name, ("input" if start.kind == "custom" else "arguments"): ""}
-        id = start.id or f"call_{start.choice}_{start.call}"
+        id = start.id or call_id(self._facts, start.choice, start.call)
         return {"tool_calls": [{"index": start.call, "id": id, "type": start.kind, start.kind: body}]}
 
     def _call_delta(self, choice: int, call: int, arguments: str, extras: dict[str, object]) -> dict[str, object]:
@@ -322,9 +343,16 @@ def finish_reason(finish: Finish, losses: list[Loss], *, own: bool) -> str:
     return "stop"
 
 
-def seal_body(seal: ReasoningSeal, issuer: str, length: int) -> dict[str, object]:
-    """A seal as an item of `reasoning_details`; `length` is the number of characters of reasoning that it covers."""
-    return {"type": "reasoning.encrypted", "data": wrap(seal, issuer), "length": length}
+def call_id(facts: AnswerFacts, choice: int, number: int) -> str:
+    """The id of a tool call to which the provider gave none. It must be another one in each answer."""
+    return f"call_{facts.call_id or facts.id}_{choice}_{number}"
+
+
+def seal_body(seal: ReasoningSeal, issuer: str, length: int, skipped: int) -> dict[str, object]:
+    """A seal as an item of `reasoning_details`; `length` is the number of characters of reasoning that it covers, after
+    those that no seal covers."""
+    body: dict[str, object] = {"type": "reasoning.encrypted", "data": wrap(seal, issuer), "length": length}
+    return body | ({"skipped": skipped} if skipped else {})
 
 
 def usage_body(usage: Usage, *, own: bool) -> dict[str, object]:
