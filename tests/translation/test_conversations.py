@@ -139,7 +139,7 @@ def summed(stream: bytes) -> Json:
 def next_of_chat(fields: Json, answer: Json) -> None:
     message = answer["choices"][0]["message"]
     results = [
-        {"role": "tool", "tool_call_id": call["id"], "content": said(call["function"])}
+        {"role": "tool", "tool_call_id": call["id"], "content": result_of(call["function"])}
         for call in message["tool_calls"]
     ]
     fields["messages"] += [message, *results]
@@ -147,7 +147,7 @@ def next_of_chat(fields: Json, answer: Json) -> None:
 
 def next_of_messages(fields: Json, answer: Json) -> None:
     results = [
-        {"type": "tool_result", "tool_use_id": block["id"], "content": said(block)}
+        {"type": "tool_result", "tool_use_id": block["id"], "content": result_of(block)}
         for block in answer["content"]
         if block["type"] == "tool_use"
     ]
@@ -156,7 +156,7 @@ def next_of_messages(fields: Json, answer: Json) -> None:
 
 def next_of_responses(fields: Json, answer: Json) -> None:
     results = [
-        {"type": "function_call_output", "call_id": item["call_id"], "output": said(item)}
+        {"type": "function_call_output", "call_id": item["call_id"], "output": result_of(item)}
         for item in answer["output"]
         if item["type"] == "function_call"
     ]
@@ -167,7 +167,7 @@ def next_of_gemini(fields: Json, answer: Json) -> None:
     content = answer["candidates"][0]["content"]
     results = [
         {
-            "functionResponse": {"name": call["name"], "response": {"result": said(call)}}
+            "functionResponse": {"name": call["name"], "response": {"result": result_of(call)}}
             | {n: call[n] for n in ("id",) if n in call}
         }
         for part in content["parts"]
@@ -176,7 +176,7 @@ def next_of_gemini(fields: Json, answer: Json) -> None:
     fields["contents"] += [content, {"role": "user", "parts": results}]
 
 
-def said(call: Json) -> str:
+def result_of(call: Json) -> str:
     """A result that names the arguments of its call."""
     given = call[next(name for name in ("arguments", "input", "args") if name in call)]
     parsed = json.loads(given) if isinstance(given, str) else given

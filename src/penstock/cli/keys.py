@@ -1,6 +1,6 @@
 """`penstock keys`: creates, shows, changes, rotates and revokes client keys, in the book of the configuration.
 
-No gateway needs to run. A running gateway applies changes within a second.
+No gateway needs to run. A running gateway accepts a new key at once, and applies other changes within a second.
 """
 
 import os

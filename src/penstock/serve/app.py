@@ -20,7 +20,7 @@ from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.content.users import ErasedUser
-from penstock.gateway.keys.keys import KeyRing, configured
+from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, configured
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
@@ -425,8 +425,8 @@ class App:
             for route, model in self._models.offered()
         ]
 
-    def handle(self, exchange: Exchange) -> None:
-        """Route a request: to its surface if it starts a call."""
+    def handle(self, exchange: Exchange, *, looked: bool = False) -> None:
+        """Route a request: to its surface if it starts a call. `looked`: the keys of the book were read for it."""
         request = exchange.request
         head: RequestHead = request.parsed_head or _parse_head(request)
         if head.cors is not self._cors:
@@ -434,13 +434,29 @@ class App:
             request.set_fixed_headers(self._cors.headers(request) if self._cors is not None else "")
         surface = self._surfaces.get(head.post_path)
         if surface is None or self.draining:
-            self._handle_other(exchange, head)
-        elif isinstance(key := self._authenticator.authenticate(head), Rejection):
+            self._handle_other(exchange, head, looked=looked)
+            return
+        key = self._authenticator.authenticate(head)
+        if not isinstance(key, Key) and not looked and self._look_first(exchange, head, key):
+            return
+        if isinstance(key, Rejection):
             self._reject(exchange, key, next(self._request_ids), surface.dialect)
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
 
-    def _handle_other(self, exchange: Exchange, head: RequestHead) -> None:
+    def _look_first(self, exchange: Exchange, head: RequestHead, judged: Rejection | None) -> bool:
+        """Whether the request waits until the keys of the book were read, because it may be judged by old ones."""
+        unknown = judged is not None and judged.reason == "unknown_key" and head.secret.startswith(PREFIX)
+        if self._books is None or (judged is not None and not unknown):
+            return False
+
+        def handle_again() -> None:
+            if not exchange.over:
+                self.handle(exchange, looked=True)
+
+        return self._books.key_looks.look(handle_again, unknown_key=unknown)
+
+    def _handle_other(self, exchange: Exchange, head: RequestHead, *, looked: bool) -> None:
         """Handle a request that starts no call, or cannot start it."""
         request, path = exchange.request, head.path
         request_id, dialect = next(self._request_ids), self._dialect(head.path, request)
@@ -458,7 +474,13 @@ class App:
             preflight = self._cors.preflight(request) if self._cors is not None else {}
             headers = {"allow": "GET, POST, DELETE, OPTIONS", "x-request-id": request_id, **preflight}
             exchange.respond(204, headers, b"")
-        elif isinstance(key := self._authenticator.authenticate(head), Rejection):
+        elif (
+            not isinstance(key := self._authenticator.authenticate(head), Key)
+            and not looked
+            and self._look_first(exchange, head, key)
+        ):
+            return
+        elif isinstance(key, Rejection):
             self._reject(exchange, key, request_id, dialect)
         elif path in self._surfaces:
             self._refuse(exchange, request_id, head)

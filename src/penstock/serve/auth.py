@@ -26,7 +26,7 @@ _KEYS_UNKNOWN = Failure(
 _NO_KEY = (
     "this request needs an API key: send it as `Authorization: Bearer …`, `x-api-key`, `api-key` or `x-goog-api-key`"
 )
-_UNKNOWN = "this API key is not known; a key that was just created is known within a second"
+_UNKNOWN = "this API key is not known"
 _MISTYPED = "this API key is mistyped or incomplete: its checksum does not match"
 _ROTATED = "this API key was rotated, and this secret has expired: use the new one"
 _REMEDY = (

@@ -17,10 +17,11 @@ from penstock.gateway.limits.admission import dollars
 from penstock.gateway.limits.warnings import BudgetWarning, BudgetWatch
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
+from penstock.serve.key_looks import KeyLooks
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import Storage
-from penstock.stores.book.open import archive_folder, open_book, state_folder
+from penstock.stores.book.open import archive_folder, key_changes, open_book, state_folder
 from penstock.stores.book.snapshot import LocalSnapshot
 from penstock.stores.book.writer import BookWriter, Keys, Retention, SpentAccounts
 from penstock.stores.journal import Journal, recover
@@ -93,6 +94,8 @@ class Bookkeeping:
             self._book_writer.snapshot = LocalSnapshot(state_folder(settings, environment))
             # The accounts of one process end with it.
             self._book_writer.snapshot_budgets = self._shared is not None
+        self.key_looks = KeyLooks(self._book_writer, key_changes(settings, environment))
+        """Reads the keys of the book before a request is judged by keys that may be out of date."""
         self.ledger.book_writer = self._book_writer
         self.ledger.on_booked = self._on_booked
         self._budgets = BudgetWatch()

@@ -26,7 +26,7 @@ _TYPE = "application/msgpack"
 T = TypeVar("T")
 
 
-class _Query(Struct, frozen=True):
+class _PeerQuery(Struct, frozen=True):
     """A request to another worker: the answers of an owner with these names, or the deletion of one."""
 
     owner: str
@@ -34,7 +34,7 @@ class _Query(Struct, frozen=True):
     delete: str = ""
 
 
-_QUERY = msgspec.msgpack.Decoder(_Query)
+_PEER_QUERY = msgspec.msgpack.Decoder(_PeerQuery)
 _FOUND = msgspec.msgpack.Decoder(list[RecentRecord])
 
 
@@ -110,11 +110,11 @@ class RecentAnswers:
         if self.peers is None:
             then(deleted)
         else:
-            self._ask(_Query(owner, delete=id), lambda replies: then(deleted or any(map(_FOUND.decode, replies))))
+            self._ask(_PeerQuery(owner, delete=id), lambda replies: then(deleted or any(map(_FOUND.decode, replies))))
 
     def handle(self, exchange: Exchange) -> None:
         """Respond to another worker."""
-        query = _QUERY.decode(exchange.body)
+        query = _PEER_QUERY.decode(exchange.body)
         found = self._records.find(query.owner, (query.delete,) if query.delete else query.names)
         if query.delete:
             self._records.delete(query.owner, query.delete)
@@ -134,10 +134,10 @@ class RecentAnswers:
         if self.peers is None or not missing:
             then(found)
         else:
-            query = _Query(owner, missing)
+            query = _PeerQuery(owner, missing)
             self._ask(query, lambda replies: then([*found, *_each_once(map(_FOUND.decode, replies))]))
 
-    def _ask(self, query: _Query, then: Callable[[list[bytes]], None]) -> None:
+    def _ask(self, query: _PeerQuery, then: Callable[[list[bytes]], None]) -> None:
         """Call `then` with the replies of the other workers."""
         assert self.peers is not None
         body = msgspec.msgpack.encode(query)

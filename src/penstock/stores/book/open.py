@@ -1,13 +1,13 @@
 """Opens the book that is configured: a file in the state folder, or a PostgreSQL database."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.postgres import PostgresBook
-from penstock.stores.book.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook, change_counter
 
 FILE = "ledger.db"
 
@@ -27,6 +27,21 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
                 f"{folder} cannot be made: {error.strerror}; set folder in [ledger], or PENSTOCK_STATE"
             ) from error
     return SqliteBook.open(folder / FILE, readonly=readonly)
+
+
+def key_changes(settings: LedgerSettings, environment: Mapping[str, str]) -> Callable[[], int] | None:
+    """Counts the changes of keys without opening the book; None if only a query can tell."""
+    if settings.postgres is not None:
+        return None
+    path = change_counter(state_folder(settings, environment) / FILE)
+
+    def count() -> int:
+        try:
+            return path.stat().st_size
+        except OSError:
+            return 0
+
+    return count
 
 
 def archive_folder(settings: LedgerSettings, environment: Mapping[str, str]) -> Path:

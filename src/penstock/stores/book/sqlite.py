@@ -9,12 +9,15 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
+from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.billing.entry import Entry
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import (
     QUERY_S,
     Queryable,
@@ -219,6 +222,30 @@ class SqliteBook(SqlBook):
             self.database.close()
             self.database = self._connect()
         return super().append(entries)
+
+    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
+        """Store keys as any book does, and count the change."""
+        super().change_keys(change)
+        self._count_change()
+
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
+        """Store what another gateway had as any book does, and count the change."""
+        super().take_over(change)
+        self._count_change()
+
+    def _count_change(self) -> None:
+        """Tell running gateways that keys have changed. If it fails, they look after a second."""
+        with contextlib.suppress(OSError):
+            file = os.open(change_counter(Path(self.database.name)), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, b".")
+            finally:
+                os.close(file)
+
+
+def change_counter(path: Path) -> Path:
+    """The file beside a book that has one byte for each change of its keys."""
+    return path.with_suffix(".keys")
 
 
 def make_file(path: str | Path) -> None:

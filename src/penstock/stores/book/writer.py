@@ -149,6 +149,7 @@ class BookWriter:
         """Called in the event loop with the budget warnings that this process was the first to make."""
         self._warnings: queue.SimpleQueue[BudgetWarning] = queue.SimpleQueue()
         self._unclaimed: list[BudgetWarning] = []
+        self._looks: queue.SimpleQueue[Callable[[object], None]] = queue.SimpleQueue()
         self._unstored: tuple[Key, ...] = ()
         self._unstored_changed = False
         self.trouble = ""
@@ -181,6 +182,11 @@ class BookWriter:
             self._unstored = tuple(keys)
             self._unstored_changed = True
 
+    def look(self, then: Callable[[object], None]) -> None:
+        """Look for changes of keys now. Then `on_keys` is called if there are any, and `then` in any case."""
+        self._looks.put(then)
+        self._queue.put(())
+
     def reread(self, account: str) -> None:
         """Read again what was spent in an account, because a call was booked that was not reserved in it."""
         self._reread_accounts.put(account)
@@ -210,6 +216,7 @@ class BookWriter:
         wait_s = _FIRST_RETRY_S
         while True:
             self._collect(waiting)
+            looks = [self._looks.get() for _ in range(self._looks.qsize())]
             try:
                 if waiting:
                     self._append(waiting)
@@ -229,6 +236,8 @@ class BookWriter:
             else:
                 self._recover()
                 wait_s = _FIRST_RETRY_S
+            for look in looks:
+                self._call_in_loop(look, None)
             if self._unusable is not None or self._book is not None:
                 self._started.set()
             idle = not self.trouble and not self._ending.is_set()
