@@ -233,7 +233,9 @@ def test_calls_and_proofs_of_three_turns_stay_apart(client: str, provider: str) 
     api = CHAT if client not in CLIENTS else client
     fields: Json = json.loads(json.dumps(START[api]))
     for turn in TURNS:
-        CONTINUE[api](fields, answered(provider, api, turn, streamed=client != api))
+        answer = answered(provider, api, turn, streamed=client != api)
+        assert api != MESSAGES or answer["id"].startswith("msg_")
+        CONTINUE[api](fields, answer)
     body, _ = asked(api, provider, fields)
     calls, results = (ids(body, path) for path in IDS[provider])
     if client != provider or provider != GEMINI:  # whose calls have no ids

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.faults.upstream import ByRequest
@@ -30,7 +31,10 @@ def agrees(voice: Voice, report: Report, *expected: Seen) -> None:
     """The client saw the expected answer, at the first try."""
     assert report.error is None, report.error
     assert report.statuses == [200] * len(expected)
-    assert report.turns == [voice.shows(each) for each in expected]
+    assert all(turn.id is None or turn.id.startswith("msg_") for turn in report.turns)
+    ids = [turn.id for turn in report.turns]
+    shown = [voice.shows(each) for each in expected]
+    assert report.turns == [msgspec.structs.replace(each, id=id) for id, each in zip(ids, shown, strict=True)]
     if voice.streams:
         assert report.sent_text == "".join(each.text for each in expected)
     assert report.headers["request-id"].startswith("req_")

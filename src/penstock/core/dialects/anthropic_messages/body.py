@@ -35,7 +35,7 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
         call["id"] = call["id"] or call_id(facts, number)
     finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
     message: dict[str, object] = {
-        "id": completion.id or answer_id(facts),
+        "id": (completion.id if facts.same_dialect else None) or answer_id(facts),
         "type": "message",
         "role": "assistant",
         "model": completion.model or facts.model,

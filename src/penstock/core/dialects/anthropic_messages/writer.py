@@ -169,7 +169,8 @@ class AnthropicMessagesWriter:
                 pass  # its block is a loss already
             case Start(id, model):
                 self._tier = event.tier
-                self._message |= {name: value for name, value in (("id", id), ("model", model)) if value}
+                known = {"id": id if self._facts.same_dialect else None, "model": model}
+                self._message |= {name: value for name, value in known.items() if value}
             case Finish():
                 self._finish = event
             case UsageReport(usage):
@@ -355,7 +356,7 @@ class AnthropicMessagesWriter:
 
 
 def answer_id(facts: AnswerFacts) -> str:
-    """The id of a message whose provider gave none."""
+    """The id of a message whose provider gave none, or one of another API: clients may expect this prefix."""
     return facts.id or f"msg_{facts.call_id}"
 
 
