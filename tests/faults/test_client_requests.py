@@ -572,6 +572,12 @@ def test_paths(gateway: Gateway, request_: bytes, status: int) -> None:
     assert gateway.send(request_).status == status
 
 
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/openai/v1/"])
+def test_a_path_without_an_endpoint_names_one(gateway: Gateway, path: str) -> None:
+    message = gateway.send(get(path)).error["message"]
+    assert message.startswith(f"there is nothing at {path}; the paths of the API begin with /v1, such as /v1/models")
+
+
 NAMES: dict[str, tuple[bytes, str]] = {
     "as it is": (b"main/some", "main/some"),
     "a slash, escaped": (b"main%2Fsome", "main/some"),

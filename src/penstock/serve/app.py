@@ -38,6 +38,7 @@ from penstock.serve.kept.recent_answers import RecentAnswers
 from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.model_routes import ModelRoutes, dialect_of_list
+from penstock.serve.paths import is_root
 from penstock.serve.recording.capture_directory import directories, prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.rejections import Rejection, Rejections
@@ -489,7 +490,9 @@ class App:
         elif path == "/models" or path.startswith("/models/"):
             self._models.handle(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
-            hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
+            hint = ""
+            if is_root(request.path):
+                hint = "; the paths of the API begin with /v1, such as /v1/models, and `penstock open` opens the page"
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {}, dialect)
 

@@ -18,6 +18,11 @@ def plain_path(path: str) -> str:
     return path
 
 
+def is_root(path: str) -> bool:
+    """Whether a path has nothing after such a prefix."""
+    return path.rstrip("/") in ("", *_PREFIXES)
+
+
 def endpoint(path: str) -> str:
     """The path with a placeholder in place of the model, if it ends with a method: `/models/{model}:countTokens`.
 

@@ -26,6 +26,8 @@ from penstock.serve.surfaces.client import BROKEN, report
 from penstock.serve.surfaces.surface import in_thread
 
 _MAX_QUOTED = 100
+# What OpenAI has beside the ids of responses, and the gateway has not.
+_OTHER_ENDPOINTS = frozenset(("compact",))
 
 
 class _Wanted(NamedTuple):
@@ -58,7 +60,8 @@ class KeptRoutes:
         id, _, action = path.partition("/")
         routes = _ROUTES.get(action)
         method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
-        if routes is None or not id:
+        misplaced = id in _OTHER_ENDPOINTS and not action
+        if routes is None or not id or misplaced:
             message = f"there is nothing at {exchange.request.path[:200]}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {}, self.dialect)
         elif method not in routes:
