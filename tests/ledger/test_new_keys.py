@@ -67,7 +67,7 @@ def test_a_key_is_known_and_closes_the_gateway_in_the_next_call(gateways: list[G
 def test_the_lines_of_the_readme_work_one_after_the_other(tmp_path: Path) -> None:
     assert len(README) == 2
     with Upstream() as upstream:
-        configuration = settings(upstream.url, 0, server={"keys": []})
+        configuration = settings(upstream.url, 0, server={"keys": []}, admin={"listen": "127.0.0.1:0"})
         with Gateway(tmp_path, upstream, configuration) as gateway:
             lines = "\n".join(README).replace(".venv/bin/penstock", f"{sys.executable} -m penstock")
             script = lines.replace("127.0.0.1:8080", f"127.0.0.1:{gateway.port}").replace(
@@ -78,3 +78,4 @@ def test_the_lines_of_the_readme_work_one_after_the_other(tmp_path: Path) -> Non
                 ["sh", "-ec", script], cwd=tmp_path, check=True, capture_output=True, text=True, env=environment
             )
             assert done.stdout.endswith("200")
+            assert f"http://127.0.0.1:{gateway.port}/v1/models" in done.stderr  # what `keys create` says

@@ -27,7 +27,7 @@ from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.report import moment, report, reports
 from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
-from penstock.stores.book.open import open_book
+from penstock.stores.book.open import open_book, state_folder
 
 _UNREADABLE = 2
 # Printed on standard error, so that KEY=$(…) gets only the key.
@@ -93,7 +93,16 @@ def create_command(
         closes = open_before and config.server.address.local
         _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
     if closes:
-        click.echo(_CLOSED.format(url=config.server.base_url), err=True)
+        click.echo(_CLOSED.format(url=_base_url(config)), err=True)
+
+
+def _base_url(config: Config) -> str:
+    """The base URL for clients: if it is not set, that of the running gateway, whose port may be another one."""
+    from penstock.serve.admin.endpoint import read_client_url  # noqa: PLC0415 - half a gateway, of which --help needs nothing
+
+    if config.server.public_url:
+        return config.server.base_url
+    return read_client_url(state_folder(config.ledger, os.environ)) or config.server.base_url
 
 
 @command.command("list", short_help="List keys.")

@@ -76,11 +76,15 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     admin = (endpoint.banner_line, endpoint.link()) if endpoint is not None else ("", "")
     home = RuntimeFolder()
     try:
-        if endpoint is not None:
-            _publish_endpoint(endpoint, config, environment)
+
+        def banner(bound: int) -> list[str]:
+            if endpoint is not None:
+                _publish_endpoint(endpoint, Address(host, bound), config, environment)
+            return ready(bound, *admin)
+
         if config.server.workers == 1:
             listeners = _Listeners((host, port), endpoint)
-            return run_loop(_serve(config, load, environment, home, listeners, lambda bound: ready(bound, *admin)))
+            return run_loop(_serve(config, load, environment, home, listeners, banner))
         if config.ledger.enabled:
             remove_old(state_folder(config.ledger, environment))
         try:
@@ -111,7 +115,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
 
         def announce() -> None:
             select.select([listening_pipe], [], [], _LISTEN_S)  # until a worker listens
-            for line in ready(port, *admin):
+            for line in banner(port):
                 write(line, "info")
 
         return _supervise(config.server.workers, work, announce, reload, reserved, write)
@@ -134,10 +138,11 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
     return claimed
 
 
-def _publish_endpoint(endpoint: AdminEndpoint, config: Config, environment: Mapping[str, str]) -> None:
-    """Write the file for `penstock open`. If that fails, the link in the banner still works."""
+def _publish_endpoint(endpoint: AdminEndpoint, bound: Address, config: Config, environment: Mapping[str, str]) -> None:
+    """Write the file for commands such as `penstock open`. If that fails, the link in the banner still works."""
+    clients = f"{'http' if config.server.tls is None else 'https'}://{bound}/v1"
     with suppress(OSError, BookError):
-        write_endpoint_file(endpoint, state_folder(config.ledger, environment))
+        write_endpoint_file(endpoint, state_folder(config.ledger, environment), clients)
 
 
 class _Listeners(NamedTuple):

@@ -71,22 +71,33 @@ def link_to(scheme: str, address: Address, link_key: str) -> str:
     return f"{scheme}://{address}/open?link={new_link(link_key)}"
 
 
-def write_endpoint_file(endpoint: AdminEndpoint, folder: Path) -> None:
-    """Write the address and the key of links for this user's other programs. The file is replaced atomically."""
+def write_endpoint_file(endpoint: AdminEndpoint, folder: Path, clients: str) -> None:
+    """Write the address and the key of links, and the base URL of `clients`, for this user's other programs.
+
+    The file is replaced atomically.
+    """
     temporary = folder / f"{ENDPOINT_FILE}.{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, endpoint.text().encode())
+        os.write(file, f"{endpoint.text()}{clients}\n".encode())
     finally:
         os.close(file)
     temporary.replace(folder / ENDPOINT_FILE)
 
 
+def read_client_url(folder: Path) -> str:
+    """The base URL for clients of the gateway that uses this folder, or used it last; empty if it is not known."""
+    try:
+        return (folder / ENDPOINT_FILE).read_text("ascii").split()[2]
+    except (OSError, ValueError, IndexError):
+        return ""
+
+
 def read_endpoint_file(folder: Path) -> tuple[str, Address, str] | None:
     """The scheme and address of the admin API, present or last, and the key of its links; None without a valid file."""
     try:
-        url, link_key = (folder / ENDPOINT_FILE).read_text("ascii").split()
+        url, link_key, *_ = (folder / ENDPOINT_FILE).read_text("ascii").split()
         scheme, _, address = url.rpartition("://")
         return scheme or "http", parse_listen(address), link_key
     except (OSError, ValueError):
