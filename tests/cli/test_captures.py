@@ -57,6 +57,8 @@ def test_a_capture_is_reported_with_its_times() -> None:
     finished = run("inspect", stdin=capture_of(ANSWER, *TIMES))
     assert finished.stdout.decode() == REPORTED
     assert (finished.stderr, finished.returncode) == (b"", 0)
+    quick = run("inspect", stdin=capture_of(ANSWER, *(time_s / 1_000 for time_s in TIMES)))
+    assert b", 20,000 tokens/s\n" in quick.stdout
 
 
 def described(stdin: bytes) -> Any:

@@ -74,6 +74,7 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
         shown = terminal.ask('"""two\rlines"""\r', "I am the other.\n5 in, 3 out")
         terminal.until("\n\n> ")
         assert asked(upstream, "other")[-1][-1] == user("two\nlines")
+        assert "> two\n  lines\n" in terminal.ask("/retry", "\n\n> ")
         terminal.ask("go on \\\rthen", "I am the other.\n5 in, 3 out")
         terminal.until("\n\n> ")
         assert asked(upstream, "other")[-1][-1] == user("go on \nthen")

@@ -146,7 +146,8 @@ class Session:
         turns = self._conversation.turns
         if turns and turns[-1].question == self._question:
             turns.pop()
-        self._screen.line(f"> {self._question}")
+        for number, line in enumerate(self._question.splitlines()):
+            self._screen.line(f"  {line}" if number else f"> {line}")
         self._ask(self._question)
 
     def _save(self, name: str) -> None:

@@ -219,7 +219,8 @@ def _times(times: StreamTiming) -> list[Fact]:
         parts.append(f"longest gap {seconds(times.longest_gap_s)} at {seconds(times.longest_gap_at_s)}")
     parts.append(f"total {seconds(times.total_s)}")
     if times.tokens_per_s is not None:
-        parts.append(f"{times.tokens_per_s:.3g} tokens/s")
+        rate = times.tokens_per_s
+        parts.append(f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.3g} tokens/s")
     return [Fact("times", ", ".join(parts)), Fact("timeline", times.draw(), f"{seconds(times.slot_s)} each")]
 
 
