@@ -203,9 +203,18 @@ CLIENTS_PAGE = """\
 # What a client sees
 
 Point an OpenAI client at `http://127.0.0.1:8080/v1` (for many clients: the environment variable `OPENAI_BASE_URL`), and
-use the name of a route or `provider/model` as the model. The gateway offers `POST /v1/chat/completions`,
-`POST /v1/responses`, `POST /v1/embeddings` and `GET /v1/models`, and to clients of Anthropic's API
-`POST /v1/messages`: see [anthropic.md](anthropic.md). Other paths, such as `/v1/completions`, are answered with 404.
+use the name of a route or `provider/model` as the model. The gateway offers:
+
+| path | API |
+|---|---|
+| `POST /v1/chat/completions`, `POST /v1/embeddings`, `GET /v1/models` | OpenAI |
+| `POST /v1/responses`, `POST /v1/responses/input_tokens`, and `/v1/responses/{{id}}` | [Responses](responses.md) |
+| `POST /v1/messages`, `POST /v1/messages/count_tokens` | [Anthropic](anthropic.md) |
+| `POST /v1beta/models/{{model}}:generateContent` (`:streamGenerateContent`, `:countTokens`) | [Gemini](gemini.md) |
+
+Clients differ in the base URL that they expect. So each path works without `/v1`, too, and below `/openai`,
+`/openai/v1`, `/anthropic`, `/anthropic/v1`, `/gemini`, `/gemini/v1beta`, `/v1beta` and `/v1alpha`: `/chat/completions`
+and `/openai/v1/chat/completions` are the same. Other paths, such as `/v1/completions`, are answered with 404.
 
 The tables of headers and error codes on this page are generated from `src/penstock/serve/client_headers.py` and
 `src/penstock/error_codes.py`.
