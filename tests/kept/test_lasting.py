@@ -206,7 +206,7 @@ def test_a_response_that_is_too_large_is_not_kept(tmp_path: Path, upstream: Upst
         assert (got.status, final(got)["output"][0]["content"][0]["text"]) == (200, "a" * 30_000)
         assert final(got)["store"] is False
         assert code(gateway.ask_for(final(got)["id"])) == (404, "response_not_found")
-        gateway.says("max_response in [responses] is smaller")
+        gateway.says("max_response or memory in [responses] is too small")
         assert final(gateway.respond(f"main/{long_answer}", stream=True))["store"] is False
         short = upstream.play(says("Yes."))
         got = gateway.respond(f"main/{short}", "a" * 30_000)

@@ -110,6 +110,18 @@ def test_all_workers_know_the_responses_of_each_and_no_disk_does(tmp_path: Path,
 
 
 @pytest.mark.slow
+def test_items_are_kept_if_the_input_is_too_large(tmp_path: Path, upstream: Upstream) -> None:
+    with start(tmp_path, upstream, store=False, memory=40_000) as gateway:
+        model = upstream.play(says(TEXT))
+        got = final(gateway.respond(f"main/{model}", "word " * 4_000))
+        assert (
+            gateway.respond(f"main/{model}", [{"type": "item_reference", "id": got["output"][0]["id"]}]).status == 200
+        )
+        refused = gateway.respond(f"main/{model}", previous_response_id=got["id"])
+        assert code(refused) == (400, "previous_response_not_found")
+
+
+@pytest.mark.slow
 def test_a_gateway_without_memory_says_what_works(tmp_path: Path, upstream: Upstream) -> None:
     with start(tmp_path, upstream, store=False, memory=0) as gateway:
         model = upstream.play(says(TEXT))

@@ -18,6 +18,8 @@ class AnswerStore(Protocol):
 
     whole: bool
     """Whether an answer is kept with the whole conversation before it, and not only with the input that was new."""
+    max_record: int | None
+    """The bytes of the largest answer that it can keep; None without a limit of its own."""
     missing: str
     """Why there may be no answer with a genuine id, for errors; empty if it was deleted."""
 
@@ -55,6 +57,7 @@ class DatabaseAnswers:
     """The `AnswerStore` of a database. An answer continues the one before it, and has only what is new."""
 
     whole = False
+    max_record: int | None = None
     missing = ""
 
     def __init__(self, content: KeptContent) -> None:

@@ -59,6 +59,7 @@ class AnswerKeeper:
     def use(self, config: Config) -> None:
         """Apply a configuration."""
         self._settings: KeptResponsesSettings = config.responses
+        self._limit = min(config.responses.max_response, self._store.max_record or config.responses.max_response)
         self._max_body = config.limits.max_body
         self._memory.limit = _MAX_CONTINUED * self._max_body
 
@@ -79,7 +80,9 @@ class AnswerKeeper:
             else:
                 chained = None if self._store.whole else continuation
                 input = stored.new_input(chained.members if chained is not None else request.members)
-                if len(input) <= self._settings.max_response:
+                if len(input) > self._limit and self._store.whole:
+                    input = b""  # requests can refer to its items, but not continue it
+                if len(input) <= self._limit:
                     ids = self.ids(stored)
                 else:
                     self._count("size")
@@ -100,8 +103,8 @@ class AnswerKeeper:
         """Keep an answer to this user, which is also found by these names, then call `then` with whether it is kept."""
         parts = {INPUT: kept.input, OUTPUT: kept.output, ANSWER: kept.answer}
         size = sum(len(part) for part in parts.values() if part is not None)
-        if size > self._settings.max_response:
-            self._warn(f"a response of {size} bytes is not kept: max_response in [responses] is smaller")
+        if size > self._limit:
+            self._warn(f"a response of {size} bytes is not kept: max_response or memory in [responses] is too small")
             self._count("size")
             then(False)
             return

@@ -22,6 +22,8 @@ from penstock.stores.content.writer import OnKept
 PATH = "/answers"
 # How often expired answers are looked for, as a part of the time for which they are kept.
 _SWEEPS = 20
+# The memory has room for so many answers of the greatest size.
+_FEWEST = 4
 _TYPE = "application/msgpack"
 T = TypeVar("T")
 
@@ -47,7 +49,9 @@ class RecentAnswers:
     def __init__(self, settings: KeptResponsesSettings, workers: int, secret: bytes) -> None:
         """All workers have the same `secret`, and equal shares of the memory."""
         self._loop = asyncio.get_running_loop()
-        self._records = RecentRecords(settings.memory // workers, self._loop.time)
+        limit = settings.memory // workers
+        self._records = RecentRecords(limit, self._loop.time)
+        self.max_record: int | None = limit // _FEWEST
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self.secret = secret
@@ -66,7 +70,7 @@ class RecentAnswers:
         """Keep an answer."""
         parts = {name: text.encode() for name, text in record.parts.items()}
         names = (record.id, *record.names)
-        recent = RecentRecord(record.id, names, parts[INPUT], parts.get(OUTPUT), parts.get(ANSWER, b""))
+        recent = RecentRecord(record.id, names, parts[INPUT] or None, parts.get(OUTPUT), parts.get(ANSWER, b""))
         self._records.put(record.owner, recent)
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._age_s / _SWEEPS, self._expire)

@@ -131,7 +131,7 @@ class _PeerResponse:
 
     def __init__(self) -> None:
         self.status = 0
-        self.body = b""
+        self.body = bytearray()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
@@ -161,7 +161,7 @@ async def _request(socket: Path, method: str, path: str, body: bytes) -> bytes |
             connection.send(head.encode() + body, response)
             await response.ended
             if response.status == 200:
-                return response.body
+                return bytes(response.body)
     if connection is not None:
         connection.close()
     return None
