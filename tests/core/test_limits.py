@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import StreamReader
+from penstock.core.wire.complexity import may_be_costly
 from tests.streams import (
     DONE,
     begins,
@@ -120,3 +121,9 @@ def test_a_stream_without_end_is_not_buffered(make: Callable[[int], bytes]) -> N
     finally:
         tracemalloc.stop()
     assert buffered < 300_000
+
+
+@pytest.mark.parametrize("before", [0, 3_999_800, 3_999_999, 4_000_000])
+def test_a_long_number_is_found_wherever_a_large_body_is_cut(before: int) -> None:
+    assert may_be_costly(b"[" + b" " * before + b"1" * 400 + b"]", 10**12)
+    assert not may_be_costly(b"[" + b" " * before + b"1" * 399 + b"]", 10**12)

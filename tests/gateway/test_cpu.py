@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Fault
+from penstock.core.stream import MAX_BODY
 from penstock.core.wire.complexity import SMALL
 from penstock.gateway.relay.decompression import Decompressor
 from tests.cpu import (
@@ -26,6 +27,7 @@ from tests.cpu import (
     cost_of_event,
     cost_of_request,
 )
+from tests.gateway.support import Clock, Relayed
 from tests.streams import (
     DONE,
     Json,
@@ -304,3 +306,23 @@ def test_a_packed_stream_is_read_to_its_end(size: int) -> None:
     assert len(gzip.compress(wire)) < len(wire) / 20
     cost = least(lambda: asyncio.run(cost_of_event(wire, "packed")))
     assert (cost.outcome, cost.ms < MOST) == ("completed", True)
+
+
+@pytest.mark.slow
+def test_a_packed_stream_without_events_fails() -> None:
+    """A few kilobytes that expand to comments without end must not keep a call busy until its time-out."""
+    comments = b":%b\n" % (b" " * 1_000) * (2 * MAX_BODY // 1_000)
+
+    async def code(loop: Clock) -> str | None:
+        relayed = Relayed(loop)
+        relayed.relay.on_head(200, {"content-encoding": "gzip"})
+        relayed.relay.on_data(gzip.compress(comments, 1))
+        for _ in range(len(comments) // 1_000):
+            await asyncio.sleep(0)
+        return relayed.attempt.code
+
+    loop = Clock()
+    try:
+        assert loop.run_until_complete(code(loop)) == "upstream_event_too_large"
+    finally:
+        loop.close()

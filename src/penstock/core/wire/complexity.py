@@ -41,6 +41,8 @@ _EXTREME = re.compile(rb"[eE][+-]?[0-9]{3}")
 # Converting a longer number takes quadratic time.
 _LONGEST_NUMBER = b"0" * 400
 _NUMBERS = bytes.maketrans(b"0123456789", b"0" * 10)
+# A thread checks large bodies, and a call that takes long blocks all other threads. So they are checked in slices.
+_SLICE = 4_000_000
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b'{[,:"')
 _NO_ELEMENTS = bytes(byte for byte in range(256) if byte not in b"{[,:.eE")
 # The minimum number of strings in the sample. The strides are primes, so that no regular structure hides the keys.
@@ -80,8 +82,9 @@ class Outline(NamedTuple):
 
 def may_be_costly(data: bytes, most: int) -> bool:
     """A quick check whether the price of a JSON text can exceed this limit. It ignores extreme floats."""
-    structural = len(data.translate(None, _NOT_STRUCTURAL))
-    return structural * _FLOAT > most or _LONGEST_NUMBER in data.translate(_NUMBERS)
+    parts = [data[start : start + _SLICE + len(_LONGEST_NUMBER)] for start in range(0, len(data), _SLICE)]
+    structural = sum(len(part.translate(None, _NOT_STRUCTURAL)) for part in parts)
+    return structural * _FLOAT > most or any(_LONGEST_NUMBER in part.translate(_NUMBERS) for part in parts)
 
 
 def outline_of(data: bytes, most: int = MOST) -> Outline:

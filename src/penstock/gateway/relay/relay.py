@@ -74,7 +74,7 @@ from penstock.core.failure import Failure
 from penstock.core.losses import changes_meaning
 from penstock.core.passthrough import PassThrough
 from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
-from penstock.core.stream import EventReader, StreamReader, StreamWriter
+from penstock.core.stream import MAX_BODY, EventReader, StreamReader, StreamWriter
 from penstock.core.usage import Usage
 from penstock.error_codes import TRUNCATION_CODES, ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
@@ -134,6 +134,7 @@ class Relay:
     _forwards_end = False  # whether the last message, with the finish and the usage, was forwarded as it came
     _pending = 0  # frames of the trailer so far; they are progress, though their events come at the end only
     _undelivered = 0  # characters that are counted while the budget is checked, and not yet written to the client
+    _frames = _unframed = 0  # of a compressed answer: its frames so far, and the decompressed bytes since the last one
     _body_size = 0  # of the answer, in bytes, without those that took the fast path
     _answer: Accumulator | None = None
     # On the fast path: reads the payload of a chunk, and writes a framed chunk to the client.
@@ -247,6 +248,19 @@ class Relay:
         self._body_size += len(data)
         if self._body_size > self._max_size:
             self._fail_size(f"{self._max_size} bytes")
+            return False
+        return True
+
+    def _may_hold_event(self, piece: bytes) -> bool:
+        """Whether the decompressed bytes since the last event may be one. If not, the attempt fails.
+
+        A few kilobytes decompress to gigabytes of blank lines or comments, which take minutes to read.
+        """
+        frames = self._reader.frames
+        self._unframed = self._unframed + len(piece) if frames == self._frames else len(piece)
+        self._frames = frames
+        if self._unframed > MAX_BODY:
+            self._fail_size(f"{MAX_BODY} bytes without an event")
             return False
         return True
 
@@ -782,7 +796,7 @@ class Relay:
         piece = b""
         try:
             piece = next(self._decompression, b"") if self._phase != "over" else b""
-            if piece and self._fits(piece):
+            if piece and self._fits(piece) and self._may_hold_event(piece):
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
