@@ -23,6 +23,7 @@ has a code or type that stands for one, is treated as that status. "Next target"
 After it every failure becomes the dialect's error frame.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -78,6 +79,21 @@ _REFUSALS = (400, 413, 422)
 _OPENAI_CODE = b'"context_length_exceeded"'
 # In characters: of a message that the ledger has.
 _MAX_SENTENCE = 500
+# The codes of failures whose message may be the words of a provider that has read the request; and what the ledger has
+# in their place.
+_PROVIDERS_WORDS: dict[ErrorCode, str] = {
+    "invalid_request": "the provider rejected the request with status {status}",
+    "upstream_error": "the provider failed with status {status}",
+    "upstream_bad_content_type": "the provider answered with an HTML page",
+    "upstream_bad_response": "",
+    TOO_LONG: "the request is longer than the context of the model",
+}
+# Statuses of a provider that has not read the request.
+_UNREAD = frozenset({503, 529})
+_OUR_WORDS = frozenset({"upstream_auth", "upstream_redirect"})
+# Where a provider's words may begin to quote something; and how many characters of them are kept.
+_QUOTED = re.compile("[\"'`:\n\u2018\u201c\u00ab]")
+_MAX_WORDS = 200
 # A retry does not help.
 _PERMANENT = "local_unavailable"
 # In characters: a provider's message is masked up to this length.
@@ -100,12 +116,15 @@ def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
 
 
 def sentence(failure: Failure) -> str:
-    """The message of a failure as the ledger has it. The ledger has no content, so a message is left out if it may
-    quote the prompt or the answer: if a provider rejects the request, or if its answer cannot be read."""
-    if failure.code == "upstream_bad_response":
-        return ""
-    if failure.code == "invalid_request" and failure.upstream_status:
-        return f"the provider rejected the request with status {failure.upstream_status}"
+    """The message of a failure as the ledger has it. The ledger has no content, so our own words replace those of a
+    provider that has read the request: they may quote the prompt or the answer. A provider that has too many requests,
+    or whose account is the problem, has not read it: the first words of its message are kept."""
+    status = failure.upstream_status
+    if failure.code in _PROVIDERS_WORDS and status not in _UNREAD and (status or failure.code != "invalid_request"):
+        words = _PROVIDERS_WORDS[failure.code]
+        return words.format(status=status) if status else words.removesuffix(" with status {status}")
+    if status and failure.code not in _OUR_WORDS:
+        return _QUOTED.split(failure.message, maxsplit=1)[0].strip()[:_MAX_WORDS]
     return failure.message[:_MAX_SENTENCE]
 
 
