@@ -2,17 +2,23 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
 from typing import cast
 
 import pytest
 from msgspec import structs
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.book import Book, TakenOver
 from penstock.gateway.keys.changes import KeyChange, create, revoke, rotate, update
 from penstock.gateway.keys.keys import Key, KeyRing, digest_of
 from penstock.gateway.keys.report import report
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
+from penstock.gateway.teams.changes import TeamTerms
+from penstock.gateway.teams.changes import create as create_team
+from penstock.gateway.teams.team import Team
+from penstock.stores.book.sqlite import SqliteBook
 from tests.stores.places import Place
 
 NOW = 1_800_000_000_000
@@ -37,6 +43,33 @@ def test_a_change_that_fails_changes_nothing(book: Book) -> None:
     assert (book.keys(), book.keys_version()) == (before, version)
     create(book, KeyTerms(name="b"), NOW)
     assert book.keys_version() != version
+
+
+class _Overtaken(SqliteBook):
+    """Another process deletes the team just before this one changes a key."""
+
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
+        self.change_teams(lambda teams, _: [structs.replace(team, deleted_ms=NOW) for team in teams])
+        super().take_over(change)
+
+    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
+        self.change_teams(lambda teams, _: [structs.replace(team, deleted_ms=NOW) for team in teams])
+        super().change_keys(change)
+
+
+def test_a_key_gets_no_team_that_is_being_deleted(tmp_path: Path) -> None:
+    with closing(SqliteBook.open(tmp_path / "book")) as book:
+        key = create(book, KeyTerms(name="a"), NOW).key
+    acts: list[Callable[[Book], object]] = [
+        lambda book: create(book, KeyTerms(name="b", team="acme"), NOW),
+        lambda book: update(book, [KeyChange("a", KeyUpdate(team="acme"))], NOW),
+    ]
+    for act in acts:
+        with closing(_Overtaken.open(tmp_path / "book")) as book:
+            create_team(book, TeamTerms(path="acme"), NOW)
+            with pytest.raises(KeyTermsError, match="there is no team acme"):
+                act(book)
+            assert book.keys() == [key]
 
 
 def test_a_rotation_changes_the_secret_alone(book: Book) -> None:

@@ -3,16 +3,18 @@
 import time
 
 import pytest
+from msgspec import structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys import changes as key_changes
-from penstock.gateway.keys.keys import digest_of
+from penstock.gateway.keys.keys import EndUserLimits, Key, digest_of
 from penstock.gateway.keys.terms import KeyTerms
-from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
+from penstock.gateway.people.audit import Actor, AuditEntry, entry_of, key_change
 from penstock.gateway.people.roles import RoleGrant
 from penstock.gateway.people.store import AdminSession, AuditFilter
 from penstock.gateway.people.tokens import TokenTerms
+from penstock.stores.book.rows import KEY
 from tests.stores.places import Place, PostgresPlace
 
 ANN = Actor("ann", "session", "192.0.2.1")
@@ -114,3 +116,20 @@ def test_pages_continue_and_texts_are_stored_as_they_can_be(book: Book) -> None:
     assert [entry.after["n"] for _, entry in (*first, *rest)] == [4, 3, 2, 1, 0]
     book.people.record(entry_of(ANN, now(), "key.update", "x" * 3000, after={"models": ["m" * 100] * 1000}))
     assert "omitted" in audit(book)[0].after
+
+
+# What no user sees, or what never changes.
+_UNSEEN = {"id", "digest", "previous", "created_ms"}
+
+
+@pytest.mark.parametrize("column", sorted({*KEY} - _UNSEEN))
+def test_a_change_of_each_stored_field_of_a_key_is_in_the_audit_log(column: str) -> None:
+    """A field that a later version adds needs no other line than its column."""
+    key = Key(id="key_1", name="a", digest=b"d", hint="h", created_ms=1)
+    value = getattr(key, column)
+    other = {dict: {"day": 5}, bool: True, tuple: ("m",), str: "x"}.get(type(value), 7)
+    if column == "end_users":
+        other = EndUserLimits(concurrent=3)
+    entry = key_change(ANN, 1, key, structs.replace(key, **{column: other}))
+    assert entry is not None
+    assert [*entry.before] == [*entry.after] == [column.removesuffix("_ms")]

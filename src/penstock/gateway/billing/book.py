@@ -135,12 +135,12 @@ class ModelHealth(Struct, frozen=True, kw_only=True):
 
 
 class TakenOver(NamedTuple):
-    """What an import of another gateway adds."""
+    """What a change of keys and teams stores, or an import of another gateway."""
 
-    teams: Sequence[Team]
-    keys: Sequence[Key]
-    entries: Sequence[Entry]
-    """What they have spent there."""
+    teams: Sequence[Team] = ()
+    keys: Sequence[Key] = ()
+    entries: Sequence[Entry] = ()
+    """What they have spent at the other gateway."""
 
 
 class Book(Protocol):

@@ -10,9 +10,10 @@ from typing import NamedTuple, TypeVar
 from msgspec import structs
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.book import Book, TakenOver
 from penstock.gateway.keys.keys import Key, KeyName, digest_of, new_secret
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, make_key, parse_duration, updated
+from penstock.gateway.teams.team import Team, existing
 
 _MAX_LISTED = 5
 _MAX_PROBLEMS = 20
@@ -39,14 +40,13 @@ def create(book: Book, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewK
     secret, key = make_key(terms, now_ms)
     key = structs.replace(key, owner=owner)
 
-    if key.team and all(team.path != key.team or team.deleted_ms is not None for team in book.teams()):
-        raise _no_team(key.team)
-
-    def change(keys: list[Key]) -> list[Key]:
+    def change(teams: list[Team], keys: list[Key]) -> TakenOver:
+        if key.team and key.team not in existing(teams):
+            raise _no_team(key.team)
         _check_name(keys, key, now_ms)
-        return [key]
+        return TakenOver(keys=[key])
 
-    book.change_keys(change)
+    book.take_over(change)
     return NewKey(secret, key)
 
 
@@ -96,11 +96,10 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
 def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
     """Change keys, all or none. If several changes are invalid, the error lists them all."""
     changed: dict[str, Key] = {}
-    named = {given.update.team for given in changes if given.update.team}
-    teams = {team.path for team in book.teams() if team.deleted_ms is None} if named else set()
 
-    def change(keys: list[Key]) -> list[Key]:
+    def change(teams: list[Team], keys: list[Key]) -> TakenOver:
         changed.clear()
+        paths = existing(teams)
         problems: list[KeyTermsError] = []
         for given in changes:
             try:
@@ -108,7 +107,7 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
                 if key.id in changed:
                     raise KeyTermsError(f"the key {key.id} is changed twice", code="invalid_parameter")
                 changed[key.id] = updated(key, given.update, now_ms)
-                if given.update.team and given.update.team not in teams:
+                if given.update.team and given.update.team not in paths:
                     raise _no_team(changed[key.id].team)
             except KeyTermsError as error:
                 problems.append(error if not given.place else _at(error, given.place))
@@ -118,9 +117,9 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
                 _check_name(after, key, now_ms)
         if problems:
             raise problems[0] if len(problems) == 1 else _together(problems)
-        return list(changed.values())
+        return TakenOver(keys=list(changed.values()))
 
-    book.change_keys(change)
+    book.take_over(change)
     return list(changed.values())
 
 

@@ -11,29 +11,13 @@ from penstock.gateway.keys.report import end_users, moment, money
 from penstock.gateway.people.roles import Via
 from penstock.gateway.teams.team import Team
 
-# The fields of keys that entries have. Digests of secrets are not among them.
-_KEY_FIELDS = frozenset(
-    [
-        "name",
-        "hint",
-        "budget",
-        "budgets",
-        "period",
-        "requests_per_minute",
-        "tokens_per_minute",
-        "concurrent",
-        "models",
-        "tags",
-        "strict",
-        "team",
-        "owner",
-        "end_users",
-        "rotated_ms",
-        "previous_until_ms",
-        "blocked_ms",
-        "expires_ms",
-        "revoked_ms",
-    ]
+# The fields of keys that entries do not have: digests of secrets, what never changes, what is not stored. All others
+# are recorded, so a new field is too.
+_NOT_RECORDED = frozenset(
+    {
+        *("digest", "previous", "id", "created_ms", "subject", "holder", "spender"),
+        *("further", "user_limits", "team_models", "team_refusal"),
+    }
 )
 _MONEY = frozenset({"budget"})
 
@@ -131,7 +115,7 @@ def _facts(subject: Key | Team) -> dict[str, Any]:
     """The public fields of a key or a team, as the API shows them."""
     facts: dict[str, Any] = {}
     for name, value in structs.asdict(subject).items():
-        if name not in _KEY_FIELDS and isinstance(subject, Key):
+        if name in _NOT_RECORDED and isinstance(subject, Key):
             continue
         if name.endswith("_ms"):
             facts[name.removesuffix("_ms")] = moment(value)

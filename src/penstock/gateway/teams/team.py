@@ -4,7 +4,7 @@ Teams form a tree of at most three levels, by their paths: the organisation `acm
 project `acme/search/prod`. A key belongs to a team of any level. A path is never renamed: ledger entries have it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -42,6 +42,11 @@ def ancestry(path: str) -> list[str]:
     """The paths of a team and of the teams above it, from the innermost to the organisation."""
     parts = path.split("/")
     return ["/".join(parts[:length]) for length in range(len(parts), 0, -1)] if path else []
+
+
+def existing(teams: Iterable[Team]) -> set[str]:
+    """The paths of teams that are not deleted."""
+    return {team.path for team in teams if team.deleted_ms is None}
 
 
 def within(path: str, team: str) -> bool:

@@ -201,7 +201,7 @@ class SqlBook:
         self.database.write(put)
 
     def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
-        """Store teams, keys and entries of another gateway, all or none. An entry whose id exists is not changed."""
+        """Store teams, keys and entries, all or none. An entry whose id exists is not changed."""
 
         def put(transaction: Transaction) -> None:
             teams = [read_team(row) for row in transaction.fetch(_TEAMS)]

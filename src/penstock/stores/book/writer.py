@@ -22,7 +22,7 @@ from penstock.gateway.keys.keys import Key, KeyRing, Period, Spender
 from penstock.gateway.limits.period import period_at
 from penstock.gateway.limits.warnings import BudgetWarning, WatchedBudget, watched_budgets
 from penstock.gateway.teams.chain import resolve, scope_of
-from penstock.gateway.teams.team import Team
+from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
@@ -384,8 +384,8 @@ class BookWriter:
             self._confirm_at_s = time.monotonic() + _CONFIRM_S
 
     def _resolved(self, stored: Sequence[Key], teams: Sequence[Team], stopped: Mapping[str, int] | None = None) -> Keys:
-        existing = {team.path for team in teams if team.deleted_ms is None}
-        unstored = resolve([key for key in self._unstored if key.team in existing], teams)
+        paths = existing(teams)
+        unstored = resolve([key for key in self._unstored if key.team in paths], teams)
         return Keys(resolve(stored, teams), unstored, stopped)
 
     def _claim_warnings(self) -> None:
