@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from bench.page.book import make
+from bench.page.bulk import make_bulk
 from bench.page.live import watch
 from bench.page.site import Site, delays
 from bench.page.views import HEALTH, ask_all, browser, open_all, sign_in
@@ -31,6 +32,9 @@ def main() -> int:
     )
     parser.add_argument("--calls", type=int, default=1_000_000, help="in the book (default: 1000000)")
     parser.add_argument(
+        "--keys", type=int, default=0, help="in the book: then it is made by SQL, and only the admin API is measured"
+    )
+    parser.add_argument(
         "--streams", type=int, default=1_000, help="at once (default: 1000), more than 400; 0 leaves them out"
     )
     parser.add_argument("--gap", type=int, default=250, help="milliseconds between two events of one (default: 250)")
@@ -39,7 +43,7 @@ def main() -> int:
     if 0 < options.streams <= 400:
         parser.error("--streams: of 400 or fewer there are not two whole pages to look at")
     chromium = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
-    if chromium is None:
+    if chromium is None and not options.keys:
         print("bench-page: no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/it", file=sys.stderr)
         return 2
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,24 +53,27 @@ def main() -> int:
         folder = options.book or scratch / "state"
         if not (folder / "ledger.db").exists():
             began = time.monotonic()
-            make(folder, options.calls)
+            if options.keys:
+                make_bulk(folder, options.calls, options.keys)
+            else:
+                make(folder, options.calls)
             size = (folder / "ledger.db").stat().st_size / 1e6
             print(f"a book of {options.calls:,} calls, made in {time.monotonic() - began:.0f} s, {size:,.0f} MB\n")
         with Site(folder.absolute(), scratch) as site:
-            measure_views(site, chromium)
-            if options.streams:
+            measure_views(site, None if options.keys else chromium)
+            if options.streams and chromium is not None and not options.keys:
                 measure_live(site, chromium, options.streams, options.gap)
     return 0
 
 
-def measure_views(site: Site, chromium: str) -> None:
+def measure_views(site: Site, chromium: str | None) -> None:
     """Measure each request, each view, and the delays of streams meanwhile."""
     crowd = site.crowd(_FEW, _FEW_GAP_MS)
     try:
         began = time.monotonic()
         time.sleep(_QUIET_S)
         quiet, cpu = time.monotonic(), site.cpu_s()
-        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}{'CPU':>9}")
+        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}{'CPU':>9}{'loop':>9}")
         for took in ask_all(site):
             print(took)
         asked, spent = time.monotonic(), site.cpu_s() - cpu
@@ -74,10 +81,11 @@ def measure_views(site: Site, chromium: str) -> None:
             for query in HEALTH.values():
                 site.ask(f"/admin/health?{query}")
         health = time.monotonic()
-        print(f"\n{'the page shows a view, from its loading on':46}{'median':>9}{'worst':>9}")
-        with browser(chromium) as opened:
-            for took in open_all(sign_in(opened, site), site):
-                print(took)
+        if chromium is not None:
+            print(f"\n{'the page shows a view, from its loading on':46}{'median':>9}{'worst':>9}")
+            with browser(chromium) as opened:
+                for took in open_all(sign_in(opened, site), site):
+                    print(took)
     finally:
         seen = crowd.end()
     print(f"\n{f'events of {_FEW} streams, one each {_FEW_GAP_MS} ms':46}{'median':>9}{'99%':>9}{'worst':>9}")

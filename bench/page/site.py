@@ -143,6 +143,11 @@ class Site:
         threads = Path(f"/proc/{self._gateway.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
+    def loop_s(self) -> float:
+        """The CPU seconds of the thread of the event loop."""
+        thread = Path(f"/proc/{self._gateway.pid}/task/{self._gateway.pid}/schedstat")
+        return int(thread.read_text().split()[0]) / 1e9
+
     def megabytes(self) -> float:
         """The resident memory of the gateway."""
         found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{self._gateway.pid}/smaps_rollup").read_text())

@@ -15,7 +15,7 @@ from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR
 ROUNDS = 5
 _COMMON_KEY = "key_000000000003"
 # The requests, and the milliseconds in which they should be answered.
-LIST_MS, SUM_MS = 100, 200
+LIST_MS, SUM_MS = 100, 100
 LISTS = {
     "newest": "",
     "deep in, by keyset": "before={deep}",
@@ -38,11 +38,46 @@ LISTS = {
     "provider, outcome and a week": "provider=mistral&outcome=timed_out&since=7d",
     "rare key and outcome": f"key={RARE_KEY}&outcome=completed",
     "provider, repair and an hour": "provider=groq&repair=no-done&since=1h",
+    "two keys": f"key={_COMMON_KEY}&key={RARE_KEY}",
+    "two models": "model=fast&model=smart",
+    "two outcomes": "outcome=timed_out&outcome=orphaned",
+    "two providers": f"provider=mistral&provider={OLD_PROVIDER}",
+    "team with all below it": "team=acme",
+    "two teams": "team=acme/team-2&team=acme/team-4",
+    "end user": "user=u_000300",
+    "end user that never was": "user=none",
+    "failed attempt": "attempt=timed_out",
+    "failed attempt at a target": "attempt=timed_out&target=mistral/mistral-large",
+    "loss": "loss=media-dropped",
+    "search: a part of a model": "find=smollm",
+    "search: an error": "find=overloaded",
+    "search: a key": "find=client%209",
+    "search: an id": "find=req_000000000000000000000005",
+    "search: a tag": "find=team%3Dt3",
+    "search: nothing is found": "find=zzz",
 }
 HEALTH = {"an hour": "since=1h&bucket=1m", "a day": "since=24h&bucket=30m", "a week": "since=7d&bucket=3h"}
 HEALTH |= {"a month": "since=30d&bucket=12h"}
 SPEND = {
-    f"by {by}, {span}": f"by={by}&since={span}" for by in ("key", "model", "provider", "day") for span in ("24h", "30d")
+    f"by {by}, {span}": f"by={by}&since={span}"
+    for by in ("key", "team", "model", "provider", "day")
+    for span in ("24h", "30d")
+}
+OTHERS = {
+    "Keys: 500, with budgets": "keys?limit=500",
+    "Keys: the last 500": "keys?limit=500&after={after}",
+    "Keys: names of all": "keys?names=1&all=1&limit=10000",
+    "Keys: one": f"keys/{_COMMON_KEY}",
+    "Teams": "teams",
+    "Holds": "holds",
+    "State": "state",
+    "Warnings": "warnings",
+    "Audit": "audit",
+    "Tokens": "tokens",
+    "Setup": "setup",
+    "Models": "models",
+    "Provider keys": "provider-keys",
+    "Rejections": "rejections",
 }
 # The views, and the selector of an element that exists once the data is shown.
 PAGES = {
@@ -65,11 +100,12 @@ class Took(NamedTuple):
     usual: float
     worst: float
     cpu: float | None = None
+    loop: float | None = None
     wanted: float | None = None
 
     def __str__(self) -> str:
         late = self.wanted is not None and self.usual > self.wanted
-        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}"
+        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}{self.loop:9.1f}"
         return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{cpu}{'   slower than wanted' if late else ''}"
 
 
@@ -84,14 +120,17 @@ def ask_all(site: Site) -> Iterator[Took]:
         yield _asked(site, f"Health: {name}", f"/admin/health?{query}", SUM_MS)
     for name, query in SPEND.items():
         yield _asked(site, f"Spend: {name}", f"/admin/usage?{query}", SUM_MS)
-    yield _asked(site, "Spend: budgets of all keys", "/admin/keys?limit=500", SUM_MS)
+    _, names = site.ask("/admin/keys?names=1&limit=10000")
+    after = names["keys"][-min(501, len(names["keys"]))]["id"]
+    for name, path in OTHERS.items():
+        yield _asked(site, name, f"/admin/{path.format(after=after)}", LIST_MS)
 
 
 def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
-    before = site.cpu_s()
+    before, loop_before = site.cpu_s(), site.loop_s()
     times = [site.ask(path)[0] for _ in range(ROUNDS)]
-    cpu = 1e3 * (site.cpu_s() - before) / ROUNDS
-    return Took(what, statistics.median(times), max(times), cpu, wanted)
+    cpu, loop = 1e3 * (site.cpu_s() - before) / ROUNDS, 1e3 * (site.loop_s() - loop_before) / ROUNDS
+    return Took(what, statistics.median(times), max(times), cpu, loop, wanted)
 
 
 @contextmanager
