@@ -25,7 +25,7 @@ from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import Receiver
+from penstock.http.client import Receiver, RequestBytes
 
 SECRETS = {"a": "sk-secret-of-a-0001", "b": "sk-secret-of-b-0002", "c": "sk-secret-of-c-0003"}
 ANSWER = {
@@ -62,7 +62,7 @@ class Connection:
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
 
-    def send(self, request: bytes, receiver: Receiver) -> None:  # noqa: ARG002
+    def send(self, request: RequestBytes, receiver: Receiver) -> None:  # noqa: ARG002
         asyncio.get_running_loop().call_soon(self._answer, receiver)
 
     def _answer(self, receiver: Receiver) -> None:

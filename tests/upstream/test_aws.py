@@ -13,7 +13,7 @@ from botocore.session import Session
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
-from penstock.http.client import UpstreamError
+from penstock.http.client import RequestBytes, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.upstream.authorized import AuthorizedEndpoint, AuthorizedRemote
@@ -60,7 +60,8 @@ def endpoint(folder: Path, credentials: AwsCredentials) -> AuthorizedEndpoint:
     return asyncio.run(make())
 
 
-def headers_of(request: bytes) -> dict[str, str]:
+def headers_of(request: RequestBytes) -> dict[str, str]:
+    assert isinstance(request, bytes)
     lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
     assert len({line.partition(":")[0] for line in lines}) == len(lines)
     return dict(line.split(": ", 1) for line in lines)
@@ -88,8 +89,9 @@ def test_the_signature_is_that_of_botocores_client(token: str, tmp_path: Path, m
     credentials = AwsCredentials()
     asyncio.run(credentials.refresh())
     request = endpoint(tmp_path, credentials).request(wanted.body, b"x-more: 1\r\n")
-    head, _, body = request.partition(b"\r\n\r\n")
     sent = headers_of(request)
+    assert isinstance(request, bytes)
+    head, _, body = request.partition(b"\r\n\r\n")
     path = wanted.url.partition(".com")[2]
     assert head.startswith(f"POST {path} HTTP/1.1\r\nhost: bedrock-runtime.eu-west-3.amazonaws.com\r\n".encode())
     assert json.loads(body) == {"messages": MESSAGES}

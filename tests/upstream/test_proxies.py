@@ -73,3 +73,14 @@ def test_who_asks_is_shown_to_the_proxy_and_to_no_one_else(proxy: str, authoriza
 )
 def test_no_one_is_asked_without_a_proxy_that_cannot_be_understood(proxy: str) -> None:
     assert endpoint("https://api.example/v1", https_proxy=proxy).origin.proxy is not None
+
+
+def test_a_large_body_is_sent_without_a_copy() -> None:
+    target = endpoint("http://provider.example/v1")
+    small, large = b"x" * 1_000, b"x" * 1_000_000
+    whole, parts = target.request(small, b"x-more: 1\r\n"), target.request(large, b"x-more: 1\r\n")
+    assert isinstance(whole, bytes)
+    assert isinstance(parts, tuple)
+    head, body = parts
+    assert body is large
+    assert head == whole.removesuffix(small).replace(b"content-length: 1000\r\n", b"content-length: 1000000\r\n")

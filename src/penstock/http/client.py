@@ -19,7 +19,7 @@ import socket
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import httptools
 
@@ -88,6 +88,10 @@ class Receiver(Protocol):
 
     def on_error(self, error: UpstreamError) -> None:
         """Called when the response breaks off."""
+
+
+RequestBytes: TypeAlias = bytes | tuple[bytes, bytes]
+"""A whole request: in one piece, or as its head and its large body, which is not copied."""
 
 
 def turn_size(data: bytes) -> int:
@@ -170,13 +174,16 @@ class UpstreamConnection(asyncio.Protocol):
         read = self._read.partition(b"\r\n\r\n")[2] if self._starts_response else self._read
         return pieces if read == chunks else ()
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
+    def send(self, request: RequestBytes, receiver: Receiver) -> None:
         """Send a request; the receiver gets the response."""
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver
         self._sent_at = self._loop.time()
-        self._transport.write(request)
+        if isinstance(request, tuple):
+            self._transport.writelines(request)
+        else:
+            self._transport.write(request)
 
     def pause(self) -> None:
         """Stop reading until `resume` (backpressure): the receiver cannot take more for now."""

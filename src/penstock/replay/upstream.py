@@ -20,7 +20,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
-from penstock.http.client import LONGEST_TURN, Receiver, ReceiverError, UpstreamError, turn_size
+from penstock.http.client import LONGEST_TURN, Receiver, ReceiverError, RequestBytes, UpstreamError, turn_size
 from penstock.replay.faults import Piece
 from penstock.replay.library import Library, asks_for_stream, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
@@ -253,9 +253,10 @@ class ReplayConnection:
         self._player: Player | None = None
         self._paused = False
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
+    def send(self, request: RequestBytes, receiver: Receiver) -> None:
         """Choose a capture and start to play it."""
         self._receiver = receiver
+        assert isinstance(request, bytes)  # as its endpoint makes it
         self._choose(request, self._play)
 
     def _play(self, played: PlayedCapture) -> None:

@@ -7,7 +7,7 @@ opened. The headers are made for each attempt.
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.http.client import UpstreamConnection
+from penstock.http.client import RequestBytes, UpstreamConnection
 from penstock.providers.provider import Provider
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.remote import Remote, RemoteEndpoint
@@ -50,7 +50,7 @@ class AuthorizedEndpoint:
         self._url = url
         self._credentials = credentials
 
-    def request(self, body: bytes, headers: bytes = b"") -> bytes:
+    def request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The bytes of a whole request with this body, authorized now."""
         return self._endpoint.request(body, headers + self._credentials.headers(self._url, body))
 

@@ -7,10 +7,12 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
-from penstock.http.client import UpstreamConnection
+from penstock.http.client import RequestBytes, UpstreamConnection
 from penstock.http.pool import Origin, Pool
 from penstock.http.sockets import Proxy, authority
 
+# Bytes of a body. Copying a larger one would block the event loop for milliseconds.
+_LARGE = 262_144
 _PORTS = {"http": 80, "https": 443}
 # Why the proxy that the environment names cannot be used. The messages do not quote it: it may hold a password.
 _NO_URL = "the proxy that the environment names is not a URL"
@@ -26,9 +28,10 @@ class RemoteEndpoint(Struct, frozen=True):
     idle_connection: Callable[[], UpstreamConnection | None]
     """Takes an idle connection to the origin from the pool, if there is one."""
 
-    def request(self, body: bytes, headers: bytes = b"") -> bytes:
+    def request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The bytes of a whole request with this body. `headers` are lines of further headers."""
-        return b"%b%bcontent-length: %d\r\n\r\n%b" % (self.head, headers, len(body), body)
+        head = b"%b%bcontent-length: %d\r\n\r\n" % (self.head, headers, len(body))
+        return head + body if len(body) < _LARGE else (head, body)
 
     def secrets(self) -> tuple[str, ...]:
         """Secrets that the configuration does not have: none."""

@@ -31,6 +31,7 @@ from penstock.gateway.limits.provider_keys import Yielded
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.relay import Relay
+from penstock.http.client import RequestBytes
 from penstock.upstream.local.model import LocalModel
 
 _NO_MODEL = "upstream_model_not_found"
@@ -236,13 +237,15 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         if secrets := endpoint.secrets():
             self._call.attempts[-1].secrets = (*self._plan.secrets, *secrets)
 
-    def _traced(self, request: bytes) -> bytes:
+    def _traced(self, request: RequestBytes) -> RequestBytes:
         """The request, with a `traceparent` header if the configuration propagates traces to providers."""
         span, trace = self._call.attempts[-1].span, self._call.trace
         if not span or trace is None or self._plan.target.provider.replay:
             return request
-        first, _, rest = request.partition(b"\r\n")
-        return b"%b\r\n%b: %b\r\n%b" % (first, HEADER.encode(), trace.header(span).encode(), rest)
+        head, *body = request if isinstance(request, tuple) else (request,)
+        first, _, rest = head.partition(b"\r\n")
+        traced = b"%b\r\n%b: %b\r\n%b" % (first, HEADER.encode(), trace.header(span).encode(), rest)
+        return (traced, body[0]) if body else traced
 
     def _run_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Continue in a task: something has to be awaited."""

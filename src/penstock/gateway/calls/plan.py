@@ -28,7 +28,7 @@ from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.provider_keys import quota_of
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
-from penstock.http.client import Receiver
+from penstock.http.client import Receiver, RequestBytes
 
 CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
@@ -39,14 +39,14 @@ _MAX_NAMES = 1_000
 class PendingConnection(Connection, Protocol):
     """A connection, as the pipeline uses it."""
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
+    def send(self, request: RequestBytes, receiver: Receiver) -> None:
         """Send a request; the receiver gets its response."""
 
 
 class TargetEndpoint(Protocol):
     """The HTTP endpoint of a target."""
 
-    def request(self, body: bytes, headers: bytes = b"") -> bytes:
+    def request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The complete HTTP request with this body."""
 
     def secrets(self) -> tuple[str, ...]:

@@ -13,12 +13,11 @@ from penstock.core.seals import PREFIX, received, wrap
 
 # The beginning of every wrapped seal in base64. It stands for whole groups of three bytes.
 ENCODED_PREFIX = b64encode(PREFIX.encode()[: len(PREFIX) // 3 * 3]).decode()
-_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def standard_base64(text: str) -> str:
     """Base64 in the standard alphabet and padded. Google accepts both alphabets, and its SDKs send either."""
-    return text.translate(_URL_SAFE) + "=" * (-len(text) % 4)
+    return text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)  # quicker than `translate` for an image
 
 
 def write_signature(scheme: str, value: str, issuer: str, *, redacted: bool = False) -> str:
