@@ -68,6 +68,7 @@ class Bookkeeping:
         self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts(open_users=open_users)
         self._stored: list[Key] = []
         self._stored_ring = KeyRing([])
+        self._budgeted: Mapping[str, Key] = {}
         # By key: its accounts besides its own.
         self._further: Mapping[str, Sequence[str]] = {}
         self._configured: list[Key] = []
@@ -191,7 +192,11 @@ class Bookkeeping:
 
         It is the reserved cost of a call in progress, and the actual cost of one that has ended.
         """
-        return {key.id: self._accounts.reserved(key) for key in self._stored if key.budget is not None}
+        amounts = dict.fromkeys(self._budgeted, 0)
+        for id in self._accounts.reserving():
+            if id in amounts:
+                amounts[id] = self._accounts.reserved(self._budgeted[id])
+        return amounts
 
     def budgets(self) -> dict[tuple[str, str, str], float]:
         """The remaining part of each budget of usable keys and of teams, by kind, name and period."""
@@ -213,7 +218,7 @@ class Bookkeeping:
         self.authenticator.use(keys, known=self._keys_known, closed=closed, teams=self._team_keys)
 
     def _on_keys(self, keys: Keys) -> None:
-        self._stored, self._stored_ring = keys.keys, keys.ring
+        self._stored, self._stored_ring, self._budgeted = keys.keys, keys.ring, keys.budgeted
         self._keys_known = self._keys_known or keys.stopped is not None
         self._key_required = self._key_required or bool(self._stored)
         self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}

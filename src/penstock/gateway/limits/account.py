@@ -143,7 +143,7 @@ def spent_cost(account: Account, key: Key, now: int) -> int | None:
 
 def reserved_cost(account: Account, key: Key, now: int) -> int:
     """The amount reserved for calls in a key's current period, in nanodollars."""
-    return account.owed.get(period_at(key.period, now).label, 0) if account.owed else 0
+    return account.owed.get(period_at(key.period, now).label, 0)
 
 
 def last_minute(account: Account | None, now: int) -> tuple[int, int]:

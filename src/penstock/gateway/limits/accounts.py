@@ -70,6 +70,9 @@ class Accounts(Protocol):
     def reserved(self, key: Key) -> int:
         """The amount reserved in a key's current period, in nanodollars, as this process last saw it."""
 
+    def reserving(self) -> Iterable[str]:
+        """The ids of accounts that may have a reservation."""
+
     def last_minute(self, key_id: str) -> tuple[int, int]:
         """The requests and tokens of a key in the last minute, as this process last saw them."""
 
@@ -155,6 +158,10 @@ class LocalAccounts:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
         return reserved_cost(account, key, self._clock()) if account is not None else 0
+
+    def reserving(self) -> Iterable[str]:
+        """See `Accounts`."""
+        return [id for id, account in self._accounts.items() if account.owed]
 
     def last_minute(self, key_id: str) -> tuple[int, int]:
         """See `Accounts`."""

@@ -195,6 +195,10 @@ class SharedAccountClient:
             except StorageError:
                 self._lose_storage()
 
+    def used(self) -> list[str]:
+        """The ids of the accounts that this process has used. May be called from any thread."""
+        return list(self._views)
+
     def last_seen(self, key_id: str) -> Account | None:
         """The account as it was last loaded or written. May be called from any thread."""
         view = self._views.get(key_id)

@@ -126,6 +126,10 @@ class SharedAccounts:
         account = self._client.last_seen(key.id)
         return reserved_cost(account, key, self._clock()) if account is not None else 0
 
+    def reserving(self) -> Iterable[str]:
+        """See `Accounts`."""
+        return self._client.used()
+
     def last_minute(self, key_id: str) -> tuple[int, int]:
         """See `Accounts`."""
         return last_minute(self._client.last_seen(key_id), self._clock())

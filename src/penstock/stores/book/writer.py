@@ -68,6 +68,7 @@ class Keys:
         everything = (*keys, *unstored)
         self.ring = KeyRing(keys)
         """Those of the book."""
+        self.budgeted = {key.id: key for key in keys if key.budget is not None}
         self.further = {key.id: [account.id for account in key.further] for key in everything if key.further}
         """By key: its accounts besides its own."""
         self.budgets = watched_budgets(everything)
