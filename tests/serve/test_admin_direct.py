@@ -5,12 +5,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.keys.keys import new_secret
+from penstock.gateway.people.tokens import TOKEN_PREFIX
 from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings
@@ -105,6 +108,23 @@ def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: AdminClient)
             b"POST /admin/inspect HTTP/1.1\r\nHost: localhost\r\n" + token + b"\r\nContent-Length: 5000001\r\n\r\n"
         )
         assert client.response().status == 413
+
+
+def test_the_first_request_with_an_api_token_may_be_large(served: AdminClient) -> None:
+    large = SEEDS[0].read_bytes() * 400
+    head = b"POST /admin/inspect HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
+    served.ask("POST", "/admin/tokens", {"name": "uploader", "role": "operator"})
+    with RawClient(served.port) as client:
+        client.send(head % (served.secrets[-1].encode(), len(large)) + large)
+        assert client.response().status == 200
+    # Tokens that look right, and that the ledger does not have: few of them may send much before they are looked up.
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(RawClient(served.port)) for _ in range(5)]
+        for client in waiting:
+            client.send(head % (new_secret(TOKEN_PREFIX).encode(), len(large)))
+        assert waiting[-1].response().status == 413
+        waiting[0].send(large)
+        assert waiting[0].response().status == 401
 
 
 # The playground
