@@ -70,9 +70,9 @@ class Answer(NamedTuple):
         """What a client must get: the calls in the order of their heads."""
         talk = [turn for turn in self.turns if isinstance(turn, Talk)]
         order = dict.fromkeys(turn for turn in self.turns if isinstance(turn, int))
-        said = ["".join(each.text for each in talk if each.kind == kind) for kind in ("text", "reasoning")]
+        spoken = ["".join(each.text for each in talk if each.kind == kind) for kind in ("text", "reasoning")]
         return Seen(
-            said[0], said[1], [(call.id, call.name, call.value) for call in map(self.calls.__getitem__, order)], []
+            spoken[0], spoken[1], [(call.id, call.name, call.value) for call in map(self.calls.__getitem__, order)], []
         )
 
 
@@ -134,8 +134,8 @@ class _Messages:
     end = (messages.wire(messages.finishes("tool_use"), messages.STOPS),)
 
     def talk(self, kind: str, text: str, index: int) -> bytes:
-        type, said = ("text", messages.says) if kind == "text" else ("thinking", messages.thinks)
-        deltas = [said(character, index) for character in text]
+        type, spoken = ("text", messages.says) if kind == "text" else ("thinking", messages.thinks)
+        deltas = [spoken(character, index) for character in text]
         return messages.wire(messages.opens(index, type), *deltas, messages.closes(index))
 
     def head(self, call: Call, index: int, _: int) -> bytes:
@@ -154,8 +154,8 @@ class _Responses:
 
     def talk(self, kind: str, text: str, index: int) -> bytes:
         id = f"it_{index}"
-        said = responses.says_all(*text, index=index, id=id)
-        return responses.wire(*(said if kind == "text" else responses.thinks_all(text, index=index, id=id)))
+        spoken = responses.says_all(*text, index=index, id=id)
+        return responses.wire(*(spoken if kind == "text" else responses.thinks_all(text, index=index, id=id)))
 
     def head(self, call: Call, index: int, _: int) -> bytes:
         return responses.named(responses.added(index, self._item(call) | {"arguments": "", "status": "in_progress"}))
@@ -256,17 +256,17 @@ class _Gathered:
         self.open.discard(key)
 
     def seen(self) -> Seen:
-        said = {"text": "", "reasoning": ""}
+        spoken = {"text": "", "reasoning": ""}
         called: list[tuple[str, str, object]] = []
         for part in self.parts.values():
             text = "".join(part["pieces"])
             if part["kind"] != "call":
-                said[part["kind"]] += text
+                spoken[part["kind"]] += text
             else:
                 value = {"input": text} if part.get("custom") else json.loads(text or "{}")
                 called.append((part["id"], part["name"], value))
         broken = [*self.broken, *(f"{key} never ends" for key in self.open)]
-        return Seen(said["text"], said["reasoning"], called, broken)
+        return Seen(spoken["text"], spoken["reasoning"], called, broken)
 
 
 def _chat_client(wire: bytes) -> Seen:
@@ -412,8 +412,8 @@ def _chat_body(body: bytes) -> Seen:
 def _messages_body(body: bytes) -> Seen:
     blocks = json.loads(body)["content"]
     called = [(block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
-    said = ["".join(block.get(name, "") for block in blocks) for name in ("text", "thinking")]
-    return Seen(said[0], said[1], called, [])
+    spoken = ["".join(block.get(name, "") for block in blocks) for name in ("text", "thinking")]
+    return Seen(spoken[0], spoken[1], called, [])
 
 
 def _responses_body(body: bytes) -> Seen:
@@ -424,11 +424,11 @@ def _responses_body(body: bytes) -> Seen:
             called.append((item["call_id"], item["name"], {"input": item["input"]}))
         elif item["type"] == "function_call":
             called.append((item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
-    said = [
+    spoken = [
         "".join(part["text"] for item in output if item["type"] == type for part in item[name])
         for type, name in (("message", "content"), ("reasoning", "summary"))
     ]
-    return Seen(said[0], said[1], called, [])
+    return Seen(spoken[0], spoken[1], called, [])
 
 
 def _cohere_body(body: bytes) -> Seen:
@@ -438,8 +438,8 @@ def _cohere_body(body: bytes) -> Seen:
         (id, each["name"], json.loads(each["arguments"] or "{}")) for id, each in given
     ]
     content = message.get("content", ())
-    said = ["".join(part.get(name, "") for part in content) for name in ("text", "thinking")]
-    return Seen(said[0], said[1], called, [])
+    spoken = ["".join(part.get(name, "") for part in content) for name in ("text", "thinking")]
+    return Seen(spoken[0], spoken[1], called, [])
 
 
 def _bedrock_body(body: bytes) -> Seen:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,9 @@ from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import Plan, Plans
 from penstock.gateway.config import Config, load
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.relay.control import AttemptControl
+from tests.gateway.ledger_doubles import AccountsDouble, JournalDouble, WriterDouble
 from tests.gateway.support import Clock
 
 TEXT = """
@@ -33,58 +33,6 @@ targets = ["acme/a", "acme/free"]
 """
 KEY = Key(id="key_1", name="a key", digest=b"1" * 32, hint="1234", created_ms=1, budget=10**9, tags={"team": "search"})
 PRICE = Price(Rates(input=1_000, output=10_000))
-
-
-class JournalDouble:
-    """A journal that records its calls."""
-
-    def __init__(self) -> None:
-        self.has_room = True
-        self.open: list[Entry] = []
-        self.marks: list[Mapping[str, tuple[int, int]]] = []
-        self.over: list[Entry] = []
-        self.done: list[str] = []
-
-    def opened(self, entry: Entry) -> None:
-        self.open.append(entry)
-
-    def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
-        self.marks.append(reached)
-
-    def settled(self, entry: Entry) -> None:
-        self.over.append(entry)
-
-    def booked(self, ids: Iterable[str]) -> None:
-        self.done += ids
-
-
-class WriterDouble:
-    """A book writer that keeps its entries."""
-
-    def __init__(self) -> None:
-        self.alive = True
-        self.trouble = ""
-        self.batches: list[Sequence[Entry]] = []
-
-    def put(self, entries: Sequence[Entry]) -> None:
-        self.batches.append(entries)
-
-
-class AccountsDouble(LocalAccounts):
-    """Accounts that record what is settled and booked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.settled: list[tuple[str, str, int, int]] = []
-        self.done: list[tuple[str, str]] = []
-
-    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
-        self.settled.append((key_id, id, cost, tokens))
-        super().settle(key_id, id, cost, tokens)
-
-    def booked(self, calls: Iterable[tuple[str, str]]) -> None:
-        self.done += calls
-        super().booked(calls)
 
 
 class Kept:

@@ -154,8 +154,8 @@ def test_a_budget_holds_what_the_priority_tier_costs(gateway: Gateway, script: o
     assert callable(script)
     model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {"service_tier": "priority"}))
     options = {"stream": script is streamed, "max_tokens": OUTPUT, "service_tier": "priority"}
-    held = reserved_input(f"main/{model}", **options)  # type: ignore[arg-type]
-    reserved = 2 * (held * 2_000 + OUTPUT * 2_000)
+    reserved_tokens = reserved_input(f"main/{model}", **options)  # type: ignore[arg-type]
+    reserved = 2 * (reserved_tokens * 2_000 + OUTPUT * 2_000)
     _, poor = make_key(gateway, budget=reserved - 1)
     key, rich = make_key(gateway, budget=reserved)
     refused = ask(gateway, poor, f"main/{model}", **options)  # type: ignore[arg-type]

@@ -32,8 +32,8 @@ from penstock.http.server import ServerConnection
 from penstock.serve.responses import error_page
 from penstock.serve.surfaces.answers import Answers
 from penstock.serve.surfaces.client import CallSession
+from tests.gateway.ledger_doubles import AccountsDouble, JournalDouble, WriterDouble
 from tests.gateway.support import Clock
-from tests.gateway.test_ledger import AccountsDouble, JournalDouble, WriterDouble
 from tests.streams import DONE, begins, finishes, says, sse
 
 CONFIG = """
@@ -330,11 +330,11 @@ def check_answer(outcome: Outcome, scenario: str, mode: Mode, where: str) -> Non
         assert b" 500 " in outcome.answer or (mode == "from then on" and outcome.client_closed), where
         return
     (entry,) = outcome.entries
-    told = b"internal_error" in outcome.answer or b"the gateway failed" in outcome.answer
-    whole = outcome.answer.endswith((b"0\r\n\r\n", b"}")) and not told
+    reported = b"internal_error" in outcome.answer or b"the gateway failed" in outcome.answer
+    whole = outcome.answer.endswith((b"0\r\n\r\n", b"}")) and not reported
     if entry.code == "internal_error":
         assert entry.outcome == ("failed" if entry.attempts else "refused"), where
-        assert told or (mode == "from then on" and outcome.client_closed), where
+        assert reported or (mode == "from then on" and outcome.client_closed), where
     else:
         assert entry.outcome == ENDINGS.get(scenario, "completed"), where
-        assert whole or outcome.client_closed or (told and entry.outcome == "failed"), where
+        assert whole or outcome.client_closed or (reported and entry.outcome == "failed"), where

@@ -361,7 +361,7 @@ def _clicks_are_timed(page: Page) -> None:
     page.evaluate("document.addEventListener('click', () => { window.clicked = Date.now(); }, {capture: true})")
 
 
-def test_what_is_not_seen_is_said(site: Site, visit: Visitor) -> None:
+def test_the_page_names_what_it_cannot_see(site: Site, visit: Visitor) -> None:
     """A gateway that did not answer, and the text of a call of another gateway."""
     page, model = visit("calls"), endless(site)
     with site.begin(model), events(AdminClient(site.gateway), "/admin/live") as live:

@@ -33,7 +33,7 @@ _KEYS_POLL_S = 1.0
 _RECENT_MS = 300_000
 # How often the local snapshot is confirmed.
 _CONFIRM_S = 60.0
-# The accounts of which the event loop is told the spending at a time: that takes about a millisecond.
+# The accounts whose spending is passed to the event loop at a time: that takes about a millisecond.
 _SPENT_BATCH = 500
 # The calls that are summed up together. Fewer would cost more per call. Queries count the later calls themselves.
 _SUM_BATCH = 2_000

@@ -101,7 +101,7 @@ class _OutputItem(Struct):
     texts: dict[TextKey, RunningText] = {}
     heads: dict[TextKey, str] = {}
     """Texts that came with an announcement: deltas may repeat them."""
-    held: dict[TextKey, list[str]] = {}
+    buffered: dict[TextKey, list[str]] = {}
     """Deltas after a gap, which wait for the whole text (rule 3)."""
     thinking: TextKey | None = None
     """The text of reasoning that came last."""
@@ -362,7 +362,7 @@ class OutputItems:
             given = msgspec.json.encode(given).decode()
         if isinstance(given, str):
             self._settle(item, TextKey("arguments"), given)
-        self._emit_held(item)
+        self._emit_buffered(item)
         self._emit_halves(item)
         if item.type == "function_call":
             if item.scan is None:
@@ -383,7 +383,7 @@ class OutputItems:
             if item.call >= 0:
                 return  # the item had all arguments
         if self.has_gap and self._sink.whole and not item.ended:
-            item.held.setdefault(key, []).append(text)
+            item.buffered.setdefault(key, []).append(text)
             return
         head = item.heads.pop(key, "")
         if head and not (head.startswith(text) or text.startswith(head)):
@@ -503,7 +503,7 @@ class OutputItems:
                 if not self._has_time_for(_PART_US):
                     return
                 self._settle(item, key, text)
-        self._emit_held(item)
+        self._emit_buffered(item)
         self._emit_halves(item)
         if item.block < 0:
             self._speak(item, TextKey("text" if item.type == "message" else "reasoning"))
@@ -548,7 +548,7 @@ class OutputItems:
         running = item.texts.get(key) or RunningText()
         rest = running.rest_of(whole)
         item.heads.pop(key, None)
-        item.held.pop(key, None)
+        item.buffered.pop(key, None)
         if rest is None and self.has_gap:
             self._sink.fault("delta-lost", f"a delta of the {key.field} is missing: the whole text is another one")
         elif rest is None:
@@ -559,10 +559,10 @@ class OutputItems:
                 self._sink.repair("deltas-missing", key.field)
             self._emit(item, key, rest)
 
-    def _emit_held(self, item: _OutputItem) -> None:
+    def _emit_buffered(self, item: _OutputItem) -> None:
         """Emit deltas whose text never came as a whole."""
-        held, item.held = item.held, {}
-        for key, pieces in held.items():
+        buffered, item.buffered = item.buffered, {}
+        for key, pieces in buffered.items():
             self._emit(item, key, "".join(pieces))
 
     def flush(self) -> None:
