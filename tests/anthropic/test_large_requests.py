@@ -17,4 +17,4 @@ def test_many_messages_are_translated_as_few_are(gateway: MessagesGateway) -> No
     assert json.loads(sent(gateway, model)[2])["messages"] == turns
     counted = gateway.count(f"main/{model}", messages=turns)
     assert counted.headers["x-penstock-estimated"] == "true"
-    assert 4_000 <= counted.json["input_tokens"] <= 20_000
+    assert 16_000 <= counted.json["input_tokens"] <= 26_000  # some 17,000 with the templates of models

@@ -92,7 +92,10 @@ def estimate_input(body: bytes, fields: Mapping[str, object]) -> InputEstimate:
             found += [
                 each
                 for each in value
-                if type(each) is not dict or type(each.get("content")) is not str or len(each) != 2
+                if type(each) is not dict
+                or len(each) != 2
+                or "role" not in each
+                or type(each.get("content")) is not str
             ]
         elif type(value) is dict:
             content = value.get("content")
