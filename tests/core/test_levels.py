@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Completion, Repair, RepairCount
-from penstock.core.repairs import NOTICES, REPAIRS, by_level
+from penstock.core.repairs import FINDINGS, NOTICES, REPAIRS, by_level
 from tests.corpus import CORPUS, captures
 from tests.streams import completion
 
@@ -65,7 +65,20 @@ def test_there_are_notices_and_repairs() -> None:
         "sequence-gap",
         "sequence-missing",
     ]
-    assert {row.level for code, row in REPAIRS.items() if code not in NOTICES} == {"repair"}
+    assert {row.level for code, row in REPAIRS.items() if code not in NOTICES | FINDINGS} == {"repair"}
+
+
+def test_what_is_not_repaired_is_a_finding() -> None:
+    assert sorted(FINDINGS) == [
+        "finish-unknown",
+        "ignored-after-fault",
+        "text-differs",
+        "tool-arguments-broken",
+        "tool-arguments-text",
+        "unknown-field",
+        "usage-details-apart",
+        "usage-reasoning-apart",
+    ]
 
 
 @pytest.mark.parametrize("code", sorted(code for code in NOTICES if (CAPTURES / f"{code}.sse").exists()))
@@ -101,7 +114,5 @@ def test_a_stream_that_was_repaired_does_not(code: str) -> None:
 def test_levels_are_reported() -> None:
     assert Repair("created-changed", 0, 1).level == RepairCount("created-changed", 2, 0, 1).level == "notice"
     assert Repair("no-done", 0, 1).level == "repair"
-    assert by_level({"bom": 1, "no-done": 2, "of-a-later-version": 3}) == (
-        {"no-done": 2, "of-a-later-version": 3},
-        {"bom": 1},
-    )
+    counts = {"no-done": 2, "bom": 1, "tool-arguments-broken": 1, "of-a-later-version": 1}
+    assert by_level(counts) == ({"no-done": 2, "of-a-later-version": 1}, {"tool-arguments-broken": 1}, {"bom": 1})

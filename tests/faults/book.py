@@ -122,7 +122,7 @@ def assert_same(entry: Entry, line: Any) -> None:
     assert entry.outcome == line["ending"], (entry, line)
     assert (entry.status, entry.code) == (line["status"], line["code"] or "")
     assert entry.stream == line["stream"]
-    assert entry.repairs == line["repairs"] | line["notices"]
+    assert entry.repairs == line["repairs"] | line["findings"] | line["notices"]
     assert entry.losses == line["losses"]
     assert abs(entry.at_ms / 1000 - time.time()) < 600, "it was not admitted when it was"
     tried = [(f"{attempt.provider}/{attempt.model}", attempt.status, attempt.code) for attempt in entry.attempts]

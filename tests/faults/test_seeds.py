@@ -90,4 +90,4 @@ def test_unstreamed(gateway: Gateway, sdk: openai.OpenAI, model: str, seed: Seed
 def assert_logged(gateway: Gateway, seed: Seed) -> None:
     line = gateway.last_call()
     assert (line["ending"], line["code"], line["input"], line["output"]) == ("completed", None, *seed.usage[:2])
-    assert line["repairs"] | line["notices"] == seed.repairs
+    assert line["repairs"] | line["findings"] | line["notices"] == seed.repairs

@@ -83,7 +83,7 @@ def assert_whole(gateway: Gateway, pair: Pair, case: Tolerated, *, streamed: boo
         assert response.error is None
     line = gateway.call(response)
     assert (line["status"], line["ending"], line["code"], len(line["attempts"])) == (200, "completed", None, 1)
-    assert set(case.repairs) <= (line["repairs"] | line["notices"]).keys()
+    assert set(case.repairs) <= (line["repairs"] | line["findings"] | line["notices"]).keys()
     assert len(gateway.upstream.requests(model)) == 1
     ((attempt,),) = (entry.attempts for entry in gateway.quiet())
     assert attempt.measure == ("reported" if case.usage else "estimated")

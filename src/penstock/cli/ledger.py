@@ -191,13 +191,15 @@ def _line(entry: Entry, names: dict[str, str]) -> list[str]:
 
 def _notes(entry: Entry) -> list[str]:
     """What is unusual about a call."""
-    repairs, losses = sum(by_level(entry.repairs)[0].values()), sum(entry.losses.values())
+    repairs, findings, _ = (sum(counts.values()) for counts in by_level(entry.repairs))
+    losses = sum(entry.losses.values())
     return [
         *([entry.code] if entry.code else []),
         *([counted(len(entry.attempts), "attempt")] if len(entry.attempts) > 1 else []),
         *(["estimated"] if entry.measure == "estimated" else []),
         *(["approximate cost"] if entry.approximate else []),
         *([counted(repairs, "repair")] if repairs else []),
+        *([counted(findings, "finding")] if findings else []),
         *([f"{losses} {'loss' if losses == 1 else 'losses'}"] if losses else []),
     ]
 
@@ -229,9 +231,11 @@ def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
     if entry.attempts:
         click.echo()
         Table(_ATTEMPTS).show([_attempt(attempt) for attempt in entry.attempts])
-    repairs, notices = by_level(entry.repairs)
+    repairs, findings, notices = by_level(entry.repairs)
     for code, count in repairs.items():
         _show_defect(_styled(one_line(code), fg="yellow"), code, count)
+    for code, count in findings.items():
+        _show_defect(f"{_styled('finding', fg='yellow')}  {one_line(code)}", code, count)
     for code, count in notices.items():
         _show_defect(f"{_styled('notice', dim=True)}  {one_line(code)}", code, count)
     for code, count in entry.losses.items():

@@ -1,9 +1,11 @@
 """The table of defects: every deviation that Penstock tolerates, and every one that it does not.
 
 `REPAIRS` are tolerated. Each row says what is wrong, what is done about it, and why that cannot change what the model
-generated. There are two levels:
+generated. There are three levels:
 
-- a `repair`: a client that follows the standard, without Penstock, could lose or duplicate something, or fail.
+- a `repair`: a client that follows the standard, without Penstock, could lose or duplicate something, or fail. It is
+  repaired.
+- a `finding`: the same, but it is not repaired, because that would be a guess. It is passed on, or ignored.
 - a `notice`: a harmless deviation. Such a client gets the same text, tool calls, finish reason and usage from the bytes
   as they are. (`tests/core/test_levels.py` reads the captures of all notices in that way.)
 
@@ -16,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Level: TypeAlias = Literal["notice", "repair"]
+Level: TypeAlias = Literal["notice", "finding", "repair"]
 
 
 class RepairRow(Struct, frozen=True):
@@ -95,6 +97,7 @@ REPAIRS: dict[str, RepairRow] = {
         "A line has a field that server-sent events do not define.",
         "It is ignored, as the standard requires, and counted.",
         "Chat-completion streams have all content in `data:`.",
+        "finding",
     ),
     "error-field": RepairRow(
         "An error is sent in an SSE field of its own, `error:`.",
@@ -273,6 +276,7 @@ REPAIRS: dict[str, RepairRow] = {
         "The finish reason is not a known value.",
         "It is passed on unchanged: in Responses as the reason of an incomplete response, in Gemini as `OTHER`.",
         "Nothing is invented. A reason that reports a failure, such as `error`, is the fault `provider-error`.",
+        "finding",
     ),
     "finish-repeated": RepairRow(
         "A choice has the same finish reason more than once.",
@@ -401,6 +405,7 @@ REPAIRS: dict[str, RepairRow] = {
         "A text, or the arguments of a call, do not begin as a whole with what their deltas had.",
         "The deltas are used.",
         "Clients have them already; which of the two the model generated is not known.",
+        "finding",
     ),
     "output-missing": RepairRow(
         "The response at the end has an empty `output`, although items were sent.",
@@ -472,11 +477,13 @@ REPAIRS: dict[str, RepairRow] = {
         "A tool call's arguments are text, in an API where they are a JSON object.",
         "The text is passed on.",
         "It is what the object would be written as.",
+        "finding",
     ),
     "tool-arguments-broken": RepairRow(
         "A tool call's arguments are not complete JSON although its choice has finished.",
         "They are passed on unchanged.",
         "Completing them would invent arguments; the client must see that they are broken.",
+        "finding",
     ),
     # Usage
     "usage-placeholder": RepairRow(
@@ -508,11 +515,13 @@ REPAIRS: dict[str, RepairRow] = {
         "The output does not include the reasoning tokens: the total is input, output and reasoning.",
         "All are kept as they were sent.",
         "The values are the provider's; the billable output is output and reasoning together.",
+        "finding",
     ),
     "usage-details-apart": RepairRow(
         "The input does not include its cached, cache-write or audio tokens: only with them does the total add up.",
         "All are kept as they were sent.",
         "The values are the provider's; the billable input is input and those parts together.",
+        "finding",
     ),
     "usage-details-exceed": RepairRow(
         "A part is larger than its whole (cached over input, reasoning over output), and is not in the total.",
@@ -523,23 +532,25 @@ REPAIRS: dict[str, RepairRow] = {
         "The stream continues after it failed.",
         "Only its usage is read.",
         "What follows a gap is not the answer.",
+        "finding",
     ),
 }
 
 NOTICES = frozenset(code for code, row in REPAIRS.items() if row.level == "notice")
+FINDINGS = frozenset(code for code, row in REPAIRS.items() if row.level == "finding")
 
 
 def level_of(code: str) -> Level:
     """The level of a repair; one that only a later version knows is taken for a repair."""
-    return "notice" if code in NOTICES else "repair"
+    return REPAIRS[code].level if code in REPAIRS else "repair"
 
 
-def by_level(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Counts by code, apart: those of repairs, and those of notices."""
-    if not counts:  # nearly always
-        return {}, {}
-    repairs = {code: count for code, count in counts.items() if code not in NOTICES}
-    return repairs, {code: count for code, count in counts.items() if code in NOTICES}
+def by_level(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Counts by code, apart: those of repairs, of findings, and of notices."""
+    levels: dict[Level, dict[str, int]] = {"repair": {}, "finding": {}, "notice": {}}
+    for code, count in counts.items():
+        levels[level_of(code)][code] = count
+    return levels["repair"], levels["finding"], levels["notice"]
 
 
 FAULTS: dict[str, RepairRow] = {

@@ -48,6 +48,7 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-attempts": "The number of targets that were tried.",
     "x-penstock-repairs": "The [repairs](reference/repairs.md) that were made before the headers were sent, as "
     "`code=count`, separated by commas.",
+    "x-penstock-findings": "The [findings](reference/repairs.md#findings) of the same part of the stream, likewise.",
     "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
     "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
     "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "

@@ -128,7 +128,7 @@ def call_lines(call: Call) -> str:
     if call.losses:
         lines += f"x-penstock-losses: {','.join(f'{code}={count}' for code, count in counted(call.losses).items())}\r\n"
     if call.repairs:
-        for header, counts in zip(("repairs", "notices"), by_level(call.repairs), strict=True):
+        for header, counts in zip(("repairs", "findings", "notices"), by_level(call.repairs), strict=True):
             if counts:
                 value = ",".join(f"{code}={count}" for code, count in counts.items())
                 lines += f"x-penstock-{header}: {value}\r\n"

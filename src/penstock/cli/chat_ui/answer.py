@@ -55,7 +55,7 @@ def describe_result(result: ChatResult) -> dict[str, object]:
     """A result as JSON, for `--json` and saved files."""
     completion, usage = result.completion, result.completion.usage
     choice = completion.choices[0] if completion.choices else None
-    repairs, notices = by_level(result.repairs)
+    repairs, findings, notices = by_level(result.repairs)
     names = ("input", "output", "total", "cached", "reasoning", "source")
     return {
         "model": result.model,
@@ -74,6 +74,7 @@ def describe_result(result: ChatResult) -> dict[str, object]:
         "ending": result.ending,
         "error": None if result.ending == "completed" else {"code": result.code or None, "message": result.reason},
         "repairs": repairs,
+        "findings": findings,
         "notices": notices,
         "timings": {
             "first_event_s": None if result.first_event_s is None else round(result.first_event_s, 4),

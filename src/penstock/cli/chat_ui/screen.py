@@ -131,7 +131,7 @@ def summary(result: ChatResult) -> str:
         f"first {seconds(result.first_event_s)}" if result.first_event_s is not None else "",
         f"total {seconds(result.total_s)}",
         f"by {result.target}" if result.target not in ("", result.model) else "",
-        _repairs(by_level(result.repairs)[0]),
+        *map(_defects, ("repair", "finding"), by_level(result.repairs)),
         f"finish {finish}" if finish not in _NORMAL_FINISH else "",
         result.ending.replace("_", " ") if result.ending != "completed" else "",
     ]
@@ -153,8 +153,8 @@ def _cost(answer: AnswerCost) -> str:
     return f"{'≈ ' if answer.approximate else ''}{dollars(answer.cost)}" if answer.cost else "free"
 
 
-def _repairs(repairs: dict[str, int]) -> str:
-    if len(repairs) >= _MANY_KINDS:
-        return f"{sum(repairs.values())} repairs of {len(repairs)} kinds"
-    named = ", ".join(f"{code} ×{count}" for code, count in repairs.items())
-    return f"{counted(sum(repairs.values()), 'repair')}: {named}" if repairs else ""
+def _defects(level: str, counts: dict[str, int]) -> str:
+    if len(counts) >= _MANY_KINDS:
+        return f"{sum(counts.values())} {level}s of {len(counts)} kinds"
+    named = ", ".join(f"{code} ×{count}" for code, count in counts.items())
+    return f"{counted(sum(counts.values()), level)}: {named}" if counts else ""

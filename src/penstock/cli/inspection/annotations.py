@@ -13,7 +13,7 @@ _MAX_MARKS = 2_000
 
 
 class DefectMark(Struct, frozen=True):
-    """One defect and its position: `length` bytes from `offset` on. Its level is `fault`, `repair` or `notice`."""
+    """One defect and its position: `length` bytes from `offset` on. Its level is `fault` or one of `repairs.py`."""
 
     code: str
     level: str

@@ -97,7 +97,7 @@ class DefectCounts(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The report about one stream. `defects` are the repairs, then the notices, if there are any."""
+    """The report about one stream. `defects` are the repairs, then findings and notices, if there are any."""
 
     file: str
     texts: list[AnswerText]
@@ -109,12 +109,13 @@ def summarize(reading: ReadStream, client: str | None = None) -> Summary:
     """Summarize a stream; with the losses for clients of a dialect, if one is given."""
     completion = reading.completion
     alone = len(completion.choices) == 1
-    repairs, notices = _defects(reading, "repair"), _defects(reading, "notice")
+    repairs = _defects(reading, "repair")
+    others = (_defects(reading, "finding"), _defects(reading, "notice"))
     return Summary(
         file=one_line(reading.file),
         texts=[text for choice in completion.choices for text in _answer_texts(choice, alone=alone)],
         facts=[*_facts(reading), *([] if client is None else [_losses(reading, client)])],
-        defects=[repairs, *([notices] if notices.kinds else [])],
+        defects=[repairs, *(counts for counts in others if counts.kinds)],
     )
 
 
@@ -278,4 +279,4 @@ def _defects(reading: ReadStream, level: Level) -> DefectCounts:
         return DefectCounts(Fact(f"{level}s", "none"), [])
     count = str(sum(kind.count for kind in kinds))
     value = count if len(kinds) == 1 else f"{count} of {len(kinds)} kinds"
-    return DefectCounts(Fact(f"{level}s", value, tone="warning" if level == "repair" else ""), kinds)
+    return DefectCounts(Fact(f"{level}s", value, tone="" if level == "notice" else "warning"), kinds)

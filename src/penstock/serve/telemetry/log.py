@@ -191,10 +191,10 @@ def _json_line(line: MessageLine | CallLine) -> bytes:
 def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
     last = call.attempts[-1] if call.attempts else None
     usage = call.usage
-    repairs, notices = by_level(call.repairs)
+    repairs, findings, notices = by_level(call.repairs)
     return CallLine(
         time=_now(),
-        level=_LEVELS.get(entry.outcome, "info"),
+        level=_LEVELS.get(entry.outcome, "warning" if findings else "info"),
         request_id=call.id,
         client=client,
         key=call.key.name if call.key is not None else None,
@@ -222,6 +222,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         first_event_s=round(call.first_event_s, 4) if call.first_event_s is not None else None,
         total_s=round(call.total_s, 4),
         repairs=repairs,
+        findings=findings,
         notices=notices,
         losses=dict(entry.losses),
     )
@@ -239,6 +240,7 @@ def _pretty_line(line: CallLine) -> bytes:
         f"total {line.total_s} s",
         f"({line.code})" if line.code else "",
         _codes("repairs", line.repairs),
+        _codes("findings", line.findings),
         _codes("losses", line.losses),
         f"key {line.key}" if line.key else "",
         line.request_id,

@@ -109,6 +109,9 @@ class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ]
     total_s: Annotated[float, Meta(ge=0, description="Seconds until the end of the call.")]
     repairs: Annotated[dict[str, int], Meta(description="[Repairs](reference/repairs.md): how many, by their code.")]
+    findings: Annotated[
+        dict[str, int], Meta(description="[Findings](reference/repairs.md#findings): how many, by their code.")
+    ]
     notices: Annotated[
         dict[str, int], Meta(description="[Notices](reference/repairs.md#notices): how many, by their code.")
     ]

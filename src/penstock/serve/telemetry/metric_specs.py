@@ -115,7 +115,10 @@ LIMITS_STORE_CHANGES = _counter(
 )
 LOOP_LAG = _histogram("loop_lag", "Delay of a timer of the event loop, measured once a second.", _LAG_BOUNDS)
 REPAIRS = _counter("repairs", "Repaired defects in providers' streams.", "provider", "code")
+FINDINGS = _counter("findings", "Defects in providers' streams that are not repaired.", "provider", "code")
 NOTICES = _counter("notices", "Harmless deviations in providers' streams.", "provider", "code")
+BY_LEVEL = {"repair": REPAIRS, "finding": FINDINGS, "notice": NOTICES}
+"""By the level of a code in `core/repairs.py`."""
 LOSSES = _counter(
     "losses",
     "Fields that a translation between the client's API (surface) and the provider's dropped or approximated.",
@@ -156,6 +159,7 @@ FAMILIES: tuple[MetricSpec, ...] = (
     LIMITS_STORE_CHANGES,
     LOOP_LAG,
     REPAIRS,
+    FINDINGS,
     NOTICES,
     LOSSES,
     REJECTED,

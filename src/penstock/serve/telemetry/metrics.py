@@ -205,8 +205,7 @@ class Metrics:
         for tried in call.attempts:
             name = self._label_values.of("provider", tried.provider)
             for code, count in tried.repairs.items():
-                family = metric_specs.REPAIRS if level_of(code) == "repair" else metric_specs.NOTICES
-                self.counters.add(family, (name, code), count)
+                self.counters.add(metric_specs.BY_LEVEL[level_of(code)], (name, code), count)
             if any(tried.gaps.counts):
                 self.counters.merge(metric_specs.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         for code, count in entry.losses.items():

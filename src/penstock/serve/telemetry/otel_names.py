@@ -92,6 +92,7 @@ MEASURE = "penstock.measure"
 EVENTS = "penstock.events"
 LONGEST_GAP = "penstock.longest_gap"
 REPAIRS = "penstock.repairs"
+FINDINGS = "penstock.findings"
 NOTICES = "penstock.notices"
 LOSSES = "penstock.losses"
 

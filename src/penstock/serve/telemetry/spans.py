@@ -103,7 +103,7 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
         attributes[named.KEY] = entry.key
     if entry.code:
         attributes |= {named.CODE: entry.code, named.ERROR_TYPE: entry.code}
-    for name, counts in zip((named.REPAIRS, named.NOTICES), by_level(entry.repairs), strict=True):
+    for name, counts in zip((named.REPAIRS, named.FINDINGS, named.NOTICES), by_level(entry.repairs), strict=True):
         if counts:
             attributes[name] = sum(counts.values())
     if entry.losses:

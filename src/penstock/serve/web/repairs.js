@@ -385,7 +385,8 @@ export const REPAIRS = {
  }
 };
 
-// The repairs that are harmless deviations of providers.
+// Those that are not repaired, and those that are harmless deviations of providers.
+export const FINDINGS = new Set(["finish-unknown", "ignored-after-fault", "text-differs", "tool-arguments-broken", "tool-arguments-text", "unknown-field", "usage-details-apart", "usage-reasoning-apart"]);
 export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-unknown", "finish-repeated", "items-overlap", "object-missing-no-choices", "role-repeated", "sequence-gap", "sequence-missing"]);
 
 /** @type {Record<string, { wrong: string, done: string }>} */

@@ -13,7 +13,7 @@ import { count } from '../kit/format.js';
 /** Longer streams are shown up to here, and around their findings: many thousand elements would slow down the page. */
 const MAX_LINES = 3000;
 const CONTEXT_LINES = 12;
-const LEVELS = /** @type {const} */ (['fault', 'repair', 'notice']);
+const LEVELS = /** @type {const} */ (['fault', 'finding', 'repair', 'notice']);
 
 /**
  * @param {string} text

@@ -8,7 +8,7 @@ import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.
 import { baseUrl } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
-import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
+import { FAULTS, FINDINGS, NOTICES, REPAIRS } from '../repairs.js';
 import { captures } from './captures.js';
 import { conversation } from './conversation.js';
 
@@ -63,6 +63,7 @@ function sections(entry, names, url) {
     summary(entry, names),
     timeline(entry),
     usage(entry),
+    findings(entry),
     repairs(entry),
     notices(entry),
     losses(entry),
@@ -215,11 +216,20 @@ function usage(entry) {
 
 /** @param {Entry} entry */
 function repairs(entry) {
-  const found = Object.entries(entry.repairs).filter(([code]) => !NOTICES.has(code));
+  const found = Object.entries(entry.repairs).filter(([code]) => !NOTICES.has(code) && !FINDINGS.has(code));
   const fault = entry.code && FAULTS[entry.code.replaceAll('_', '-')];
   if (!found.length && !fault) return section('Repairs', h('p', { class: 'soft' }, 'No repairs were needed.'));
   const faultRow = fault && [h('dt', {}, entry.code), h('dd', {}, inlineCode(`${fault.wrong} ${fault.done}`))];
   return section('Repairs', h('dl', { class: 'meanings' }, faultRow, found.map(repairRow)));
+}
+
+/**
+ * Defects that were not repaired.
+ * @param {Entry} entry
+ */
+function findings(entry) {
+  const found = Object.entries(entry.repairs).filter(([code]) => FINDINGS.has(code));
+  return found.length ? section('Findings', h('dl', { class: 'meanings' }, found.map(repairRow))) : null;
 }
 
 /**

@@ -8,7 +8,7 @@ import { cost, count, duration, fullTime, plural, shortTime } from '../kit/forma
 import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
-import { NOTICES, REPAIRS } from '../repairs.js';
+import { FINDINGS, NOTICES, REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
 
 /** @import { Address, Entry } from '../types.js' */
@@ -377,16 +377,19 @@ function rowOf(entry, names) {
 }
 
 /**
- * The first repair and how many others there are. Notices are only counted, where there are no repairs.
+ * The first finding, or else the first repair, and how many others there are. Notices are only counted, where there
+ * are neither.
  * @param {Entry} entry
  * @param {string} href
  */
 function repairsOf(entry, href) {
   const codes = Object.keys(entry.repairs).filter((code) => !NOTICES.has(code));
+  codes.sort((one, other) => Number(FINDINGS.has(other)) - Number(FINDINGS.has(one)));
   const notices = Object.keys(entry.repairs).filter((code) => NOTICES.has(code));
   if (codes.length) {
     const [code] = codes;
-    const attributes = { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong };
+    const kind = FINDINGS.has(code) ? 'chip finding' : 'chip';
+    const attributes = { class: kind, href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong };
     return [h('a', attributes, code), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`)];
   }
   const meanings = notices.map((code) => REPAIRS[code].wrong).join(' ');
