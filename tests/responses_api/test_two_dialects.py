@@ -84,7 +84,7 @@ def test_a_route_may_fall_back_from_one_api_to_the_other(gateway: ResponsesGatew
 def test_one_api_cools_down_without_the_other(gateway: ResponsesGateway) -> None:
     model = gateway.upstream.play([Turns(answers(b"{}", 429, retry_after="60"), streams(CHAT_ANSWER))], "cools")
     assert error(gateway.respond(f"two/{model}"))[0] == 429
-    assert error(gateway.respond(f"two/{model}")) == (503, "no_healthy_target")
+    assert error(gateway.respond(f"two/{model}")) == (429, "rate_limit_exceeded")
     assert gateway.ask(f"two/{model}", CHAT_CLIENT, stream=True).status == 200
 
 
