@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from penstock.core.request import Reference
 
 
-class _Table(Struct, frozen=True, kw_only=True):
+class _SharedMembers(Struct, frozen=True, kw_only=True):
     """The members of one API. A member in both sets may be an id, or an object with one."""
 
     stored: frozenset[str] = frozenset()
@@ -32,16 +32,16 @@ class _Table(Struct, frozen=True, kw_only=True):
 
 _OPENAI = frozenset(("file_id", "file_ids", "vector_store_ids", "container_id", "skill_id", "data_sources"))
 _TABLES = {
-    "openai_chat": _Table(stored=_OPENAI, with_id=frozenset(("audio", "voice"))),
-    "openai_responses": _Table(
+    "openai_chat": _SharedMembers(stored=_OPENAI, with_id=frozenset(("audio", "voice"))),
+    "openai_responses": _SharedMembers(
         stored=_OPENAI | {"previous_response_id", "container", "conversation"},
         with_id=frozenset(("container", "conversation", "prompt")),
         items={"item_reference": "", "image_generation_call": "result"},
     ),
-    "anthropic_messages": _Table(
+    "anthropic_messages": _SharedMembers(
         stored=frozenset(("file_id", "skill_id", "container")), with_id=frozenset(("container",))
     ),
-    "gemini": _Table(
+    "gemini": _SharedMembers(
         stored=frozenset(
             (
                 "cachedContent",
@@ -56,7 +56,7 @@ _TABLES = {
         )
     ),
 }
-_NO_IDS = _Table()
+_NO_IDS = _SharedMembers()
 # Addresses of media. Those of public servers name nothing in an account.
 _URLS = frozenset(("url", "image_url", "file_url", "video_url", "audio_url", "document_url", "fileUri", "file_uri"))
 _STORED_URL = re.compile(
@@ -108,7 +108,7 @@ def find_route(members: Mapping[str, Raw]) -> str:
     return next((name for name in sorted(_ROUTES.intersection(members)) if bytes(members[name]) not in _NOTHING), "")
 
 
-def _reference(table: _Table, name: str, holder: Mapping[str, object]) -> Reference | None:
+def _reference(table: _SharedMembers, name: str, holder: Mapping[str, object]) -> Reference | None:
     value = holder[name]
     if not value or holder.get("type") in _OWN_TYPES:
         return None
@@ -119,7 +119,7 @@ def _reference(table: _Table, name: str, holder: Mapping[str, object]) -> Refere
     return Reference(name, "object") if isinstance(value, str) and _STORED_URL.match(value) else None
 
 
-def _is_item_reference(table: _Table, item: Mapping[str, object]) -> bool:
+def _is_item_reference(table: _SharedMembers, item: Mapping[str, object]) -> bool:
     """Whether an item is known by its id only. An object with an id and without a type is."""
     type = item.get("type")
     if type is None:

@@ -100,7 +100,7 @@ class TokenCounts:
         call = Call(request_id, request.model, False, started, _SURFACE, self.dialect, read_s=read_s, key=key)
         call.at_ms = time.time_ns() // 1_000_000
         call.headers = id_headers(request_id, self.dialect)
-        count = _Count(exchange, call, self._on_settled)
+        count = _CountSession(exchange, call, self._on_settled)
         self._calls[count] = None
         try:
             plans = gateway.plans_for(request.model, key, self.dialect)
@@ -115,7 +115,12 @@ class TokenCounts:
             count.fail(error)
 
     def _on_admitted(
-        self, gateway: Gateway, count: "_Count", request: ClientRequest, plans: Sequence[Plan], failure: Failure | None
+        self,
+        gateway: Gateway,
+        count: "_CountSession",
+        request: ClientRequest,
+        plans: Sequence[Plan],
+        failure: Failure | None,
     ) -> None:
         """The ledger has admitted or refused the count: ask a provider if one can count, else estimate."""
         if failure is not None or count.over:
@@ -135,7 +140,7 @@ class TokenCounts:
             nothing = TokenDemand(0, 0)
             gateway.ledger.provider_keys.reserve(plan.quota, count.call, nothing, _TIMEOUT_S, decided)
 
-    def _start(self, gateway: Gateway, count: "_Count", request: ClientRequest, plan: Plan | None) -> None:
+    def _start(self, gateway: Gateway, count: "_CountSession", request: ClientRequest, plan: Plan | None) -> None:
         """Count by the provider of the plan; without a plan, estimate."""
         if count.over:
             return  # the client has disconnected
@@ -150,7 +155,7 @@ class TokenCounts:
     def _can_count(self, plan: Plan) -> bool:
         return plan.dialect == self.dialect and not plan.is_local and plan.target.name not in self._without
 
-    async def _count(self, gateway: Gateway, count: "_Count", request: ClientRequest, plan: Plan | None) -> None:
+    async def _count(self, gateway: Gateway, count: "_CountSession", request: ClientRequest, plan: Plan | None) -> None:
         """Respond with the count of the plan's provider. Without a plan or a count, estimate in a thread."""
         try:
             counted = await self._ask(gateway, request, plan) if plan is not None else None
@@ -184,12 +189,12 @@ class TokenCounts:
             self._without.add(plan.target.name)
         return self._counting.read_count(bytes(response.body)) if response.status == 200 else None
 
-    def _respond(self, count: "_Count", tokens: int, *, estimated: bool) -> None:
+    def _respond(self, count: "_CountSession", tokens: int, *, estimated: bool) -> None:
         headers = {"content-type": JSON} | ({ESTIMATED_HEADER: "true"} if estimated else {})
         count.respond(headers, self._counting.write_count(tokens))
 
 
-class _Count(CallSession):
+class _CountSession(CallSession):
     """The client's side of one count."""
 
     @property
