@@ -20,6 +20,14 @@ CASES: dict[str, tuple[Failure, str]] = {
         "the provider rejected the request with status 400",
     ),
     "a provider that fails": (from_status(500, {}, _QUOTING), "the provider failed with status 500"),
+    "a provider that fails in the usual words": (
+        from_status(500, {}, b'{"error": {"message": "The engine is overloaded."}}'),
+        "The engine is overloaded.",
+    ),
+    "a provider that fails in other words": (
+        from_status(500, {}, b'{"error": {"message": "The engine is overloaded by your diary."}}'),
+        "the provider failed with status 500",
+    ),
     "a provider that is overloaded, at length": (
         from_status(529, {}, b'{"error": {"message": "busy with \\"my secret diary\\""}}'),
         "busy with",

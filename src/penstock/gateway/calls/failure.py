@@ -94,6 +94,15 @@ _OUR_WORDS = frozenset({"upstream_auth", "upstream_redirect"})
 # Where a provider's words may begin to quote something; and how many characters of them are kept.
 _QUOTED = re.compile("[\"'`:\n\u2018\u201c\u00ab]")
 _MAX_WORDS = 200
+# Words of errors that say nothing about a request. A message of these alone cannot quote one.
+_WORD = re.compile(r"\w+")
+_USUAL_TEXT = """
+a again an and at available busy by capacity contact currently engine error exceeded failed failure fatal
+for had has high in internal is it later load model moment not occurred of or our overloaded please
+processing provider request retry server service sorry support temporarily that the this timed timeout to
+too traffic try unable unavailable unexpected unknown us was we went while with wrong you your
+"""
+_USUAL = frozenset(_USUAL_TEXT.split())
 # A retry does not help.
 _PERMANENT = "local_unavailable"
 # In characters: a provider's message is masked up to this length.
@@ -118,13 +127,17 @@ def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
 def sentence(failure: Failure) -> str:
     """The message of a failure as the ledger has it. The ledger has no content, so our own words replace those of a
     provider that has read the request: they may quote the prompt or the answer. A provider that has too many requests,
-    or whose account is the problem, has not read it: the first words of its message are kept."""
+    or whose account is the problem, has not read it: the first words of its message are kept. So are words that are
+    in every error, such as "The engine is overloaded"."""
     status = failure.upstream_status
+    first = _QUOTED.split(failure.message, maxsplit=1)[0].strip()[:_MAX_WORDS]
     if failure.code in _PROVIDERS_WORDS and status not in _UNREAD and (status or failure.code != "invalid_request"):
         words = _PROVIDERS_WORDS[failure.code]
+        if words and first and _USUAL.issuperset(_WORD.findall(first.lower())):
+            return first
         return words.format(status=status) if status else words.removesuffix(" with status {status}")
     if status and failure.code not in _OUR_WORDS:
-        return _QUOTED.split(failure.message, maxsplit=1)[0].strip()[:_MAX_WORDS]
+        return first
     return failure.message[:_MAX_SENTENCE]
 
 
