@@ -97,5 +97,6 @@ def test_a_slip_in_a_key_is_noticed() -> None:
     assert secret.startswith(PREFIX)
     assert not is_mistyped(secret)
     assert not is_mistyped("another kind of key")
-    assert all(is_mistyped(near(secret, chance)) for _ in range(200))
+    # The checksum has six digits, so one change in a million is not noticed.
+    assert sum(is_mistyped(near(secret, chance)) for _ in range(200)) >= 199
     assert is_mistyped(secret[:-3])
