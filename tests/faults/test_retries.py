@@ -43,7 +43,7 @@ def test_u59_a_busy_target_is_left_alone_as_long_as_it_asks(
     first = gateway.ask(f"main/{model}", stream=streamed)
     assert (first.status, first.headers["retry-after"]) == (429, retry_after)
     second = gateway.ask(f"main/{model}", stream=streamed)
-    assert (second.status, second.error["code"]) == (503, "no_healthy_target")
+    assert (second.status, second.error["code"]) == (429, "upstream_rate_limited")
     assert seconds - 10 <= int(second.headers["retry-after"]) <= seconds
     assert len(gateway.upstream.requests(model)) == 1
     assert gateway.call(second)["attempts"] == []
@@ -72,7 +72,7 @@ def test_u11_who_may_be_asked_at_once_is_left_alone_all_the_same(gateway: Gatewa
     assert (first.status, first.headers["retry-after"]) == (429, retry_after or "2")
     second = gateway.ask(f"main/{model}", stream=False)
     in_time(time.monotonic() - began, 0.9)  # the cool-down takes a second or longer
-    assert second.error["code"] == "no_healthy_target"
+    assert second.error["code"] == "upstream_rate_limited"
     assert len(gateway.upstream.requests(model)) == 1
     model = gateway.upstream.play([status(503, JSON | {"retry-after": retry_after}, ERROR_BODY)])
     codes = [gateway.ask(f"main/{model}", stream=False).error["code"] for _ in range(7)]
