@@ -112,7 +112,7 @@ def in_langchain(script: str, report: type[ReportT]) -> Callable[[], ByLines[Any
 @contextmanager
 def opened(api: Api[AskT, ReportT], folder: Path, **tables: Table) -> Iterator[Bench[AskT, ReportT]]:
     """A bench with a provider of each dialect, until the block ends: `main`, `claude`, `responses`, `gem`, `converse`,
-    `cohere` and `ollama`."""
+    `command` (Cohere) and `ollama`."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
         responses: Table = {"base_url": upstream.url, "dialect": "openai_responses", "api_key": PROVIDER_KEY}
@@ -126,7 +126,7 @@ def opened(api: Api[AskT, ReportT], folder: Path, **tables: Table) -> Iterator[B
                 "providers.responses": responses,
                 "providers.gem": gemini,
                 "providers.converse": {**responses, "dialect": "bedrock_converse"},
-                "providers.cohere": {**responses, "dialect": "cohere"},
+                "providers.command": {**responses, "dialect": "cohere"},
                 "providers.ollama": {**responses, "dialect": "ollama"},
                 'prices."claude/*"': prices,
                 'prices."responses/*"': prices,

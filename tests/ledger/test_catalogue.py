@@ -223,7 +223,7 @@ def test_u59_and_u60_what_no_one_was_asked_has_no_attempt(gateway: Gateway) -> N
     model = gateway.upstream.play([status(429, JSON | {"retry-after": "60"}, ERROR_BODY)])
     assert_measured(booked(gateway, gateway.ask(f"main/{model}", stream=True)), "void")
     entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
-    assert (entry.outcome, entry.code, entry.attempts, entry.cost) == ("refused", "no_healthy_target", (), 0)
+    assert (entry.outcome, entry.code, entry.attempts, entry.cost) == ("refused", "upstream_rate_limited", (), 0)
 
 
 def test_c1_and_c34_what_makes_no_call_leaves_no_entry(gateway: Gateway) -> None:

@@ -18,8 +18,10 @@ from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageL
 from tests.faults.dialects import MESSAGES_CLIENT
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, spare, stream, whole
-from tests.faults.upstream import Upstream, abort, chunk, hang, head, status
+from tests.faults.upstream import Upstream, abort, chunk, hang, head, last_chunk, status
 from tests.promptness import Late, in_time, prompt
+from tests.streams import DONE, begins, finishes, piece, sse
+from tests.streams import calls as call_pieces
 
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.slow
@@ -220,6 +222,8 @@ def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upst
     upstream.play([status(500, {"content-length": "2"}, b"{}")], "fails")
     upstream.play([head(), chunk(HELLO), abort()], "breaks")
     upstream.play([hang()], "stalls")
+    unfinished = sse(begins(), call_pieces(piece(0, "call_1", "f", '{"a":')), finishes("tool_calls"), DONE)
+    upstream.play([head(), chunk(unfinished), last_chunk()], "unfinished")  # a finding
     keys = "".join(f'[[providers.keyed.keys]]\nname = "{name}"\napi_key = "{name}-secret"\n' for name in ("one", "two"))
     configuration = (
         f'{settings(upstream.url, 1, server={"workers": 2})}[providers.keyed]\nbase_url = "{upstream.url}"\n{keys}'
@@ -228,9 +232,9 @@ def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upst
         gateway.ask("keyed/defective", stream=True)
         gateway.ask("main/defective", MESSAGES_CLIENT, stream=True, top_k=7)
         gateway.ask(gateway.pair([status(503, {"content-length": "0"})], spare()), stream=True)
-        for model in ("main/fails", "main/breaks", "hasty/stalls", "unknown"):
-            gateway.ask(model, stream=model == "main/breaks")
-        gateway.until(lambda: len(gateway.calls) == 7)
+        for model in ("main/fails", "main/breaks", "hasty/stalls", "main/unfinished", "unknown"):
+            gateway.ask(model, stream=model in ("main/breaks", "main/unfinished"))
+        gateway.until(lambda: len(gateway.calls) == 8)
         gateway.signal(signal.SIGHUP)
         gateway.says("was reloaded from")
         os.kill(gateway.workers()[0], signal.SIGKILL)

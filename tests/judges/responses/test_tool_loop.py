@@ -54,7 +54,7 @@ LOOPS: dict[str, tuple[list[Op], list[Op], str]] = {
         plays(FRAMED, bedrock.answer(bedrock.says_all(TEXT))),
         SIGNATURE,
     ),
-    "cohere": (
+    "command": (
         plays(
             "text/event-stream",
             cohere.answer(

@@ -17,6 +17,7 @@ from penstock.providers.catalog import catalog
 CloudModel: TypeAlias = tuple[str, str]
 Cloud: TypeAlias = Callable[[Section, Variables, str, dict[str, Any]], CloudModel | None]
 
+_BEDROCK = "bedrock"
 _REGION = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)/(.+)")
 _AWS_REGION = "${AWS_REGION:-us-east-1}"
 _ROLE = "[profile {profile}] role_arn = {role}, and source_profile or credential_source"
@@ -39,11 +40,11 @@ def bedrock(section: Section, variables: Variables, model: str, table: dict[str,
         region = given
         section.taken("aws_region_name", "the address of the provider")
     if region is not None:
-        address = str(catalog()["bedrock"]["base_url"])
+        address = str(catalog()[_BEDROCK]["base_url"])
         table["base_url"] = address.replace(_AWS_REGION, str(variables.plain(region)))
-        table["dialects"] = catalog()["bedrock"]["dialects"]  # the server is the same one
+        table["dialects"] = catalog()[_BEDROCK]["dialects"]  # the server is the same one
     if section.peek("api_key") is not None:
-        return "bedrock", model
+        return _BEDROCK, model
     table["auth"] = "aws"
     if (profile := section.take("aws_profile_name")) is not None:
         table["profile"] = variables.plain(profile)
@@ -64,7 +65,7 @@ def bedrock(section: Section, variables: Variables, model: str, table: dict[str,
     for name in _AWS_OTHERS:
         if section.take(name) is not None:
             section.approximated(name, "write it into the profile in AWS's config file")
-    return "bedrock", model
+    return _BEDROCK, model
 
 
 def vertex(section: Section, variables: Variables, model: str, table: dict[str, Any]) -> CloudModel | None:
