@@ -28,7 +28,7 @@ _ASCII = bytes(range(128))
 
 
 class MediaTokens(Struct, frozen=True, gc=False):
-    """The tokens of one kind of media: a token for so many characters of base64, at least and at most so many."""
+    """How one kind of media is counted: the characters of base64 for each token, and the least and the most tokens."""
 
     least: int
     characters: int

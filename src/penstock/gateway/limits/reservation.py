@@ -200,7 +200,7 @@ def _input(tokens: int, audio: int) -> Tokens:
 
 
 def with_margin(tokens: int) -> int:
-    """The tokens that are reserved for so many estimated ones."""
+    """The tokens to reserve for an estimate: the estimate and a margin."""
     return int(tokens * _MARGIN) + _FIXED_MARGIN
 
 

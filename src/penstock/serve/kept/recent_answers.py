@@ -22,7 +22,7 @@ from penstock.stores.content.writer import OnKept
 PATH = "/answers"
 # How often expired answers are looked for, as a part of the time for which they are kept.
 _SWEEPS = 20
-# The memory has room for so many answers of the greatest size.
+# The number of answers of the greatest size that fit into the memory.
 _FEWEST = 4
 _TYPE = "application/msgpack"
 T = TypeVar("T")
