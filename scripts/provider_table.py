@@ -1,4 +1,4 @@
-"""The table of docs/providers.md: what works with each built-in provider.
+"""The tables of docs/providers.md: what works with each built-in provider, and the rules of providers.
 
 A cell comes from a request that is written for the provider with its data, and from answers of the provider that
 others have recorded. `recordings.json` has their counts. `python -m scripts.provider_table` counts anew; it needs the
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Accumulator, StreamReader
-from penstock.providers.catalog import catalog
+from penstock.providers.catalog import catalog, rules
 from penstock.providers.provider import Provider
 from tests.corpus import CORPUS
 from tests.streams import read
@@ -122,6 +122,16 @@ def provider_table() -> str:
         cells = [_cell(provider, column, seen.get(_SHOWN.get(column, ""), 0)) for column in _COLUMNS]
         lines.append(f"| `{provider.name}` | {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"The recordings were counted on {recorded['date']}.", "", ""])
+
+
+def rule_table() -> str:
+    """The rules of providers with their evidence."""
+    lines = ["| rule | providers | evidence |", "|---|---|---|"]
+    for name, rule in rules().items():
+        names = ", ".join(f"`{provider}`" for provider in rule.providers)
+        sources = ", ".join(f"[{number}]({source})" for number, source in enumerate(rule.sources, 1))
+        lines.append(f"| `{name}`: {rule.says} | {names} | {sources}, {rule.date} |")
+    return "\n".join([*lines, "", ""])
 
 
 def _providers() -> list[Provider]:

@@ -1,0 +1,113 @@
+"""The rules of providers (`providers/rules.toml`): for each, what a provider gets of a client's request, and the loss.
+
+A case is one request to a built-in provider, with the settings that its data has for the model. A new rule needs one.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from msgspec import structs
+
+from penstock.core.dialects.dialect import Destination
+from penstock.gateway.config import load
+from penstock.providers.catalog import rules
+from penstock.providers.provider import Provider
+from tests.translation.support import CHAT, ISSUER, Json, Lost, sent
+
+
+class Case(NamedTuple):
+    """`body`: members of the body that is sent, None for one that must be missing. `lost`: the losses, but for
+    `max-tokens-assumed`. `model` is `provider/model`."""
+
+    model: str
+    fields: Json
+    body: Json
+    lost: Lost
+    client: str = CHAT
+
+
+PLACES = {
+    "ANTHROPIC_FOUNDRY_RESOURCE": "me",
+    "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com",
+    "GOOGLE_CLOUD_PROJECT": "me",
+}
+HI: Json = {"role": "user", "content": "Hi"}
+CASES: dict[str, list[Case]] = {
+    "claude-thinking": [
+        Case(
+            "vertex-anthropic/claude-haiku-4-5@20251001",
+            {"messages": [HI], "reasoning_effort": "high"},
+            {"thinking": {"type": "enabled", "budget_tokens": 16_384}, "output_config": None},
+            [("effort-approximated", "high as 16384")],
+        ),
+        Case(
+            "azure-anthropic/claude-opus-4-8",
+            {"messages": [HI], "reasoning_effort": "minimal"},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            [("effort-approximated", "minimal")],
+        ),
+    ],
+    "claude-sampling": [
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [HI], "temperature": 0.5},
+            {"temperature": None},
+            [("sampling-dropped", "temperature")],
+        ),
+        Case("anthropic/claude-sonnet-4-6", {"messages": [HI], "temperature": 0.5}, {"temperature": 0.5}, []),
+    ],
+    "claude-output": [
+        Case("anthropic/claude-3-5-haiku-20241022", {"messages": [HI]}, {"max_tokens": 8_192}, []),
+        Case("anthropic/claude-opus-4-8", {"messages": [HI]}, {"max_tokens": 32_000}, []),
+    ],
+}
+MODELS = sorted({case.model.partition("/")[2] for cases in CASES.values() for case in cases})
+ALL = {f"{name} {number}": case for name, cases in CASES.items() for number, case in enumerate(cases)}
+
+
+@pytest.fixture(scope="module")
+def providers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Provider]:
+    """The built-in providers that have rules, as a configuration that only names them has them."""
+    file: Path = tmp_path_factory.mktemp("rules") / "penstock.toml"
+    named = sorted({name for rule in rules().values() for name in rule.providers})
+    file.write_text("".join(f'[providers.{name}]\napi_key = "a-key-of-some-length"\n' for name in named))
+    return dict(load(file, PLACES).providers)
+
+
+def asked(case: Case, provider: Provider) -> tuple[Json, Lost]:
+    model = case.model.partition("/")[2]
+    dialect = provider.dialect_for(model, case.client)
+    settings = provider.settings_for(model, dialect)
+    body, lost = sent(case.client, dialect, case.fields, Destination(model=model, settings=settings, issuer=ISSUER))
+    return body, [loss for loss in lost if loss[0] != "max-tokens-assumed"]
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_the_provider_gets_a_request_that_it_takes(case: Case, providers: dict[str, Provider]) -> None:
+    body, _ = asked(case, providers[case.model.partition("/")[0]])
+    assert {name: body.get(name) for name in case.body} == case.body
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_what_a_rule_changes_is_declared(case: Case, providers: dict[str, Provider]) -> None:
+    assert asked(case, providers[case.model.partition("/")[0]])[1] == case.lost
+
+
+def test_every_rule_has_a_case() -> None:
+    assert CASES.keys() == rules().keys()
+    assert all(cases for cases in CASES.values())
+
+
+def test_every_rule_has_its_evidence_and_applies_to_its_providers(providers: dict[str, Provider]) -> None:
+    for name, rule in rules().items():
+        assert rule.says.endswith("."), name
+        assert rule.sources, name
+        assert all(source.startswith("https://") for source in rule.sources), name
+        for provider in map(providers.__getitem__, rule.providers):
+            offered = [dialect for dialect in rule.dialects if dialect in (provider.dialect, *provider.dialects)]
+            assert offered, name
+            alone = structs.replace(provider, settings=rule.settings, dialects={})
+            for model, dialect in product(MODELS, offered):
+                assert provider.settings_for(model, dialect).items() >= alone.settings_for(model).items(), name
