@@ -68,7 +68,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                     (
                         TextPart("Look"),
                         MediaPart(kind="image", mime="image/png", data="AA==", extras={"detail": "low"}),
-                        MediaPart(kind="image", url="https://x/y.png"),
+                        MediaPart(kind="image", mime="image/png", url="https://x/y.png"),
                         MediaPart(kind="audio", mime="audio/mpeg", data="BB=="),
                         MediaPart(kind="file", mime="application/pdf", data="CC==", name="a.pdf"),
                         OpaquePart("openai_chat", "hologram", {"depth": 3}),

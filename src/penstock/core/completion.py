@@ -39,6 +39,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.media import kind_of
 from penstock.core.repairs import Level, level_of
 from penstock.core.usage import Usage
 
@@ -310,10 +311,9 @@ class _MediaBuilder:
         self.extras = _block_extras(start)
 
     def part(self) -> Part:
-        kind = self.mime.partition("/")[0]
         url = self.extras.get("url")
         return MediaPart(
-            kind="audio" if kind == "audio" else "video" if kind == "video" else "image" if kind == "image" else "file",
+            kind=kind_of(self.mime),
             mime=self.mime,
             data="".join(self.pieces),
             url=url if isinstance(url, str) else "",

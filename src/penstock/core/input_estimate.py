@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock.core.media import AUDIO_TYPES, data_url
+from penstock.core.media import data_url, media_type
 
 # Twelfths of a token for each byte: 4 bytes per token of words, 3 of scripts other than Latin, 2 of digits and
 # punctuation (which includes the syntax of JSON, about as much as the prompt templates of models add).
@@ -136,7 +136,7 @@ def _medium(part: dict[str, object], name: str) -> tuple[str, str]:
     if isinstance(given, dict):
         stated = next((given[key] for key in _TYPES if key in given), None)
         if isinstance(stated, str):
-            kind = AUDIO_TYPES.get(stated, stated if "/" in stated else kind).lower()
+            kind = media_type(stated if "/" in stated else f"{kind}/{stated}" if kind else "")
         given = next((given[key] for key in _DATA if key in given), None) if given.get("type") != "text" else None
     if name not in _MEDIA or not isinstance(given, str) or (name == "result" and part.get("type") != _IMAGE_ITEM):
         return "", ""

@@ -46,7 +46,7 @@ LOSSES: dict[str, LossRow] = {
         "A cache changes the cost of an answer, never its text.",
     ),
     "content-dropped": LossRow(
-        "A part of the conversation exists only in the client's API.",
+        "A part of the conversation exists only in the client's API, or is a file of a type that the provider's lacks.",
         "The model does not see that part.",
         "Only parts that no other API can express are affected; the detail names them.",
         changes_meaning=True,

@@ -11,6 +11,7 @@ from math import isinf
 
 import msgspec
 
+from penstock.core.content import MediaPart, ToolResult
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
@@ -133,8 +134,12 @@ def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
         request.metadata = dict(islice(texts, MAX_TAGS))
 
 
-def check_tool_choice(request: Request) -> None:
-    """Raise `RequestError` if a request demands a tool that only a provider of its own dialect executes."""
+def check_translatable(request: Request) -> None:
+    """Raise `RequestError` if a request has media without content, or demands a tool that no other API has."""
+    for part in (part for turn in request.turns for part in turn.parts):
+        for each in part.parts if isinstance(part, ToolResult) else (part,):
+            if isinstance(each, MediaPart) and not (each.data or each.url or each.file_id):
+                raise refused(f"the conversation has a part ({each.kind}) with neither data nor a URL nor a file id")
     choice = request.tool_choice
     if choice is None or choice.mode in ("auto", "none") or (choice.mode == "allowed" and not choice.required):
         return

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 from penstock.core.losses import Loss
-from penstock.core.media import AUDIO_TYPES
 from penstock.core.request import ReasoningSettings, ResponseFormat
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -43,8 +42,3 @@ def describe_schema(form: ResponseFormat) -> dict[str, object]:
     described: dict[str, object] = {"name": form.name or "answer", "schema": form.schema or {}}
     optional = {"strict": form.strict, "description": form.description or None}
     return described | {name: value for name, value in optional.items() if value is not None}
-
-
-def audio_format(mime: str) -> str:
-    """The name of an audio format by its media type."""
-    return next((name for name, known in AUDIO_TYPES.items() if known == mime), mime.partition("/")[2])

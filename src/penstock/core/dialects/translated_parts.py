@@ -18,6 +18,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.bodies import refused
 from penstock.core.losses import Loss
+from penstock.core.media import media_loss
 from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
 from penstock.core.tool_map import ToolMap, arguments_of, as_function
 from penstock.core.wire.payload import TextDecoder, TooComplexError
@@ -75,9 +76,8 @@ class TranslatedParts:
                 self.losses.append(Loss(loss, kind))
             case ReasoningPart():
                 self.losses.append(Loss("reasoning-dropped"))
-            case MediaPart(kind=kind, file_id=file_id, url=url):
-                by = " by file id" if file_id else " by URL" if url else ""
-                self.losses.append(Loss("content-dropped", kind + by))
+            case MediaPart():
+                self.losses.append(media_loss(part))
             case _:
                 self.losses.append(Loss("content-dropped", type(part).__name__))
 

@@ -12,7 +12,7 @@ export const LOSSES = {
   "lost": "The provider may cache less, or by its own rules."
  },
  "content-dropped": {
-  "meaning": "A part of the conversation exists only in the client's API.",
+  "meaning": "A part of the conversation exists only in the client's API, or is a file of a type that the provider's lacks.",
   "lost": "The model does not see that part."
  },
  "error-flag-as-text": {

@@ -27,6 +27,7 @@ from penstock.core.content import (
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
+from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
 from penstock.core.seals import received
 
@@ -152,14 +153,15 @@ def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart 
             return _text([name, text_of(extras.pop("context", None)), *_texts(blocks)], cache, extras)
         case {"type": "base64", "data": str(data)}:
             mime = text_of(source.get("media_type"))
-            return MediaPart(kind=kind, mime=mime, data=data, name=name, cache=cache, extras=extras)
+            part = MediaPart(kind=kind, mime=mime, data=data, name=name, cache=cache, extras=extras)
         case {"type": "url", "url": str(url)}:
-            return MediaPart(kind=kind, url=url, name=name, cache=cache, extras=extras)
+            part = MediaPart(kind=kind, url=url, name=name, cache=cache, extras=extras)
         case {"type": "file", "file_id": str(id)}:
-            return MediaPart(kind=kind, file_id=id, name=name, cache=cache, extras=extras)
+            part = MediaPart(kind=kind, file_id=id, name=name, cache=cache, extras=extras)
         case _:
             block: Json = {"type": type, "source": source, **extras} | ({"title": name} if name else {})
             return OpaquePart(NAME, type, block)
+    return typed_media(part)
 
 
 def _read_citation(citation: Json) -> Citation:

@@ -33,9 +33,10 @@ from penstock.core.content import (
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
-from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_one_choice
 from penstock.core.dialects.translated_parts import RequestInputs
 from penstock.core.losses import Loss
+from penstock.core.media import is_text, media_loss
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -98,7 +99,7 @@ def write_request(
 
     Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
     """
-    check_tool_choice(request)
+    check_translatable(request)
     require_one_choice(request.choices)
     writer = _ContentWriter(settings, issuer, losses, names)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
@@ -211,28 +212,13 @@ class _ContentWriter:
         return block
 
     def _media(self, part: MediaPart) -> Json | None:
-        if part.kind not in ("image", "file") or part.file_id:
-            self._losses.append(Loss("content-dropped", f"{part.kind} by file id" if part.file_id else part.kind))
+        source = None if part.file_id else _source(part)
+        if source is None:
+            self._losses.append(media_loss(part))
             return None
-        source: Json = (
-            {"type": "url", "url": part.url}
-            if part.url
-            else {"type": "base64", "media_type": part.mime or "image/png", "data": part.data}
-        )
         if part.kind == "image":
             return {"type": "image", "source": source}
-        if not part.url and part.mime.startswith("text/"):
-            return self._text_document(part)
         document: Json = {"type": "document", "source": source}
-        return document | ({"title": part.name} if part.name else {})
-
-    def _text_document(self, part: MediaPart) -> Json | None:
-        try:
-            text = b64decode(part.data).decode(errors="replace")
-        except binascii.Error:
-            self._losses.append(Loss("content-dropped", "file that is not base64"))
-            return None
-        document: Json = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
         return document | ({"title": part.name} if part.name else {})
 
     def _call(self, call: ToolCall) -> Json | None:
@@ -282,6 +268,20 @@ class _ContentWriter:
             body["strict"] = True
         self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         return self._cached(body, tool.cache)
+
+
+def _source(part: MediaPart) -> Json | None:
+    """The source of an image or a document; None if the API has none. Documents are PDFs, or texts."""
+    if part.kind == "file" and part.data and is_text(part.mime):
+        try:
+            return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data).decode(errors="replace")}
+        except binascii.Error:
+            return None
+    if part.kind != "image" and (part.kind != "file" or part.mime not in ("application/pdf", "")):
+        return None
+    if part.url:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": part.mime, "data": part.data} if part.mime else None
 
 
 def _trim(content: object) -> None:

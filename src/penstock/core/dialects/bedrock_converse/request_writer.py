@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
-from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_one_choice
 from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, write_sampling
 from penstock.core.losses import Loss
+from penstock.core.media import format_of, is_text
 from penstock.core.request import Message, Request, Tool, ToolChoice, available_tools, without_system_turns
 from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
@@ -31,16 +32,12 @@ _MAX_TEMPERATURE = 1.0
 _LEAST_BUDGET = 1_024
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 32_768, "max": 32_768}
 _TIERS = ("priority", "default", "flex")
+# The formats of the API's enums ImageFormat, VideoFormat and DocumentFormat (botocore 1.44).
 _FORMATS = {
-    "image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp",
-    "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov",
-    "application/pdf": "pdf", "text/csv": "csv", "text/html": "html", "text/plain": "txt", "text/markdown": "md",
-    "application/msword": "doc", "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-}  # fmt: skip
-_KINDS = {"image": "image", "video": "video", "file": "document"}
-_USUAL = {"image": "png", "video": "mp4", "file": "pdf"}
+    "image": ("png", "jpeg", "gif", "webp"),
+    "video": ("mkv", "mov", "mp4", "webm", "flv", "mpeg", "wmv"),
+    "file": ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
+}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9\s()\[\]-]")
 _SPACES = re.compile(r"\s+")
 _MAX_NAME = 200
@@ -64,7 +61,7 @@ def write_request(
 ) -> _Json:
     """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
     require_one_choice(request.choices)
-    check_tool_choice(request)
+    check_translatable(request)
     writer = _ConverseMessages(settings, issuer, losses, names)
     turns: Sequence[Message] = request.turns
     if any(turn.role == "system" for turn in turns):
@@ -211,19 +208,19 @@ class _ConverseMessages(TranslatedParts):
         return [{"reasoningContent": {"reasoningText": {"text": text, "signature": seal.value}}}]
 
     def _media(self, part: MediaPart) -> _Json | None:
-        kind = _KINDS.get(part.kind)
         own = part.url.startswith("s3://")
-        if kind is None or not (part.data or own):
+        format = format_of(part.mime)
+        if part.kind == "file" and format not in _FORMATS["file"] and is_text(part.mime):
+            format = "txt"
+        if format not in _FORMATS.get(part.kind, ()) or not (part.data or own):
             self.note_dropped(part)
             return None
         self.losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
         source: _Json = {"s3Location": {"uri": part.url}} if own else {"bytes": part.data}
-        suffix = part.url.rpartition(".")[2].lower() if own else ""
-        known = suffix if suffix in _FORMATS.values() else _USUAL[part.kind]
-        body: _Json = {"format": _FORMATS.get(part.mime, known), "source": source}
-        if kind == "document":
-            body["name"] = self._document_name(part.name)
-        return {kind: body}
+        body: _Json = {"format": format, "source": source}
+        if part.kind == "file":
+            return {"document": body | {"name": self._document_name(part.name)}}
+        return {part.kind: body}
 
     def _document_name(self, name: str) -> str:
         self._documents += 1

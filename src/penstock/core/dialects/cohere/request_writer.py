@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall
-from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_one_choice
 from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
 from penstock.core.losses import Loss
+from penstock.core.media import url_of
 from penstock.core.request import Message, ReasoningSettings, Request, Tool, available_tools
 from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ToolMap, arguments_of
@@ -41,7 +42,7 @@ class CohereSettings(Struct, frozen=True, kw_only=True):
 def write_request(request: Request, settings: CohereSettings, losses: list[Loss], names: ToolMap) -> _Json:
     """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
     require_one_choice(request.choices)
-    check_tool_choice(request)
+    check_translatable(request)
     writer = _CohereMessages(settings, losses, names)
     fields: _Json = {"messages": writer.messages(request), "stream": request.stream}
     fields |= writer.tools(request)
@@ -131,7 +132,9 @@ class _CohereMessages(TranslatedParts):
             if isinstance(part, MediaPart) and _is_image(part):
                 detail = part.extras.get("detail")
                 self.note_cache(part.cache)
-                image: _Json = {"url": part.url or f"data:{part.mime or 'image/png'};base64,{part.data}"}
+                others = [name for name in part.extras if name != "detail"]
+                self.losses.extend(Loss("field-dropped", f"content.{name}") for name in others)
+                image: _Json = {"url": url_of(part)}
                 content.append({"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})})
             elif text := self.texts([part]):
                 content.append({"type": "text", "text": text})

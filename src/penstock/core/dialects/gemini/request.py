@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from penstock.core.content import (
-    MediaKind,
     MediaPart,
     OpaquePart,
     Part,
@@ -27,6 +26,7 @@ from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.signatures import read_signature, standard_base64
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 
 _Json = dict[str, object]
@@ -187,7 +187,7 @@ def _read_other(fields: _Json, calls: _Calls) -> Part:
     data, url, mime = (text_of(member(holder, name)) for name in ("data", "fileUri", "mimeType"))
     if data or url:
         name = text_of(member(holder, "displayName"))
-        return MediaPart(kind=_kind(mime), mime=mime, name=name, data=standard_base64(data), url=url)
+        return typed_media(MediaPart(kind="file", mime=mime, name=name, data=standard_base64(data), url=url))
     kind = next((name for name in fields if name not in ("thoughtSignature", "thought_signature")), "")
     return OpaquePart(NAME, kind, fields)
 
@@ -205,18 +205,6 @@ def _read_result(id: str, name: str, result: _Json) -> ToolResult:
 
 def _media(part: _Json) -> Part:
     return _read_other(part, _Calls())
-
-
-def _kind(mime: str) -> MediaKind:
-    match mime.partition("/")[0]:
-        case "image":
-            return "image"
-        case "audio":
-            return "audio"
-        case "video":
-            return "video"
-        case _:
-            return "file"
 
 
 def _read_tools(tools: object) -> Iterable[Tool]:

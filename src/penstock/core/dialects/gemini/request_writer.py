@@ -29,10 +29,11 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_tool_choice
+from penstock.core.dialects.bodies import check_translatable
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.translated_parts import RequestInputs
 from penstock.core.losses import Loss
+from penstock.core.media import media_loss
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -61,12 +62,6 @@ _BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576, "xh
 _LEAST_BUDGETS = {16_384: "HIGH", 4_096: "MEDIUM", 1_024: "LOW", 0: "MINIMAL"}
 _EXACT = ("minimal", "low", "medium", "high")
 _TIERS = ("flex", "priority", "standard")
-# Media types of addresses, which must be named.
-_TYPES = {
-    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif",
-    "pdf": "application/pdf", "mp3": "audio/mpeg", "wav": "audio/wav", "mp4": "video/mp4", "txt": "text/plain",
-}  # fmt: skip
-_USUAL_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
 
 
 class GeminiSettings(Struct, frozen=True, kw_only=True):
@@ -80,7 +75,7 @@ class GeminiSettings(Struct, frozen=True, kw_only=True):
 
 def write_request(request: Request, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> _Json:
     """The fields of an equivalent body. Raises `RequestError` if the client demands a tool that the API lacks."""
-    check_tool_choice(request)
+    check_translatable(request)
     writer = _GeminiContents(settings, issuer, losses, names)
     fields: _Json = {"contents": writer.contents(request.turns)}
     system = [part for each in request.system if (part := writer.system_part(each)) is not None]
@@ -248,14 +243,14 @@ class _GeminiContents:
             self._losses.append(Loss("cache-hint-dropped", cache))
 
     def _media(self, part: MediaPart) -> _Json | None:
-        if part.file_id:
-            self._losses.append(Loss("content-dropped", f"{part.kind} by file id"))
+        """Data must name its type. The type of a URL is optional (Google's reference of `FileData`)."""
+        if part.file_id or not (part.url or part.mime):
+            self._losses.append(media_loss(part))
             return None
-        suffix = part.url.partition("?")[0].rpartition(".")[2].lower()
-        mime = part.mime or _TYPES.get(suffix) or _USUAL_TYPES[part.kind]
+        mime: _Json = {"mimeType": part.mime} if part.mime else {}
         if part.url:
-            return {"fileData": {"mimeType": mime, "fileUri": part.url}}
-        return {"inlineData": {"mimeType": mime, "data": part.data}}
+            return {"fileData": mime | {"fileUri": part.url}}
+        return {"inlineData": mime | {"data": part.data}}
 
     def _call(self, call: ToolCall) -> _Json | None:
         if call.server:

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
-from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_one_choice
 from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
 from penstock.core.losses import Loss
 from penstock.core.request import Message, ReasoningSettings, Request, available_tools
@@ -38,7 +38,7 @@ class OllamaSettings(Struct, frozen=True, kw_only=True):
 def write_request(request: Request, settings: OllamaSettings, losses: list[Loss], names: ToolMap) -> _Json:
     """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
     require_one_choice(request.choices)
-    check_tool_choice(request)
+    check_translatable(request)
     writer = _OllamaMessages(losses, names)
     fields: _Json = {"messages": writer.messages(request), "stream": request.stream}
     tools = writer.tools(request)

@@ -21,7 +21,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
-from penstock.core.media import AUDIO_TYPES, data_url
+from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.seals import PREFIX, received
 
@@ -115,11 +115,12 @@ def _read_part(part: object) -> Part:
             return TextPart(text, extras=rest)
         case {"type": "refusal", "refusal": str(text)}:
             return RefusalPart(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
+        case {"type": "image_url", "image_url": str(url) | {"url": str(url)}}:
             image = object_of(fields["image_url"])
-            return _read_image(url, {key: value for key, value in image.items() if key != "url"})
+            extras = {key: value for key, value in image.items() if key != "url"}
+            return typed_media(MediaPart(kind="image", url=url, extras=extras))
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
-            return MediaPart(kind="audio", mime=AUDIO_TYPES.get(form, f"audio/{form}"), data=data)
+            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data))
         case {"type": "file", "file": dict(file)}:
             return _read_file(file)
         case {"type": str(type), **rest}:
@@ -128,22 +129,10 @@ def _read_part(part: object) -> Part:
             return OpaquePart(NAME, "", {"value": part})
 
 
-def _read_image(url: str, extras: Json) -> MediaPart:
-    mime, data = data_url(url)
-    if data:
-        return MediaPart(kind="image", mime=mime, data=data, extras=extras)
-    return MediaPart(kind="image", url=url, extras=extras)
-
-
 def _read_file(file: Json) -> MediaPart:
-    mime, data = data_url(text_of(file.get("file_data")))
-    return MediaPart(
-        kind="file",
-        mime=mime,
-        data=data or text_of(file.get("file_data")),
-        file_id=text_of(file.get("file_id")),
-        name=text_of(file.get("filename")),
-    )
+    """A file. Some clients send a URL, which OpenAI has in Responses only."""
+    data, url, file_id, name = (text_of(file.get(key)) for key in ("file_data", "file_url", "file_id", "filename"))
+    return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name))
 
 
 def _read_answer(fields: Json) -> Message:

@@ -21,19 +21,19 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_tool_choice
+from penstock.core.dialects.bodies import check_translatable
 from penstock.core.dialects.openai_chat.request import NAME, Json
 from penstock.core.dialects.openai_options import (
     EFFORTS,
     MAX_ID,
     MAX_USER,
     Effort,
-    audio_format,
     describe_schema,
     write_effort,
 )
 from penstock.core.json_getters import text_of
 from penstock.core.losses import Loss
+from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
     Message,
     Request,
@@ -76,7 +76,7 @@ def write_request(
     own = request.dialect == NAME
     names = names or ToolMap(request.tools)
     writer = _ChatContentWriter(losses, settings, names, own=own)
-    check_tool_choice(request)
+    check_translatable(request)
     fields: Json = {"model": request.model, "messages": writer.messages(request)}
     if request.stream:
         fields["stream"] = True
@@ -252,14 +252,14 @@ class _ChatContentWriter:
         return None
 
     def _media(self, part: MediaPart) -> Json | None:
-        url = part.url or f"data:{part.mime};base64,{part.data}"
+        url = url_of(part)
         if part.kind == "image" and not part.file_id:
             return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else self._detail(part))}
         if part.kind == "audio" and part.data:
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": audio_format(part.mime)}}
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.kind == "file" and part.data:
             return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
-        self._losses.append(Loss("content-dropped", f"{part.kind} by {'file id' if part.file_id else 'URL'}"))
+        self._losses.append(media_loss(part))
         return None
 
     def _detail(self, part: MediaPart) -> Json:

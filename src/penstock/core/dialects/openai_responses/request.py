@@ -23,7 +23,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
-from penstock.core.media import AUDIO_TYPES, data_url
+from penstock.core.media import typed_media
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -192,7 +192,7 @@ def _read_part(part: object) -> Part:
         case {"type": "input_file"}:
             return _read_file(fields)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
-            return MediaPart(kind="audio", mime=AUDIO_TYPES.get(form, f"audio/{form}"), data=data)
+            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data))
         case {"type": str(type)}:
             return OpaquePart(NAME, type, fields)
         case _:
@@ -200,29 +200,14 @@ def _read_part(part: object) -> Part:
 
 
 def _read_image(part: Json) -> MediaPart:
-    url, detail = text_of(part.get("image_url")), part.get("detail")
-    mime, data = data_url(url)
-    return MediaPart(
-        kind="image",
-        mime=mime,
-        data=data,
-        url="" if data else url,
-        file_id=text_of(part.get("file_id")),
-        extras={"detail": detail} if isinstance(detail, str) and detail != "auto" else {},
-    )
+    url, file_id, detail = text_of(part.get("image_url")), text_of(part.get("file_id")), part.get("detail")
+    extras: Json = {"detail": detail} if isinstance(detail, str) and detail != "auto" else {}
+    return typed_media(MediaPart(kind="image", url=url, file_id=file_id, extras=extras))
 
 
 def _read_file(part: Json) -> MediaPart:
-    given = text_of(part.get("file_data"))
-    mime, data = data_url(given)
-    return MediaPart(
-        kind="file",
-        mime=mime,
-        data=data or given,
-        url=text_of(part.get("file_url")),
-        file_id=text_of(part.get("file_id")),
-        name=text_of(part.get("filename")),
-    )
+    data, url, file_id, name = (text_of(part.get(key)) for key in ("file_data", "file_url", "file_id", "filename"))
+    return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name))
 
 
 def _read_citation(annotation: Json) -> Citation:

@@ -29,10 +29,11 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
-from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, audio_format, describe_schema, write_effort
+from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
 from penstock.core.losses import Loss
+from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -84,7 +85,7 @@ def write_request(request: Request, settings: ResponsesSettings, issuer: str, lo
 
     Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
     """
-    check_tool_choice(request)
+    check_translatable(request)
     require_one_choice(request.choices)
     writer = _ItemWriter(settings, issuer, losses)
     fields: Json = {"model": request.model, "input": writer.input(request), "store": False}
@@ -202,14 +203,14 @@ class _ItemWriter:
         return None
 
     def _media(self, part: MediaPart) -> Json | None:
-        url = part.url or f"data:{part.mime};base64,{part.data}"
+        url = url_of(part)
         if part.file_id or part.kind == "video" or (part.kind == "audio" and not part.data):
-            self._losses.append(Loss("content-dropped", f"{part.kind} by file id" if part.file_id else part.kind))
+            self._losses.append(media_loss(part))
             return None
         if part.kind == "image":
             return {"type": "input_image", "image_url": url, "detail": part.extras.get("detail", "auto")}
         if part.kind == "audio":
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": audio_format(part.mime)}}
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.url:
             return {"type": "input_file", "file_url": url}
         return {"type": "input_file", "filename": part.name or "file", "file_data": url}
