@@ -14,7 +14,7 @@ from penstock.core.dialects.dialect import Destination
 from penstock.gateway.config import load
 from penstock.providers.catalog import rules
 from penstock.providers.provider import Provider
-from tests.translation.support import CHAT, ISSUER, Json, Lost, sent
+from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, Lost, sent
 
 
 class Case(NamedTuple):
@@ -34,6 +34,15 @@ PLACES = {
     "GOOGLE_CLOUD_PROJECT": "me",
 }
 HI: Json = {"role": "user", "content": "Hi"}
+ANSWER: Json = {"role": "assistant", "content": "Ho"}
+LATE: Json = {"role": "system", "content": "Be brief."}
+
+
+def text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
+REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
     "claude-thinking": [
         Case(
@@ -48,6 +57,63 @@ CASES: dict[str, list[Case]] = {
             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
             [("effort-approximated", "minimal")],
         ),
+    ],
+    "claude-system-messages": [
+        Case(
+            "anthropic/claude-haiku-4-5",
+            {"messages": [HI, LATE, HI]},
+            {"messages": [{"role": "user", "content": [text("Hi"), REMINDER, text("Hi")]}]},
+            [("system-moved", "")],
+        ),
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [HI, LATE, LATE, ANSWER, HI, LATE]},
+            {
+                "messages": [
+                    {"role": "user", "content": [text("Hi")]},
+                    {"role": "system", "content": [text("Be brief."), text("Be brief.")]},
+                    {"role": "assistant", "content": [text("Ho")]},
+                    {"role": "user", "content": [text("Hi")]},
+                    {"role": "system", "content": [text("Be brief.")]},
+                ]
+            },
+            [],
+        ),
+        Case(
+            "anthropic/claude-sonnet-5-5",
+            {"messages": [HI, LATE, HI, ANSWER, LATE, HI]},
+            {
+                "messages": [
+                    {"role": "user", "content": [text("Hi"), REMINDER, text("Hi")]},
+                    {"role": "assistant", "content": [text("Ho")]},
+                    {"role": "user", "content": [REMINDER, text("Hi")]},
+                ]
+            },
+            [("system-moved", ""), ("system-moved", "")],
+        ),
+        Case(
+            "anthropic/claude-sonnet-5",
+            {"messages": [HI, LATE]},
+            {"messages": [{"role": "user", "content": [text("Hi"), REMINDER]}]},
+            [("system-moved", "")],
+            MESSAGES,
+        ),
+    ],
+    "claude-system-messages-elsewhere": [
+        Case(
+            "vertex-anthropic/claude-opus-4-8",
+            {"messages": [HI, LATE]},
+            {"messages": [{"role": "user", "content": [text("Hi"), REMINDER]}]},
+            [("system-moved", "")],
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-7",
+            {"messages": [HI, LATE]},
+            {"messages": [{"role": "user", "content": [text("Hi"), REMINDER]}]},
+            [("system-moved", "")],
+            MESSAGES,
+        ),
+        Case("bedrock/us.anthropic.claude-opus-4-8", {"messages": [HI, LATE]}, {"messages": [HI, LATE]}, [], MESSAGES),
     ],
     "claude-sampling": [
         Case(

@@ -9,6 +9,7 @@ with edits, and the `Request` is never made.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
@@ -16,6 +17,7 @@ from msgspec import Struct, structs
 from penstock.core.content import Part, TextPart, ToolChange, ToolResult
 from penstock.core.input_estimate import InputEstimate, estimate_input
 from penstock.core.json_members import JsonMembers
+from penstock.core.losses import Loss
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool", "allowed"]
@@ -141,21 +143,28 @@ def _tool_changes(parts: Iterable[Part]) -> Iterator[ToolChange]:
             yield from _tool_changes(part.parts)
 
 
-def without_system_turns(turns: Sequence[Message]) -> list[Message]:
+def without_system_turns(turns: Sequence[Message], losses: list[Loss], *, placed: bool = False) -> Sequence[Message]:
     """The turns, with those of the system as text of the user in the same place, for APIs that refuse them.
 
-    The text becomes a part of the user's turn before or after it, so that roles still alternate.
+    The text becomes a part of the user's turn before or after it, so that roles still alternate. With `placed`, the
+    API takes system turns between a user's turn and an assistant's, or at the end: these stay.
     """
+    if not any(turn.role == "system" for turn in turns):
+        return turns
+    runs = [(role, [*run]) for role, run in groupby(turns, key=lambda turn: turn.role)]
+    roles = ["", *(role for role, _ in runs), "assistant"]  # the next turn after the last one is the answer
     folded: list[tuple[Message, list[Part], dict[str, object]]] = []  # the first of each, and the parts of all
-    for turn in turns:
-        moved = turn.role == "system"
-        next = Message("user", tuple(map(_reminder, turn.parts)), extras=turn.extras) if moved else turn
-        last, parts, extras = folded[-1] if folded else (None, [], {})
-        if last is not None and last.role == next.role == "user" and (moved or last.name == next.name):
-            parts += next.parts
-            extras |= next.extras
-        else:
-            folded.append((next, [*next.parts], {**next.extras}))
+    for before, (role, run), after in zip(roles, runs, roles[2:], strict=False):
+        moved = role == "system" and not (placed and before == "user" and after == "assistant")
+        losses.extend(Loss("system-moved") for _ in run if moved)
+        for turn in run:
+            next = Message("user", tuple(map(_reminder, turn.parts)), extras=turn.extras) if moved else turn
+            last, parts, extras = folded[-1] if folded else (None, [], {})
+            if last is not None and last.role == next.role == "user" and (moved or last.name == next.name):
+                parts += next.parts
+                extras |= next.extras
+            else:
+                folded.append((next, [*next.parts], {**next.extras}))
     return [structs.replace(first, parts=tuple(parts), extras=extras) for first, parts, extras in folded]
 
 

@@ -8,7 +8,9 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
 3. A thinking block is accepted only with a signature of the same issuer. Unsigned reasoning of other providers is left
    out, unless the provider wants it back (`unsigned_thinking`).
 4. At most four cache breakpoints.
-5. Thinking with a budget excludes a forced tool call and most sampling settings, and the last turn with tool calls must
+5. Models that take `system` messages (`mid_system`) take them between a user's message and an assistant's, or at the
+   end. Others become text of the user.
+6. Thinking with a budget excludes a forced tool call and most sampling settings, and the last turn with tool calls must
    have its thinking. Many clients do not send reasoning back: then thinking is not requested.
 """
 
@@ -151,18 +153,15 @@ class _ContentWriter:
         self._breakpoints = 0
 
     def messages(self, turns: Sequence[Message]) -> list[Json]:
-        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
-            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
-            turns = without_system_turns(turns)
         written: list[Json] = []
-        for turn in turns:
+        for turn in without_system_turns(turns, self._losses, placed=self._settings.mid_system):
             others = [*turn.extras, *(["name"] if turn.name else [])]
             self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
             blocks = self.content(turn.parts)
             if not blocks:
                 continue
             last = written[-1] if written else None
-            if last is not None and last["role"] == turn.role != "system":
+            if last is not None and last["role"] == turn.role:
                 content = last["content"]
                 assert isinstance(content, list)
                 content += blocks
@@ -309,7 +308,7 @@ def _write_choice(choice: ToolChoice | None, names: ToolMap, losses: list[Loss])
 def _write_reasoning(
     reasoning: ReasoningSettings | None, settings: MessagesSettings, fields: Json, losses: list[Loss]
 ) -> None:
-    """Request thinking if the rest of the request allows it (rule 5)."""
+    """Request thinking if the rest of the request allows it (rule 6)."""
     if reasoning is None or settings.thinking == "none":
         if reasoning is not None:
             losses.append(Loss("field-dropped", "reasoning_effort"))

@@ -63,11 +63,7 @@ def write_request(
     require_one_choice(request.choices)
     check_translatable(request)
     writer = _ConverseMessages(settings, issuer, losses, names)
-    turns: Sequence[Message] = request.turns
-    if any(turn.role == "system" for turn in turns):
-        losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
-        turns = without_system_turns(turns)
-    fields: _Json = {"messages": writer.messages(turns)}
+    fields: _Json = {"messages": writer.messages(without_system_turns(request.turns, losses))}
     system = writer.system(request.system)
     if system:
         fields["system"] = system

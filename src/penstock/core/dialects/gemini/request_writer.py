@@ -135,11 +135,8 @@ class _GeminiContents:
         self._calls: dict[str, tuple[int, str]] = {}  # by id: the number of each call so far, and its name
 
     def contents(self, turns: Sequence[Message]) -> list[_Json]:
-        if any(turn.role == "system" for turn in turns):
-            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
-            turns = without_system_turns(turns)
         written: list[tuple[str, list[_Json]]] = []
-        for turn in turns:
+        for turn in without_system_turns(turns, self._losses):
             others = [*turn.extras, *(["name"] if turn.name else [])]
             self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
             role = "model" if turn.role == "assistant" else "user"

@@ -141,9 +141,8 @@ class _ChatContentWriter:
         if system:
             written.append({"role": "system", "content": system})
         turns: Sequence[Message] = request.turns
-        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
-            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
-            turns = without_system_turns(turns)
+        if not self._settings.mid_system:
+            turns = without_system_turns(turns, self._losses)
         for turn in turns:
             if not self._own:
                 self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in turn.extras)

@@ -139,9 +139,8 @@ class _ItemWriter:
 
     def input(self, request: Request) -> list[Json]:
         turns: Sequence[Message] = request.turns
-        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
-            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
-            turns = without_system_turns(turns)
+        if not self._settings.mid_system:
+            turns = without_system_turns(turns, self._losses)
         written = self._message(self._settings.system_role, request.system)
         for turn in turns:
             others = [*turn.extras, *(["name"] if turn.name else [])]
