@@ -2,8 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
+from penstock.gateway.keys.changes import create
+from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.key_looks import _INTERVAL_S, _MAX_WAITING, KeyLooks
+from penstock.stores.book.sqlite import SqliteBook, watch_changes
 from penstock.stores.book.writer import BookWriter
 
 
@@ -31,10 +35,10 @@ def test_many_unknown_keys_share_one_look() -> None:
     async def guess() -> None:
         book, done = Book(), list[int]()
         looks = KeyLooks(book, None)
-        begun = [looks.look(lambda number=number: done.append(number), unknown_key=True) for number in range(1_000)]  # type: ignore[misc]
+        begun = [looks.look(lambda number=number: done.append(number)) for number in range(1_000)]  # type: ignore[misc]
         assert begun.count(True) == _MAX_WAITING
         await until(lambda: len(book.looks) == 1)
-        assert looks.look(lambda: done.append(-1), unknown_key=True)
+        assert looks.look(lambda: done.append(-1))
         assert not done
         book.looks[0](None)
         await until(lambda: len(book.looks) == 2)
@@ -46,18 +50,29 @@ def test_many_unknown_keys_share_one_look() -> None:
     asyncio.run(guess())
 
 
-def test_a_request_without_a_key_looks_only_if_keys_have_changed() -> None:
+def test_keys_are_current_until_the_mark_of_their_last_change_is_another(tmp_path: Path) -> None:
     async def ask() -> None:
-        book, changes, done = Book(), [7], list[str]()
-        looks = KeyLooks(book, lambda: changes[0])
-        assert not looks.look(lambda: done.append("unchanged"), unknown_key=False)
-        changes[0] = 8
-        assert looks.look(lambda: done.append("changed"), unknown_key=False)
+        path = tmp_path / "state" / "ledger.db"
+        book, done = Book(), list[str]()
+        looks = KeyLooks(book, watch_changes(path))
+        assert looks.is_current()
+        ledger = SqliteBook.open(path)
+        create(ledger, KeyTerms(name="first"), 0)
+        ledger.close()
+        assert not looks.is_current()
+        assert looks.look(lambda: done.append("changed"))
         await until(lambda: len(book.looks) == 1)
         book.looks[0](None)
         await until(lambda: done == ["changed"])
-        assert not looks.look(lambda: done.append("unchanged"), unknown_key=False)
+        assert looks.is_current()
         book.trouble = "the database is away"
-        assert not looks.look(lambda: done.append("trouble"), unknown_key=True)
+        assert not looks.look(lambda: done.append("trouble"))
+
+    asyncio.run(ask())
+
+
+def test_keys_of_a_book_without_a_mark_are_never_known_to_be_current() -> None:
+    async def ask() -> None:
+        assert not KeyLooks(Book(), None).is_current()
 
     asyncio.run(ask())

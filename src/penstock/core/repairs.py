@@ -547,6 +547,8 @@ def level_of(code: str) -> Level:
 
 def by_level(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     """Counts by code, apart: those of repairs, of findings, and of notices."""
+    if not counts:  # nearly always
+        return {}, {}, {}
     levels: dict[Level, dict[str, int]] = {"repair": {}, "finding": {}, "notice": {}}
     for code, count in counts.items():
         levels[level_of(code)][code] = count

@@ -447,15 +447,17 @@ class App:
 
     def _look_first(self, exchange: Exchange, head: RequestHead, judged: Rejection | None) -> bool:
         """Whether the request waits until the keys of the book were read, because it may be judged by old ones."""
+        if self._books is None:
+            return False
         unknown = judged is not None and judged.reason == "unknown_key" and head.secret.startswith(PREFIX)
-        if self._books is None or (judged is not None and not unknown):
+        if not unknown and (judged is not None or self._books.key_looks.is_current()):
             return False
 
         def handle_again() -> None:
             if not exchange.over:
                 self.handle(exchange, looked=True)
 
-        return self._books.key_looks.look(handle_again, unknown_key=unknown)
+        return self._books.key_looks.look(handle_again)
 
     def _handle_other(self, exchange: Exchange, head: RequestHead, *, looked: bool) -> None:
         """Handle a request that starts no call, or cannot start it."""

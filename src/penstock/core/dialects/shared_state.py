@@ -86,7 +86,15 @@ def find_reference(dialect: str, fields: Mapping[str, object]) -> Reference | No
     address: Reference | None = None
     for value in found:  # which grows
         if type(value) is list:
-            found += [item for item in value if type(item) in _NESTED and not (len(item) == 2 and _is_text(item))]
+            found += [
+                item
+                for item in value
+                if type(item) is list
+                or (
+                    type(item) is dict
+                    and (len(item) != 2 or "role" not in item or type(item.get("content")) is not str)
+                )
+            ]  # nearly all are messages of text
             continue
         if not names.isdisjoint(value):
             for name in names.intersection(value):
@@ -126,12 +134,3 @@ def _is_item_reference(table: _SharedMembers, item: Mapping[str, object]) -> boo
         return bool(item.get("id")) and "role" not in item
     complete = table.items.get(type) if isinstance(type, str) else None
     return complete is not None and not item.get(complete)
-
-
-def _is_text(item: Any) -> bool:
-    """Whether a list's item of two members is a message or a part that is nothing but text. Most are."""
-    if type(item) is list:
-        return False
-    if type(item.get("content")) is str:
-        return "role" in item
-    return type(item.get("text")) is str and "type" in item

@@ -1,6 +1,7 @@
 """Call: one client request from admission to settlement; Attempt: one try at one target. Accounting reads both."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, ParamSpec, Protocol
 
 from msgspec import Struct, field
@@ -191,14 +192,15 @@ class Call(Struct, eq=False):
 
     def guarded(self, callback: Callable[Arguments, None]) -> Callable[Arguments, None]:
         """The callback, of which every exception ends this call and reaches no event loop, which would drop it."""
+        return partial(self._run_guarded, callback)
 
-        def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-            try:
-                callback(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the call ends
-                self.fail(error)
-
-        return run
+    def _run_guarded(
+        self, callback: Callable[Arguments, None], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> None:
+        try:
+            callback(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the call ends
+            self.fail(error)
 
     @property
     def usage(self) -> Usage | Tokens | None:

@@ -93,8 +93,10 @@ class Gateway:
             raise RequestError(refusals.provider_routing(route))
         if (reference := request.reference) is not None and not self.config.shared_state:
             raise RequestError(refusals.shared_state(reference.member))
-        model = request.model
-        if not any(model in plans for plans in self._all_plans) and self._leaked_keys.has_key(model):
+        for plans in self._all_plans:
+            if request.model in plans:
+                return
+        if self._leaked_keys.has_key(request.model):
             raise RequestError(refusals.key_in_model())
 
     def answer(self, call: Call, request: ClientRequest, client: CallClient) -> Attempts | None:

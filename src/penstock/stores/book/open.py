@@ -7,7 +7,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.postgres import PostgresBook
-from penstock.stores.book.sqlite import SqliteBook, change_counter
+from penstock.stores.book.sqlite import SqliteBook, watch_changes
 
 FILE = "ledger.db"
 
@@ -29,19 +29,11 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
     return SqliteBook.open(folder / FILE, readonly=readonly)
 
 
-def key_changes(settings: LedgerSettings, environment: Mapping[str, str]) -> Callable[[], int] | None:
-    """Counts the changes of keys without opening the book; None if only a query can tell."""
+def key_changes(settings: LedgerSettings, environment: Mapping[str, str]) -> Callable[[], bytes] | None:
+    """Reads the mark of the last change of keys, without opening the book; None if only a query can tell."""
     if settings.postgres is not None:
         return None
-    path = change_counter(state_folder(settings, environment) / FILE)
-
-    def count() -> int:
-        try:
-            return path.stat().st_size
-        except OSError:
-            return 0
-
-    return count
+    return watch_changes(state_folder(settings, environment) / FILE)
 
 
 def archive_folder(settings: LedgerSettings, environment: Mapping[str, str]) -> Path:
