@@ -124,6 +124,60 @@ CASES: dict[str, list[Case]] = {
         ),
         Case("anthropic/claude-sonnet-4-6", {"messages": [HI], "temperature": 0.5}, {"temperature": 0.5}, []),
     ],
+    "claude-sampling-on-bedrock": [
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-8",
+            {"messages": [HI], "temperature": 0.5, "top_p": 0.9},
+            {"inferenceConfig": None},
+            [("sampling-dropped", "temperature"), ("sampling-dropped", "topP")],
+        ),
+        Case(
+            "bedrock/anthropic.claude-3-5-sonnet-20241022-v2:0",
+            {"messages": [HI], "temperature": 0.5, "top_p": 0.9},
+            {"inferenceConfig": {"temperature": 0.5, "topP": 0.9}},
+            [],
+        ),
+    ],
+    "claude-sampling-pair": [
+        *(
+            Case(
+                model,
+                {"messages": [HI], "temperature": 0.5, "top_p": 0.9},
+                {"temperature": 0.5, "top_p": None},
+                [("sampling-dropped", "top_p")],
+            )
+            for model in (
+                "anthropic/claude-opus-4-1-20250805",
+                "azure-anthropic/claude-haiku-4-5",
+                "vertex-anthropic/claude-sonnet-4-6@default",
+            )
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            {"messages": [HI], "temperature": 0.5, "top_p": 0.9},
+            {"inferenceConfig": {"temperature": 0.5}},
+            [("sampling-dropped", "topP")],
+        ),
+        Case("anthropic/claude-haiku-4-5", {"messages": [HI], "top_p": 0.9}, {"top_p": 0.9}, []),
+        Case(
+            "anthropic/claude-haiku-4-5",
+            {"messages": [HI], "temperature": 1, "top_p": 0.9},
+            {"temperature": None, "top_p": 0.9},
+            [],
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-haiku-4-5-20251001-v1:0",
+            {"messages": [HI], "temperature": 1, "top_p": 0.9},
+            {"inferenceConfig": {"topP": 0.9}},
+            [],
+        ),
+        Case(
+            "anthropic/claude-sonnet-4-20250514",
+            {"messages": [HI], "temperature": 0.5, "top_p": 0.9},
+            {"temperature": 0.5, "top_p": 0.9},
+            [],
+        ),
+    ],
     "claude-output": [
         Case("anthropic/claude-3-5-haiku-20241022", {"messages": [HI]}, {"max_tokens": 8_192}, []),
         Case("anthropic/claude-opus-4-8", {"messages": [HI]}, {"max_tokens": 32_000}, []),

@@ -77,6 +77,8 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether earlier thinking comes back without a signature (DeepSeek, Kimi demand it)."""
     sampling: bool = True
     """Whether `temperature`, `top_p` and `top_k` may differ from 1."""
+    sampling_pair: bool = True
+    """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
     mid_system: bool = True
     """Whether `system` messages may be in the middle of the conversation."""
     refused_fields: tuple[str, ...] = ()
@@ -356,11 +358,13 @@ def _obstacle(fields: Json) -> str:
 def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json, losses: list[Loss]) -> None:
     """Write the sampling settings. With thinking, the API accepts neither `temperature` nor `top_k`."""
     thinking = fields.get("thinking", {"type": "disabled"}) != {"type": "disabled"}
+    paired = not settings.sampling_pair and None not in (sampling.temperature, sampling.top_p)
     for name, most in (("temperature", 1.0), ("top_p", 1.0), ("top_k", None)):
         value = getattr(sampling, name)
-        if value is None or (value == most and (thinking or not settings.sampling)):
+        if value is None or (value == most and (thinking or paired or not settings.sampling)):
             continue
-        if not settings.sampling or (thinking and (name != "top_p" or value < _LEAST_TOP_P)):
+        second = paired and name == "top_p" and "temperature" in fields
+        if second or not settings.sampling or (thinking and (name != "top_p" or value < _LEAST_TOP_P)):
             losses.append(Loss("sampling-dropped", name))
             continue
         fields[name] = value if most is None else min(value, most)

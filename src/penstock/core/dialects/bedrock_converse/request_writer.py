@@ -29,6 +29,7 @@ from penstock.core.tool_map import ToolMap
 _MAX_ID = 64
 _MAX_STOPS = 4
 _MAX_TEMPERATURE = 1.0
+_DEFAULT_SAMPLING = 1.0
 _LEAST_BUDGET = 1_024
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 32_768, "max": 32_768}
 _TIERS = ("priority", "default", "flex")
@@ -54,6 +55,10 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     """Whether the model takes hints for its prompt cache."""
     takes_top_k: bool = False
     """Whether the model takes `top_k` as an additional field."""
+    sampling: bool = True
+    """Whether the model takes `temperature`, `top_p` and `top_k`."""
+    sampling_pair: bool = True
+    """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
 
 
 def write_request(
@@ -79,10 +84,13 @@ def write_request(
     if isinstance(temperature, int | float) and temperature > _MAX_TEMPERATURE:
         config["temperature"] = _MAX_TEMPERATURE
         losses.append(Loss("temperature-clamped", str(temperature)))
-    if "thinking" in more:  # which these models refuse together with it
-        refused = [name for name in ("temperature", "topP") if config.pop(name, None) is not None]
-        refused += [name for name in ("top_k",) if more.pop(name, None) is not None]
-        losses.extend(Loss("sampling-dropped", name) for name in refused)
+    none = "thinking" in more or not settings.sampling  # these models refuse all of them together with thinking
+    if none or (not settings.sampling_pair and config.keys() >= {"temperature", "topP"}):
+        config = {name: value for name, value in config.items() if value != _DEFAULT_SAMPLING}
+        refused = ("temperature", "topP", "top_k") if none else ("topP",) if "temperature" in config else ()
+        for fields_with, name in ((each, name) for name in refused for each in (config, more) if name in each):
+            del fields_with[name]
+            losses.append(Loss("sampling-dropped", name))
     if request.max_output is not None:
         config["maxTokens"] = request.max_output
     if request.stop:
