@@ -35,6 +35,13 @@ PLACES = {
 }
 HI: Json = {"role": "user", "content": "Hi"}
 ANSWER: Json = {"role": "assistant", "content": "Ho"}
+CALL: Json = {"id": "c1", "type": "function", "function": {"name": "get_tide", "arguments": "{}"}}
+CALLED: list[Json] = [
+    HI,
+    {"role": "assistant", "content": "Well.", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "10:41"},
+]
+TOOL: Json = {"type": "function", "function": {"name": "get_tide", "parameters": {"type": "object"}}}
 LATE: Json = {"role": "system", "content": "Be brief."}
 
 
@@ -56,6 +63,26 @@ CASES: dict[str, list[Case]] = {
             {"messages": [HI], "reasoning_effort": "minimal"},
             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
             [("effort-approximated", "minimal")],
+        ),
+    ],
+    "claude-thinking-history": [
+        Case(
+            "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            {"messages": CALLED, "tools": [TOOL], "reasoning_effort": "high"},
+            {"additionalModelRequestFields": None},
+            [("effort-approximated", "no thinking: the reasoning before the last tool call is missing")],
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            {"messages": [*CALLED, ANSWER, HI], "tools": [TOOL], "reasoning_effort": "high"},
+            {"additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 24_576}}},
+            [("effort-approximated", "high as 24576")],
+        ),
+        Case(
+            "vertex-anthropic/claude-sonnet-4-5@20250929",
+            {"messages": CALLED, "tools": [TOOL], "reasoning_effort": "high"},
+            {"thinking": None},
+            [("effort-approximated", "no thinking: the reasoning before the last tool call is missing")],
         ),
     ],
     "claude-system-messages": [

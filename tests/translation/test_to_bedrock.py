@@ -168,7 +168,7 @@ REASONING: dict[str, tuple[Json, str, object, Lost]] = {
         {"reasoning_effort": "high", "tools": [TOOL], "tool_choice": "required"},
         "budget",
         None,
-        [("effort-approximated", "high as none")],
+        [("effort-approximated", "no thinking: tool_choice forces a call")],
     ),
     "off": ({"reasoning_effort": "none"}, "budget", None, []),
 }  # fmt: skip

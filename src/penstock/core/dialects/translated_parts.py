@@ -3,7 +3,8 @@
 Every request arrives in another dialect, so there are no bytes to forward, and what the API cannot express is a loss.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from penstock.core.content import (
     MediaPart,
@@ -25,6 +26,10 @@ from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 # How many texts as complex as an event may be the arguments of a request may have. A thread decodes them.
 _COMPLEX_TEXTS = 10
+# The blocks of thinking in the APIs for Claude.
+_THINKING = ("thinking", "redacted_thinking", "reasoningContent")
+MISSING_THINKING = "the reasoning before the last tool call is missing"
+"""Why thinking is not requested, where `lacks_thinking`."""
 
 
 class RequestInputs:
@@ -175,6 +180,16 @@ def note_prefill(request: Request, losses: list[Loss]) -> None:
     last = request.turns[-1] if request.turns else None
     if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
         losses.append(Loss("prefill-not-continued"))
+
+
+def lacks_thinking(messages: Sequence[Mapping[str, Any]], kind_of: Callable[[dict[str, object]], str]) -> bool:
+    """Whether the last turn of the assistant has tool calls and does not begin with thinking.
+
+    Claude refuses to think after such a turn (the rule `claude-thinking-history`).
+    """
+    content = next((each["content"] for each in reversed(messages) if each["role"] == "assistant"), ())
+    kinds = [kind_of(block) for block in content]
+    return not {"tool_use", "toolUse"}.isdisjoint(kinds) and kinds[0] not in _THINKING
 
 
 def write_sampling(sampling: Sampling, names: Mapping[str, str], losses: list[Loss]) -> dict[str, object]:

@@ -36,7 +36,7 @@ from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_one_choice
-from penstock.core.dialects.translated_parts import RequestInputs
+from penstock.core.dialects.translated_parts import MISSING_THINKING, RequestInputs, lacks_thinking
 from penstock.core.losses import Loss
 from penstock.core.media import is_text, media_loss
 from penstock.core.request import (
@@ -346,13 +346,7 @@ def _obstacle(fields: Json) -> str:
     if isinstance(choice, dict) and choice["type"] in ("any", "tool"):
         return "tool_choice forces a call"
     assert isinstance(messages, list)
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            types = [block["type"] for block in message["content"]]
-            if "tool_use" in types and types[0] not in ("thinking", "redacted_thinking"):
-                return "the reasoning before the last tool call is missing"
-            return ""
-    return ""
+    return MISSING_THINKING if lacks_thinking(messages, lambda block: str(block["type"])) else ""
 
 
 def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json, losses: list[Loss]) -> None:

@@ -18,7 +18,13 @@ from msgspec import Struct
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
 from penstock.core.dialects.bodies import check_translatable, require_one_choice
-from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, write_sampling
+from penstock.core.dialects.translated_parts import (
+    MISSING_THINKING,
+    TranslatedParts,
+    lacks_thinking,
+    note_fields,
+    write_sampling,
+)
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, is_text
 from penstock.core.request import Message, Request, Tool, ToolChoice, available_tools, without_system_turns
@@ -68,14 +74,19 @@ def write_request(
     require_one_choice(request.choices)
     check_translatable(request)
     writer = _ConverseMessages(settings, issuer, losses, names)
-    fields: _Json = {"messages": writer.messages(without_system_turns(request.turns, losses))}
+    messages = writer.messages(without_system_turns(request.turns, losses))
+    fields: _Json = {"messages": messages}
     system = writer.system(request.system)
     if system:
         fields["system"] = system
     tools = writer.tools(request)
     if tools:
         fields["toolConfig"] = tools
-    more = _write_reasoning(request, settings, losses, forced="toolChoice" in tools and _is_forced(request.tool_choice))
+    forced = "toolChoice" in tools and _is_forced(request.tool_choice)
+    obstacle = "tool_choice forces a call" if forced else ""
+    if settings.reasoning == "budget" and lacks_thinking(messages, lambda block: next(iter(block))):
+        obstacle = MISSING_THINKING
+    more = _write_reasoning(request, settings, losses, obstacle)
     sampling = {"temperature": "temperature", "top_p": "topP"} | ({"top_k": "top_k"} if settings.takes_top_k else {})
     config = write_sampling(request.sampling, sampling, losses)
     if "top_k" in config:
@@ -270,8 +281,8 @@ def _is_forced(choice: ToolChoice | None) -> bool:
     return choice is not None and (choice.mode in ("required", "tool") or choice.required)
 
 
-def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[Loss], *, forced: bool) -> _Json:
-    """The additional fields for reasoning."""
+def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[Loss], obstacle: str) -> _Json:
+    """The additional fields for reasoning; none if there is an obstacle to it."""
     reasoning = request.reasoning
     if reasoning is None or reasoning.enabled is False or reasoning.effort == "none":
         return {}
@@ -281,8 +292,8 @@ def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[
     if settings.reasoning == "none":
         losses.append(Loss("field-dropped", "reasoning_effort"))
         return {}
-    if forced:  # which these models refuse together with it
-        losses.append(Loss("effort-approximated", f"{effort or budget} as none"))
+    if obstacle:
+        losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
         return {}
     if settings.reasoning == "adaptive":
         fields: _Json = {"thinking": {"type": "adaptive"}}
