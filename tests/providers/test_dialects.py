@@ -216,7 +216,8 @@ def test_a_further_api_may_have_an_address_and_a_key_header_of_its_own() -> None
         "https://generativelanguage.googleapis.com/v1beta/models/m:countTokens"
     )
     assert gemini.credentials("gemini") == {"x-goog-api-key": KEY}
-    assert gemini.settings_for("gemini-3-flash", "gemini") == {"thinking": "level", "signature_placeholder": True}
+    settings = gemini.settings_for("gemini-3-flash", "gemini")
+    assert (settings["thinking"], settings["signature_placeholder"]) == ("level", True)
     assert not gemini.can_name("..")
 
 

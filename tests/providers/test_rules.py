@@ -49,6 +49,7 @@ def text(said: str) -> Json:
     return {"type": "text", "text": said}
 
 
+THOUGHTS: Json = {"includeThoughts": True}
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
     "claude-thinking": [
@@ -208,6 +209,61 @@ CASES: dict[str, list[Case]] = {
     "claude-output": [
         Case("anthropic/claude-3-5-haiku-20241022", {"messages": [HI]}, {"max_tokens": 8_192}, []),
         Case("anthropic/claude-opus-4-8", {"messages": [HI]}, {"max_tokens": 32_000}, []),
+    ],
+    "gemini-efforts": [
+        Case(
+            "vertex/gemini-2.5-pro",
+            {"messages": [HI], "reasoning_effort": "none"},
+            {"generationConfig": {"thinkingConfig": {"thinkingBudget": 128}}},
+            [("effort-approximated", "none as 128")],
+        ),
+        Case(
+            "vertex/gemini-2.5-flash",
+            {"messages": [HI], "reasoning_effort": "none"},
+            {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
+            [],
+        ),
+        Case(
+            "vertex/gemini-3-pro-preview",
+            {"messages": [HI], "reasoning_effort": "medium"},
+            {"generationConfig": {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "LOW"}}},
+            [("effort-approximated", "medium as low")],
+        ),
+        Case(
+            "vertex/gemini-3-pro-preview",
+            {"messages": [HI], "thinking": {"type": "disabled"}},
+            {"generationConfig": {"maxOutputTokens": 100, "thinkingConfig": {"thinkingLevel": "LOW"}}},
+            [("effort-approximated", "none as low")],
+            MESSAGES,
+        ),
+        Case(
+            "gemini/gemini-3-flash-preview",
+            {"messages": [HI], "thinking": {"type": "enabled", "budget_tokens": 8_000}},
+            {"reasoning_effort": "medium"},
+            [("effort-approximated", "8000 as medium")],
+            MESSAGES,
+        ),
+        Case(
+            "vertex/gemini-2.5-flash-image",
+            {"messages": [HI], "reasoning_effort": "low"},
+            {"generationConfig": None},
+            [("field-dropped", "reasoning_effort")],
+        ),
+    ],
+    "gemini-thinking": [
+        Case(
+            "vertex/gemini-2.5-flash-lite",
+            {"messages": [HI], "thinking": {"type": "enabled", "budget_tokens": 30_000}},
+            {"generationConfig": {"maxOutputTokens": 100, "thinkingConfig": THOUGHTS | {"thinkingBudget": 24_576}}},
+            [("effort-approximated", "30000 as 24576")],
+            MESSAGES,
+        ),
+        Case(
+            "vertex/gemini-3.1-pro-preview",
+            {"messages": [HI], "reasoning_effort": "high"},
+            {"generationConfig": {"thinkingConfig": THOUGHTS | {"thinkingLevel": "HIGH"}}},
+            [],
+        ),
     ],
 }
 MODELS = sorted({case.model.partition("/")[2] for cases in CASES.values() for case in cases})

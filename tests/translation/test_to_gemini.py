@@ -153,14 +153,14 @@ EFFORTS: dict[str, tuple[str, Json, Json, Lost]] = {
         "level",
         {"reasoning_effort": "xhigh"},
         {"includeThoughts": True, "thinkingLevel": "HIGH"},
-        [("effort-approximated", "xhigh as HIGH")],
+        [("effort-approximated", "xhigh as high")],
     ),
     "none as a budget": ("budget", {"reasoning_effort": "none"}, {"thinkingBudget": 0}, []),
     "none as a level": (
         "level",
         {"reasoning_effort": "none"},
         {"thinkingLevel": "MINIMAL"},
-        [("effort-approximated", "none as MINIMAL")],
+        [("effort-approximated", "none as minimal")],
     ),
 }
 
@@ -183,7 +183,7 @@ def test_a_budget_of_tokens_is_kept_or_becomes_a_level() -> None:
     assert losses == []
     body, losses = asked(MESSAGES, GEMINI, fields, thinking="level")
     assert body["generationConfig"]["thinkingConfig"] == {"includeThoughts": True, "thinkingLevel": "MEDIUM"}
-    assert losses == [("effort-approximated", "5000 as MEDIUM")]
+    assert losses == [("effort-approximated", "5000 as medium")]
 
 
 def test_results_are_objects_in_the_order_of_their_calls() -> None:

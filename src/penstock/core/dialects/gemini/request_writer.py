@@ -31,6 +31,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.bodies import check_translatable
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
+from penstock.core.dialects.openai_options import Effort, write_effort
 from penstock.core.dialects.translated_parts import RequestInputs
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
@@ -55,12 +56,8 @@ _Json = dict[str, object]
 _MAX_ID = 64
 _MAX_STOPS = 5
 _MAX_TEMPERATURE = 2.0
-# The levels and budgets for each effort. The budgets are those of Google's own OpenAI-compatible API.
-_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH", "max": "HIGH"}
+# The budget for each effort: those of Google's own OpenAI-compatible API.
 _BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
-# The least budget for each level, where the client sends a budget and the model takes a level.
-_LEAST_BUDGETS = {16_384: "HIGH", 4_096: "MEDIUM", 1_024: "LOW", 0: "MINIMAL"}
-_EXACT = ("minimal", "low", "medium", "high")
 _TIERS = ("flex", "priority", "standard")
 
 
@@ -69,6 +66,10 @@ class GeminiSettings(Struct, frozen=True, kw_only=True):
 
     thinking: Literal["level", "budget", "none"] = "budget"
     """How the model wants thinking to be requested: Gemini 3 takes a level, Gemini 2.5 a budget of tokens."""
+    efforts: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
+    """How much the model may be asked to think: the levels that it takes, and `none` if thinking can be turned off."""
+    budgets: tuple[int, int] = (0, 32_768)
+    """The least and the most tokens for thinking that the model takes, besides 0 for `none`."""
     signature_placeholder: bool = False
     """Whether the first call of a turn needs a signature, even if another model has made the call."""
 
@@ -356,24 +357,22 @@ def _write_reasoning(
 ) -> None:
     if reasoning is None:
         return
-    if settings.thinking == "none":
+    if settings.thinking == "none" or not settings.efforts:
         losses.append(Loss("field-dropped", "reasoning_effort"))
         return
-    effort, budget = reasoning.effort or "", reasoning.budget
-    if reasoning.enabled is False or effort == "none":
-        exact = settings.thinking == "budget"
-        config["thinkingConfig"] = {"thinkingBudget": 0} if exact else {"thinkingLevel": "MINIMAL"}
-        if not exact:
-            losses.append(Loss("effort-approximated", "none as MINIMAL"))
-        return
-    thinking: _Json = {"includeThoughts": True}
-    if settings.thinking == "level" and (effort or budget is not None):
-        level = _LEVELS.get(effort) or next(each for least, each in _LEAST_BUDGETS.items() if (budget or 0) >= least)
-        thinking["thinkingLevel"] = level
-        if effort not in _EXACT:
-            losses.append(Loss("effort-approximated", f"{effort or budget} as {level}"))
-    elif effort or budget is not None:
-        thinking["thinkingBudget"] = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget
-        if budget is None:
-            losses.append(Loss("effort-approximated", f"{effort} as {thinking['thinkingBudget']}"))
+    silent = reasoning.enabled is False or reasoning.effort == "none"
+    thinking: _Json = {} if silent else {"includeThoughts": True}
+    if settings.thinking == "level":
+        level = write_effort(reasoning, [effort for effort in settings.efforts if effort != "none"], losses)
+        thinking |= {"thinkingLevel": level.upper()} if level else {}
+    elif silent or reasoning.effort or reasoning.budget is not None:
+        asked = "none" if silent else reasoning.effort or str(reasoning.budget)
+        wanted = 0 if silent else reasoning.budget
+        tokens = _BUDGETS.get(asked, _BUDGETS["medium"]) if wanted is None else wanted
+        least, most = settings.budgets
+        if not silent or "none" not in settings.efforts:
+            tokens = min(max(tokens, least), most)
+        if tokens != wanted:
+            losses.append(Loss("effort-approximated", f"{asked} as {tokens}"))
+        thinking["thinkingBudget"] = tokens
     config["thinkingConfig"] = thinking
