@@ -334,3 +334,20 @@ def test_how_far_calls_have_come_is_noted_while_there_are_any(kept: Runner) -> N
         assert [len(batch) for batch in it.writer.batches] == [2]
 
     kept(test)
+
+
+def test_a_completed_call_without_an_attempt_does_not_stop_the_batch(kept: Runner) -> None:
+    """Such as an estimated count of tokens. The ledger learns from the calls after it."""
+
+    async def test(it: Kept) -> None:
+        count, call = it.call("req_1"), it.call("req_2")
+        for each in (count, call):
+            assert it.admit(each)
+        count.ending = "completed"
+        it.ledger.settle(count)
+        it.start(call)
+        it.end(call)
+        it.ledger.flush()
+        assert [entry.id for batch in it.writer.batches for entry in batch] == ["req_1", "req_2"]
+
+    kept(test)

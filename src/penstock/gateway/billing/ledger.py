@@ -257,7 +257,7 @@ class Ledger:
         if settled and self.book_writer is not None:
             self.book_writer.put([entry for _, entry in settled])
         for call, _ in settled:
-            if call.ending == "completed":
+            if call.ending == "completed" and call.attempts:  # an estimated count of tokens has none
                 self._learn(call.attempts[-1])
 
     def _learn(self, attempt: Attempt) -> None:
