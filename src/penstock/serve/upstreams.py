@@ -59,6 +59,9 @@ class Upstreams:
             name: structs.replace(provider, models=replays[name].models) if name in replays else provider
             for name, provider in config.providers.items()
         }
+        for name, provider in providers.items():
+            if provider.auth != "key" and name not in replays:
+                credentials_of(provider, self._warn)  # imports a large package, which would hold the event loop later
         return PreparedConfig(structs.replace(config, providers=MappingProxyType(providers)), replays)
 
     def use(self, prepared: PreparedConfig) -> None:
