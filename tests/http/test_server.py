@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.http.wire import Client, post
 
 
@@ -40,5 +42,23 @@ def test_an_answer_that_has_no_body_says_nothing_of_one() -> None:
                 assert b"transfer-encoding" not in written
                 assert written.endswith(b"\r\n\r\n")
             assert len(client.wire.written) == 2
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_large_body_is_joined_in_a_thread(stays: bool) -> None:
+    """Joining 28 MB would hold the event loop for 24 ms."""
+    body = bytes(range(250)) * 5_000
+
+    async def check() -> None:
+        client, data = Client(), post(body)
+        client.send(*(data[at : at + 65_536] for at in range(0, len(data), 65_536)))
+        assert not client.waiting
+        if not stays:
+            client.connection.connection_lost(None)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.sleep(0)
+        assert [exchange.body for exchange in client.waiting] == ([body] if stays else [])
 
     asyncio.run(check())

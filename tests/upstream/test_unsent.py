@@ -3,13 +3,15 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import pytest
 import trustme
 import uvloop
 
-from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.client import RequestBytes, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from tests.http.wire import Wire
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
@@ -33,7 +35,7 @@ class RecordingReceiver:
         pass
 
 
-async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: ssl.SSLContext | None) -> bool:
+async def usable_after(request: RequestBytes, server_tls: ssl.SSLContext | None, tls: ssl.SSLContext | None) -> bool:
     """Whether the connection can be used again, after a server that reads a little of the request has answered it."""
     over = asyncio.Event()
 
@@ -65,9 +67,13 @@ async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: s
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
-@pytest.mark.parametrize(("size", "usable"), [(10, True), (30_000_000, False)], ids=["sent", "unsent"])
+@pytest.mark.parametrize(
+    ("request_bytes", "usable"),
+    [(bytes(10), True), (bytes(30_000_000), False), ((bytes(10), bytes(30_000_000)), False)],
+    ids=["sent", "unsent", "unsent, in pieces"],
+)
 def test_a_connection_is_kept_only_if_its_request_has_left(
-    loop: Callable[[], asyncio.AbstractEventLoop], size: int, *, secured: bool, usable: bool
+    loop: Callable[[], asyncio.AbstractEventLoop], request_bytes: RequestBytes, *, secured: bool, usable: bool
 ) -> None:
     authority = trustme.CA()
     serving, asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
@@ -75,4 +81,28 @@ def test_a_connection_is_kept_only_if_its_request_has_left(
     authority.configure_trust(asking)
     with asyncio.Runner(loop_factory=loop) as runner:
         tls = (serving, asking) if secured else (None, None)
-        assert runner.run(usable_after(bytes(size), *tls)) is usable
+        assert runner.run(usable_after(request_bytes, *tls)) is usable
+
+
+def test_a_large_request_is_written_in_pieces_as_the_provider_takes_them() -> None:
+    """TLS encrypts within a write: 28 MB at once would hold the event loop for some 30 ms."""
+    body = bytes(range(250)) * 4_000
+
+    async def check() -> None:
+        wire = Wire()
+        connection = UpstreamConnection(UpstreamLimits(), lambda _: None)
+        connection.connection_made(cast("asyncio.Transport", wire))
+        connection.send((b"head", body), RecordingReceiver())
+        assert sum(map(len, wire.written)) < 300_000
+        await asyncio.sleep(0)
+        connection.pause_writing()
+        paused = len(wire.written)
+        assert paused == 3  # the head, and a piece in each turn of the loop
+        await asyncio.sleep(0)
+        assert len(wire.written) == paused
+        connection.resume_writing()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert b"".join(wire.written) == b"head" + body
+
+    asyncio.run(check())

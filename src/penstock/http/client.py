@@ -1,6 +1,7 @@
 """The client side of HTTP/1.1: a connection to an upstream, which carries one request after another (keep-alive).
 
-1. A request is sent whole. Its response is passed to the callbacks of a `Receiver` as it arrives.
+1. A request is sent whole; a large one in pieces, one per iteration of the event loop. Its response is passed to the
+   callbacks of a `Receiver` as it arrives.
 2. A connection serves one request at a time. It is reused only if the request was sent completely and the response
    ended as HTTP requires.
 3. A reused connection that dies before the first byte of a response, and within `_STALE_S` of the request, is regarded
@@ -42,6 +43,8 @@ _MOST_STRUCTURAL = 1_200
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b"{[,\r\n")
 # The possible numbers of hexadecimal digits of a chunk's size, the most frequent first.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
+# The bytes of a large request that are written at once: TLS encrypts them within the write.
+_LONGEST_WRITE = 262_144
 LONGEST_READ = 262_144
 """The most bytes that one read of a socket returns."""
 
@@ -118,6 +121,8 @@ class UpstreamConnection(asyncio.Protocol):
     """The time until which the connection may stay idle; 0 until it is idle for the first time."""
     _transport: asyncio.Transport | None = None
     _tls_socket: socket.socket | None = None  # the socket below TLS, if there is TLS
+    _unsent: memoryview | None = None  # the rest of a large request
+    _writes_paused = False
     # The response.
     _receiver: Receiver | None = None
     _head: Headers | None = None
@@ -181,9 +186,31 @@ class UpstreamConnection(asyncio.Protocol):
         self._receiver = receiver
         self._sent_at = self._loop.time()
         if isinstance(request, tuple):
-            self._transport.writelines(request)
+            head, body = request
+            self._unsent = memoryview(body)
+            self._transport.write(head)
+            self._write_on()
         else:
             self._transport.write(request)
+
+    def _write_on(self) -> None:
+        """Write the next piece of a large request, if the transport takes it now."""
+        if self._unsent is None or self._writes_paused or self._transport is None:
+            return
+        piece, rest = self._unsent[:_LONGEST_WRITE], self._unsent[_LONGEST_WRITE:]
+        self._unsent = rest or None
+        self._transport.write(piece)
+        if self._unsent is not None and not self._writes_paused:
+            self._loop.call_soon(self._write_on)
+
+    def pause_writing(self) -> None:
+        """Called when the write buffer is full (backpressure)."""
+        self._writes_paused = True
+
+    def resume_writing(self) -> None:
+        """Called when the write buffer has drained."""
+        self._writes_paused = False
+        self._write_on()
 
     def pause(self) -> None:
         """Stop reading until `resume` (backpressure): the receiver cannot take more for now."""
@@ -203,7 +230,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once; the receiver is not called again."""
-        self._receiver = self.on_chunk = None
+        self._receiver = self.on_chunk = self._unsent = None
         self._rest = b""
         if self._transport is not None:
             self._transport.abort()
@@ -322,7 +349,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._lose(exc)
 
     def _lose(self, exc: Exception | None) -> None:
-        self._lost = None
+        self._lost = self._unsent = None
         self._parser = httptools.HttpResponseParser(None)  # the old one refers to this object: break the cycle
         receiver = self._receiver
         if receiver is None:
@@ -410,10 +437,12 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is not None and (
             not self._keep_alive
+            or self._unsent is not None
             or transport.get_write_buffer_size()
             or (self._tls_socket is not None and _has_unsent(self._tls_socket))
         ):
             # The connection cannot be reused: unsent bytes of this request would delay the next one, perhaps forever.
+            self._unsent = None
             transport.abort()
         if self._paused:
             # The whole response has been handed over. The next one must not wait, nor a close go unnoticed.
@@ -424,7 +453,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _fail(self, code: ErrorCode, message: str) -> None:
         receiver, self._receiver = self._receiver, None
-        self.on_chunk = None
+        self.on_chunk = self._unsent = None
         self._rest = b""
         if self._transport is not None:
             self._transport.abort()

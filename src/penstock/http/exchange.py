@@ -1,6 +1,6 @@
 """Exchange: one request of a client and its response, written at once or piece by piece."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
 
@@ -77,6 +77,8 @@ class Exchange(Struct, eq=False):
     _connection: ClientConnection
     request: HttpRequest
     body: bytes
+    pieces: Sequence[bytes] = ()
+    """The pieces of a large body, until `join` has set `body`."""
     _state: Literal["new", "streaming", "over"] = "new"
     _unsent: bytes = b""
     on_gone: Callable[[], None] | None = None
@@ -102,6 +104,10 @@ class Exchange(Struct, eq=False):
     def peer(self) -> str:
         """The client's address."""
         return self._connection.peer
+
+    def join(self) -> None:
+        """Join the pieces of the body. A thread does so, and does not hold the GIL meanwhile."""
+        self.body, self.pieces = b"".join(self.pieces), ()
 
     def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """Send a whole response, with a body of known length."""

@@ -32,6 +32,8 @@ from penstock.http.sockets import authority
 
 _HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
 _MAX_PIPELINED = 65_536
+# The pieces of a larger body are joined in a thread: 28 MB take 24 ms, most of it for new pages of memory.
+_LARGE_BODY = 1_000_000
 _LINGER_S = 2.0
 # The headers with which a client offers another protocol.
 _UPGRADE_HEADERS = frozenset(("upgrade", "connection", "http2-settings"))
@@ -260,6 +262,14 @@ class ServerConnection(asyncio.Protocol):
         self._used = True
         if not self.paused:
             self._deadline.clear()
+        if exchange.pieces:
+            self._loop.run_in_executor(None, exchange.join).add_done_callback(lambda _: self._handle(exchange))
+        else:
+            self._handle(exchange)
+
+    def _handle(self, exchange: Exchange) -> None:
+        if exchange.over:
+            return  # the client has disconnected while its body was joined
         self._handler(exchange)
         if self.paused and exchange.on_pause is not None and not exchange.over:
             exchange.on_pause()  # the previous response is still in the write buffer
@@ -446,7 +456,11 @@ class ServerConnection(asyncio.Protocol):
             is_http11=is_http11,
             keep_alive=is_http11 and self._parser.should_keep_alive(),
         )
-        self._ready.append(Exchange(self, request, b"".join(self._body)))
+        if self._body_size > _LARGE_BODY:
+            exchange = Exchange(self, request, b"", self._body)
+        else:
+            exchange = Exchange(self, request, b"".join(self._body))
+        self._ready.append(exchange)
         self._body = []
 
     # Endings.
