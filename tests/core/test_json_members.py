@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +47,26 @@ CASES: dict[str, tuple[bytes, dict[str, bytes | None], bytes]] = {
 def test_edits(body: bytes, changes: dict[str, bytes | None], expected: bytes) -> None:
     raw = {name: Raw(value) if value is not None else None for name, value in changes.items()}
     assert JsonMembers(body).edited(raw) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":LONG,"b":1}',
+        b'{"a": LONG,"b":1}',
+        b'{"a":LONG,"b":1} ',
+        b'{"a":LONG,"a":1}',
+        b'{"\\u0061":LONG}',
+        b'{"\\u001F":LONG}',
+        b'{"\\u001f":LONG}',
+        b'{"\\u001f": LONG}',
+        b'{"\\/":LONG}',
+    ],
+)
+def test_a_large_body_is_compact_exactly_if_encoding_its_members_gives_it(body: bytes) -> None:
+    """Large bodies are not encoded to find out."""
+    large = JsonMembers(body.replace(b"LONG", b'"%b"' % (b"x" * 100_000)))
+    assert large.compact == (msgspec.json.encode(large.values) == large.body)
 
 
 def test_names_that_stand_twice_are_known() -> None:

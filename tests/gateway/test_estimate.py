@@ -242,3 +242,14 @@ def test_an_answer_of_sixteen_tokens_is_long_enough_and_one_byte_is_something() 
     ratios.learn("acme/a", 48, 16)
     ratios.learn("acme/b", 1, 16)
     assert (ratios.ratio("acme/a"), ratios.ratio("acme/b")) == (3.0, 1.0)
+
+
+@pytest.mark.parametrize("shift", range(3))
+def test_a_large_body_counts_as_the_same_wherever_it_is_sliced(shift: int) -> None:
+    """The bytes of an image do not count, nor do the escapes of its slashes. Those of characters do, as in a small
+    body."""
+    images = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * shift + "A/" * 300_000}}]
+    plain = msgspec.json.encode(asked(images))
+    assert estimate_input(plain.replace(b"/", rb"\/"), asked(images)) == estimate_input(plain, asked(images))
+    none, few, many = (tokens_of(asked("a" * shift + RUSSIAN * count)) for count in (0, 12, 6_000))
+    assert many - none == (few - none) * 500

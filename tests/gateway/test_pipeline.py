@@ -4,8 +4,10 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec import structs
@@ -17,11 +19,13 @@ from penstock.core.failure import Failure
 from penstock.core.request import ClientRequest, Request
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
+from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.plan import PendingConnection
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.trace import trace_of
 from penstock.gateway.config import Config, load
+from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import UpstreamError
 from penstock.providers.provider import Provider
@@ -44,6 +48,9 @@ class Unreachable:
 
     def request(self, body: bytes, headers: bytes = b"") -> bytes:
         return headers + body
+
+    async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:
+        return self.request(body, headers)
 
 
 class Waiting:
@@ -71,6 +78,12 @@ class Waiting:
     def end(self, data: bytes) -> None: ...
 
     def answer(self, body: bytes) -> None: ...
+
+
+class EmbeddingsClient(Waiting):
+    def attach(self, relay: Any) -> None: ...
+
+    def forward(self, whole: WholeResponse) -> None: ...
 
 
 TWO_TARGETS = """
@@ -168,6 +181,36 @@ def test_the_thread_also_translates_for_further_targets_and_for_traces(
     assert few.threads == {threading.main_thread().name}
     assert threading.main_thread().name not in many.threads
     assert many.longest_turn_s < 0.025  # on the loop, each translation takes some 50 ms
+
+
+@pytest.mark.parametrize(("size", "works"), [(1_000, []), (1_000_000, ["_demand", "_content"])])
+def test_a_thread_estimates_and_writes_a_large_request_for_embeddings(
+    tmp_path: Path, size: int, works: list[str]
+) -> None:
+    class Threads(ThreadPoolExecutor):
+        def submit(self, work: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+            done.append(work.__name__)
+            return super().submit(work, *arguments, **more)
+
+    done: list[str] = []
+    path = tmp_path / "penstock.toml"
+    path.write_text('[providers.one]\nbase_url = "http://one.example"\nembeddings = "/embeddings"')
+    config = load(path, {})
+
+    async def run() -> str:
+        asyncio.get_running_loop().set_default_executor(Threads())
+        health = TargetHealth(config.retries, lambda: 0.0, lambda: 0.0)
+        gateway = Gateway(config, lambda _: Unreachable(), {}, health, NoLedger())
+        request = parse_embeddings(json.dumps({"model": "one/m", "input": "a" * size}).encode())
+        client = EmbeddingsClient()
+        attempts = gateway.embed(Call("req_1", request.model, stream=False, started=0.0), request, client)
+        assert attempts is not None
+        attempts.start()
+        async with asyncio.timeout(30):
+            return await client.outcome
+
+    assert asyncio.run(run()) == "upstream_connect_failed"
+    assert done == works
 
 
 def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:

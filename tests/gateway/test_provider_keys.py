@@ -107,6 +107,9 @@ class _Endpoint:
         self._providers.bodies.append(body)
         return headers + body
 
+    async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:
+        return self.request(body, headers)
+
     async def open(self, timeout_s: float) -> Connection:  # noqa: ARG002
         return self.idle_connection()
 

@@ -148,6 +148,9 @@ class Provider:
     def request(self, body: bytes, headers: bytes = b"") -> bytes:
         return headers + body
 
+    async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:
+        return self.request(body, headers)
+
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,21 @@ def test_every_attempt_is_signed_anew(tmp_path: Path, monkeypatch: pytest.Monkey
     second = headers_of(signed.request(b"{}"))
     assert (first["x-amz-date"], second["x-amz-date"]) == ("20261117T080000Z", "20261117T090000Z")
     assert first["authorization"] != second["authorization"]
+
+
+def test_a_large_request_is_signed_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    class Credentials(AwsCredentials):
+        def headers(self, url: str, body: bytes) -> bytes:
+            threads.append(threading.current_thread())
+            return super().headers(url, body)
+
+    give_key(monkeypatch)
+    signed = endpoint(tmp_path, Credentials())
+    large = asyncio.run(signed.large_request(b"{}", b"x-more: 1\r\n"))  # which loads the credentials
+    assert threads != [threading.main_thread()]
+    assert large == signed.request(b"{}", b"x-more: 1\r\n")
 
 
 def test_a_profile_has_its_own_credentials(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ _OPENING = re.compile(rb"\s*\{\s*")
 _KEY = re.compile(rb'"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
 # The maximum number of members that are located one by one, at some 10 microseconds each.
 _MOST_SCANNED = 1_000
+# Bytes of a body that is not encoded to find out whether it is compact.
+_LARGE = 65_536
 _BETWEEN = re.compile(rb"\s*,\s*")
 
 
@@ -44,7 +46,7 @@ class JsonMembers:
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.values = _VALUES.decode(body)
-        self.compact = msgspec.json.encode(self.values) == body
+        self.compact = _is_compact(self.values, body)
         """Whether encoding its members gives the same bytes: no name occurs twice, and there is no white space."""
         self._members: list[Member] | None = None
 
@@ -122,6 +124,19 @@ class JsonMembers:
             members.append(Member(name, key.start(), key.end(), key.end() + size))
             position = key.end() + size
         return members if body[position:].strip() == b"}" else []
+
+
+def _is_compact(values: Mapping[str, Raw], body: bytes) -> bool:
+    """Whether encoding these members gives the body.
+
+    Encoding a large body takes long. Its length is enough: the values are those of the body, so white space, a repeated
+    name or another way to write a name makes the body longer. Only a name with a backslash may have as many bytes.
+    """
+    if len(body) > _LARGE:
+        names = msgspec.json.encode(dict.fromkeys(values, Raw()))
+        if b"\\" not in names:
+            return len(names) + sum(memoryview(value).nbytes for value in values.values()) == len(body)
+    return msgspec.json.encode(values) == body
 
 
 def _scanned(body: bytes) -> list[Member]:

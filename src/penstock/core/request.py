@@ -18,6 +18,7 @@ from penstock.core.content import Part, TextPart, ToolChange, ToolResult
 from penstock.core.input_estimate import InputEstimate, estimate_input
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
+from penstock.core.seals import last_issuer
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool", "allowed"]
@@ -253,12 +254,19 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     memory: object = None
     """What lives as long as the request does: the memory that is reserved for it."""
     _estimate: InputEstimate | None = None
+    _issuer: str | None = None
 
     def estimate(self) -> InputEstimate:
         """The estimated tokens of the input, computed once. A thread does so if the request `has_many_values`."""
         if self._estimate is None:
             self._estimate = estimate_input(self.members.body, self.fields)
         return self._estimate
+
+    def issuer(self) -> str:
+        """The provider account that made the last reasoning in it, searched for once; empty if there is none."""
+        if self._issuer is None:
+            self._issuer = last_issuer(self.members.body)
+        return self._issuer
 
     @property
     def provider_state(self) -> str:

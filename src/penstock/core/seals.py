@@ -23,6 +23,8 @@ WRAPPED = "penstock"
 """The scheme of a seal whose value is wrapped."""
 PREFIX = "penstock1."
 _REDACTED = "+redacted"
+# A longer body is searched in slices, because a thread searches it, and a call that takes long blocks all others.
+_SLICE = 1_000_000
 _ISSUER = re.compile(rb"penstock1\.[^.\"\\\\]{1,40}\.([0-9a-f]{1,64})\.")
 
 
@@ -47,7 +49,9 @@ def unwrap(text: str) -> tuple[ReasoningSeal, str] | None:
 
 def last_issuer(body: bytes) -> str:
     """The issuer of the last wrapped seal in a request; empty if it has none."""
-    place = body.rfind(PREFIX.encode())
+    prefix = PREFIX.encode()
+    ends = range(len(body), 0, -_SLICE)
+    place = next((at for end in ends if (at := body.rfind(prefix, max(end - _SLICE - len(prefix), 0), end)) >= 0), -1)
     match = _ISSUER.match(body, place) if place >= 0 else None
     return match[1].decode() if match is not None else ""
 

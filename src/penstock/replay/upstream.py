@@ -227,6 +227,10 @@ class ReplayEndpoint:
         """The bytes of a request: just its body."""
         return body
 
+    async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:  # noqa: ARG002
+        """The same."""
+        return body
+
     def secrets(self) -> tuple[str, ...]:
         """A replay has none."""
         return ()

@@ -295,6 +295,9 @@ class StoredAnswers(Protocol):
     def expand(self, continuation: Continuation, history: Sequence[KeptAnswer]) -> bytes:
         """The body with the whole conversation as its input: these answers, the oldest first, then its own input."""
 
+    def input_size(self, members: JsonMembers) -> int:
+        """The bytes of the new items of the input. To copy them takes long if they are many."""
+
     def new_input(self, members: JsonMembers) -> bytes:
         """The input of a request, as `KeptAnswer` has it."""
 

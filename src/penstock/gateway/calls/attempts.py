@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ from penstock.core.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.calls.plan import Plan, TargetEndpoint
+from penstock.gateway.calls.plan import PendingConnection, Plan, TargetEndpoint
 from penstock.gateway.calls.routing import RetryBudget, TargetHealth, is_of_key
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Target
@@ -69,6 +69,7 @@ class AttemptServices(Protocol):
 
 ClientType = TypeVar("ClientType", bound=Refusable)
 Request = TypeVar("Request")
+T = TypeVar("T")
 
 
 class AnyAttempts(ABC, Generic[ClientType, Request]):
@@ -83,6 +84,8 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
     _needs_fresh_connection = False
     _is_probe = False
     _committed = False
+    # Whether the request has many values or bytes: then a thread does what takes time for each of them.
+    _many = False
     _task: asyncio.Task[None] | None = None
     _stopped = False
     _demanded: TokenDemand | None = None
@@ -101,7 +104,8 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
     def start(self) -> None:
         """Try the first target, once the ledger has admitted the call."""
         try:
-            self._demanded = self._demand()
+            if self._demanded is None:
+                self._demanded = self._demand()
             if self._gateway.ledger.admit(self._call, self._demanded, self._plans, self._on_decided):
                 self._try()
         except Exception as error:  # noqa: BLE001 - the client gets an error
@@ -139,6 +143,28 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
     @abstractmethod
     def _ask(self) -> None:
         """Send the request to the target: on an idle connection of the pool, or on a new one."""
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do work whose time depends on the size of the request: in a thread, if that is large."""
+        return await asyncio.get_running_loop().run_in_executor(None, work) if self._many else work()
+
+    @abstractmethod
+    def _content(self) -> tuple[bytes, bytes]:
+        """The body for the current target, and the lines of its own headers."""
+
+    def _idle_connection(self, endpoint: TargetEndpoint) -> PendingConnection | None:
+        return None if self._needs_fresh_connection else endpoint.idle_connection()
+
+    async def _connect(self, endpoint: TargetEndpoint) -> tuple[PendingConnection, RequestBytes]:
+        """A connection, and the request to send on it. If the request is large, it is written first, in a thread.
+
+        Raises `UpstreamError`.
+        """
+        connect_s = self._plan.target.timeouts.connect_s
+        if not self._many:
+            return await endpoint.open(connect_s), endpoint.request(*self._content())
+        request = await endpoint.large_request(*await self._in_thread(self._content))
+        return self._idle_connection(endpoint) or await endpoint.open(connect_s), request
 
     def _prepare(self) -> Failure | None:
         """Write the request for the current target; returns a failure if that is not possible."""

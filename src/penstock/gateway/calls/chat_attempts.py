@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,10 +26,8 @@ from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.gateway.relay.ports import Client
 from penstock.gateway.relay.relay import Relay
 from penstock.gateway.relay.renaming_reader import RenamingReader
-from penstock.http.client import UpstreamError
+from penstock.http.client import RequestBytes, UpstreamError
 from penstock.upstream.local.emulated_tools import ToolsError
-
-T = TypeVar("T")
 
 
 class CallClient(Client, Refusable, Protocol):
@@ -44,8 +42,6 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     _outgoing: OutgoingRequest  # for the current target
     _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that strict mode skipped
-    # Whether the request has many values: then a thread does what takes time for each of them, so that no call waits.
-    _many = False
     # What that thread has made of the request, beside its demand: the request for the current target and for those that
     # it cannot be written for.
     _written: Mapping[Plan, OutgoingRequest | Failure] = MappingProxyType({})
@@ -97,14 +93,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         await self._in_thread(work)
         self._written = written
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do work whose time depends on the size of the request: in a thread, if that is large."""
-        return await asyncio.get_running_loop().run_in_executor(None, work) if self._many else work()
-
     def _demand(self) -> TokenDemand:
         plan = self._plan
-        if self._demanded is not None:
-            return self._demanded
         destination = plan.destination
         return chat_demand(self._request, plan.upstream.limits(self._request, destination), destination.overrides)
 
@@ -120,29 +110,32 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._gateway.endpoint(plan.target)
-        connection = None if self._needs_fresh_connection else endpoint.idle_connection()
+        connection = None if self._many else self._idle_connection(endpoint)
         if connection is not None:
-            self._send(relay, endpoint, connection)
+            self._send(relay, endpoint, connection, endpoint.request(*self._content()))
         else:
             self._run_task(self._open(relay, endpoint))
 
     async def _open(self, relay: Relay, endpoint: TargetEndpoint) -> None:
         try:
-            connection = await endpoint.open(self._plan.target.timeouts.connect_s)
+            connection, request = await self._connect(endpoint)
         except UpstreamError as error:
             failure = from_transport(error.code, error.message)
             relay.cancel(failure, "timed_out" if failure.status == 504 else "failed")
         else:
-            self._send(relay, endpoint, connection)
+            self._send(relay, endpoint, connection, request)
 
-    def _send(self, relay: Relay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
-        call, plan = self._call, self._plan
-        body = self._outgoing.body
-        self._hide_secrets(endpoint)
-        recording = self._gateway.recording(call, plan, body, relay) if plan.record else None
-        relay.attach(connection, recording)
+    def _content(self) -> tuple[bytes, bytes]:
         headers = self._outgoing.headers
-        request = endpoint.request(body, header_lines(headers, plan) if headers else b"")
+        return self._outgoing.body, header_lines(headers, self._plan) if headers else b""
+
+    def _send(
+        self, relay: Relay, endpoint: TargetEndpoint, connection: PendingConnection, request: RequestBytes
+    ) -> None:
+        call, plan = self._call, self._plan
+        self._hide_secrets(endpoint)
+        recording = self._gateway.recording(call, plan, self._outgoing.body, relay) if plan.record else None
+        relay.attach(connection, recording)
         if call.trace is not None:
             request = self._traced(request)
         connection.send(request, relay if recording is None else recording)

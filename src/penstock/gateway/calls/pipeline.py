@@ -15,7 +15,6 @@ from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.dialects.shared_state import find_route
 from penstock.core.request import ClientRequest
-from penstock.core.seals import last_issuer
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.attempts import Refusable
@@ -246,7 +245,7 @@ class Gateway:
 
 def _issuer(request: ClientRequest) -> str:
     """The provider account that made the reasoning in a request, or the answer that it continues; empty if unknown."""
-    issuer = last_issuer(request.members.body)
+    issuer = request.issuer()
     if not issuer and request.continuation is not None:
         issuer = issuer_of(request.continuation.previous)
     return issuer

@@ -64,7 +64,7 @@ class Continuations:
     def check(self, request: ClientRequest) -> ClientRequest:
         """The request. Raises `RequestError` if it refers to an answer or to items that the gateway does not have."""
         state = request.provider_state
-        if state == self.stored.id_member:  # `may_apply` has not recognised it, and a provider must never get it
+        if state == self.stored.id_member:  # `_may_apply` has not recognised it, and a provider must never get it
             raise RequestError(refused(f"the name `{state}` must have no escapes", "invalid_request", param=state))
         if state and not self.shared_state and (unknown := self.stored.references(request.members.body)):
             why = f" ({self._missing})" if self._missing else ""
@@ -76,7 +76,7 @@ class Continuations:
             raise RequestError(refused(message, "shared_state_not_allowed", param=state))
         return request
 
-    def may_apply(self, body: bytes) -> bool:
+    def _may_apply(self, body: bytes) -> bool:
         """Whether a request may continue an answer, or refer to items of one. Few do."""
         return self.stored.id_member.encode() in body or self._may_refer(body)
 
@@ -89,9 +89,24 @@ class Continuations:
         key: Key | None,
         read: Callable[[bytes], ClientRequest],
         then: Callable[[Parsed], None],
+        plain: Callable[[], None],
     ) -> None:
         """Call `then`, now or later, with the request: expanded if it continues an answer of this key, and with the
-        items of such answers that it refers to."""
+        items of such answers that it refers to. Call `plain` if it does neither."""
+        resolve = partial(self._resolve, exchange, key, read, then)
+        if len(exchange.body) <= LARGE_BODY:
+            (resolve if self._may_apply(exchange.body) else plain)()
+        else:
+            applies = partial(self._may_apply, exchange.body)
+            in_thread(exchange, applies, lambda applies: (resolve if applies() else plain)())
+
+    def _resolve(
+        self,
+        exchange: Exchange,
+        key: Key | None,
+        read: Callable[[bytes], ClientRequest],
+        then: Callable[[Parsed], None],
+    ) -> None:
         share = self._keeper.share() if self._keeper is not None else None
         pending = _Pending(exchange, exchange.body, key, read, then, share)
         if self._may_refer(exchange.body):

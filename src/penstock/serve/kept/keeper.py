@@ -79,10 +79,11 @@ class AnswerKeeper:
                 self._count("database")
             else:
                 chained = None if self._store.whole else continuation
-                input = stored.new_input(chained.members if chained is not None else request.members)
-                if len(input) > self._limit and self._store.whole:
-                    input = b""  # requests can refer to its items, but not continue it
-                if len(input) <= self._limit:
+                members = chained.members if chained is not None else request.members
+                fits = stored.input_size(members) <= self._limit
+                if fits:
+                    input = stored.new_input(members)
+                if fits or self._store.whole:  # then requests can refer to its items, but not continue it
                     ids = self.ids(stored)
                 else:
                     self._count("size")

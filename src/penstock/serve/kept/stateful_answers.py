@@ -39,8 +39,8 @@ class StatefulAnswers(Answers):
     ) -> None:
         """Start a call with that key. A request that continues an answer is expanded first."""
         start = partial(super().handle, exchange, gateway, request_id, key)
-        if parsed is None and self._continuations.may_apply(exchange.body):
-            self._continuations.resolve(exchange, key, partial(self.read, request=exchange.request), start)
+        if parsed is None:
+            self._continuations.resolve(exchange, key, partial(self.read, request=exchange.request), start, start)
         else:
             start(parsed)
 

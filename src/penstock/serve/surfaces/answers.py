@@ -11,7 +11,7 @@ from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
 from penstock.serve.surfaces.client import CallSession, report
-from penstock.serve.surfaces.surface import Surface
+from penstock.serve.surfaces.surface import LARGE_BODY, Surface
 
 # Asks that nothing of the call is kept, in any dialect. Every value except these two does: a typo must not disable it.
 STORE_HEADER = "x-penstock-store"
@@ -33,6 +33,8 @@ class Answers(Surface[ClientRequest]):
         path = f"{request.path}?{request.query}" if request.query else request.path
         read = self._surface_dialect.read_request(body, request.headers, path)
         read.reference = find_reference(self.dialect, read.fields)
+        if len(body) > LARGE_BODY:
+            read.issuer()  # now, in a thread: the event loop may need it
         if STORE_HEADER in request.headers and request.headers[STORE_HEADER].strip().lower() not in _STORED:
             read.unkept = True
         return read

@@ -66,12 +66,13 @@ class TokenCounts:
         """Answer one request. A thread parses a large one, as for calls."""
         answer = partial(self._answer, exchange, gateway, request_id, key)
         read = partial(self._read, headers=exchange.request.headers, path=exchange.request.path)
-        if self._continuations is not None and self._continuations.may_apply(exchange.body):
-            self._continuations.resolve(exchange, key, read, answer)
-        elif len(exchange.body) <= LARGE_BODY:
-            answer(partial(read, exchange.body))
+        parse = partial(read, exchange.body)
+        large = len(exchange.body) > LARGE_BODY
+        plain = partial(in_thread, exchange, parse, answer) if large else partial(answer, parse)
+        if self._continuations is None:
+            plain()
         else:
-            in_thread(exchange, partial(read, exchange.body), answer)
+            self._continuations.resolve(exchange, key, read, answer, plain)
 
     def _read(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
         request = self._counting.read_request(body, headers, path)
@@ -177,9 +178,10 @@ class TokenCounts:
         response = _CountResponse()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
+                sent = await endpoint.large_request(outgoing.body, header_lines(outgoing.headers, plan))
                 connection = await endpoint.open(plan.target.timeouts.connect_s)
                 try:
-                    connection.send(endpoint.request(outgoing.body, header_lines(outgoing.headers, plan)), response)
+                    connection.send(sent, response)
                     await response.done
                 finally:
                     connection.abandon(response)

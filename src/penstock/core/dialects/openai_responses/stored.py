@@ -116,6 +116,10 @@ class StoredResponses:
         expanded = Raw(b"[%b]" % b",".join(items))
         return continuation.members.edited({"input": expanded, _PREVIOUS: None})
 
+    def input_size(self, members: JsonMembers) -> int:
+        """The bytes of the input."""
+        return memoryview(members.values.get("input", Raw())).nbytes
+
     def new_input(self, members: JsonMembers) -> bytes:
         """The items of the input."""
         raw = bytes(members.values.get("input", Raw(b"[]"))).strip()
