@@ -3,6 +3,7 @@
 A case is one request to a built-in provider, with the settings that its data has for the model. A new rule needs one.
 """
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,31 @@ PLACES = {
     "ANTHROPIC_FOUNDRY_RESOURCE": "me",
     "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com",
     "GOOGLE_CLOUD_PROJECT": "me",
+}
+
+
+def tool(schema: Json, **more: object) -> Json:
+    return {"type": "function", "function": {"name": "f", "parameters": schema, **more}}
+
+
+def spec(schema: Json, **more: object) -> Json:
+    return {"toolSpec": {"name": "f", "inputSchema": {"json": schema}, **more}}
+
+
+BOUNDED: Json = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+SUBSET: Json = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "description": '{"minimum":1}'}},
+    "additionalProperties": False,
+}
+FORMAT: Json = {"type": "json_schema", "json_schema": {"name": "s", "schema": BOUNDED}}
+TEXT_SUBSET: Json = {"schema": json.dumps(SUBSET, separators=(",", ":")), "name": "s"}
+EITHER: Json = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "anyOf": [{"required": ["a"]}]}
+MERGED: Json = {
+    "type": "object",
+    "properties": EITHER["properties"],
+    "required": ["a"],
+    "description": '{"anyOf":[{"required":["a"]}]}',
 }
 HI: Json = {"role": "user", "content": "Hi"}
 ANSWER: Json = {"role": "assistant", "content": "Ho"}
@@ -84,6 +110,62 @@ CASES: dict[str, list[Case]] = {
             {"messages": CALLED, "tools": [TOOL], "reasoning_effort": "high"},
             {"thinking": None},
             [("effort-approximated", "no thinking: the reasoning before the last tool call is missing")],
+        ),
+    ],
+    "structured-output": [
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [HI], "response_format": FORMAT},
+            {"output_config": {"format": {"type": "json_schema", "schema": SUBSET}}},
+            [("schema-loosened", "minimum")],
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-8",
+            {"messages": [HI], "response_format": FORMAT},
+            {"outputConfig": {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": TEXT_SUBSET}}}},
+            [("schema-loosened", "minimum")],
+        ),
+        Case(
+            "vertex-anthropic/claude-opus-4-8",
+            {"messages": [HI], "tools": [tool(BOUNDED, strict=True)]},
+            {"tools": [{"name": "f", "input_schema": SUBSET, "strict": True}]},
+            [("schema-loosened", "minimum")],
+        ),
+    ],
+    "claude-tool-schemas": [
+        Case(
+            "azure-anthropic/claude-opus-4-8",
+            {"messages": [HI], "tools": [tool(EITHER)]},
+            {"tools": [{"name": "f", "input_schema": MERGED}]},
+            [("schema-loosened", "anyOf")],
+        )
+    ],
+    "bedrock-tool-schemas": [
+        Case(
+            "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            {"messages": [HI], "tools": [tool(EITHER)]},
+            {"toolConfig": {"tools": [spec(MERGED)]}},
+            [("schema-loosened", "anyOf")],
+        ),
+        Case(
+            "bedrock/zai.glm-5",
+            {"messages": [HI], "tools": [tool(EITHER)]},
+            {"toolConfig": {"tools": [spec(EITHER | {"type": "object"})]}},
+            [],
+        ),
+    ],
+    "bedrock-strict-tools": [
+        Case(
+            "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            {"messages": [HI], "tools": [tool(BOUNDED, strict=True)]},
+            {"toolConfig": {"tools": [spec(SUBSET, strict=True)]}},
+            [("schema-loosened", "minimum")],
+        ),
+        Case(
+            "bedrock/us.anthropic.claude-3-5-haiku-20241022-v1:0",
+            {"messages": [HI], "tools": [tool(BOUNDED, strict=True)]},
+            {"toolConfig": {"tools": [spec(BOUNDED)]}},
+            [("tool-option-dropped", "strict")],
         ),
     ],
     "claude-system-messages": [

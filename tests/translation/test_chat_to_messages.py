@@ -183,6 +183,7 @@ def test_messages(messages: list[Json], expected: Json, losses: Lost) -> None:
 
 FUNCTION: Json = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}
 TOOL: Json = {"name": "f", "description": "d", "input_schema": SCHEMA}
+NO_ARGUMENTS: Json = {"type": "object", "properties": {}, "additionalProperties": False}
 FIELDS: dict[str, tuple[Json, Json, Lost]] = {
     "no limit on the output": ({}, {"max_tokens": 8_192}, [ASSUMED]),
     "a limit": ({"max_completion_tokens": 7}, {"max_tokens": 7}, []),
@@ -193,7 +194,7 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
             "tool_choice": "required",
         },
         {
-            "tools": [TOOL, {"name": "g", "input_schema": {"type": "object"}, "strict": True}],
+            "tools": [TOOL, {"name": "g", "input_schema": NO_ARGUMENTS, "strict": True}],
             "tool_choice": {"type": "any"},
         },
         [],
@@ -258,7 +259,7 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
             "max_tokens": 9,
             "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA, "strict": True}},
         },
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA | {"additionalProperties": False}}}},
         [],
     ),
     "any JSON": (

@@ -39,6 +39,7 @@ def judged(shape: Any, body: Json) -> Json:
     return body
 
 
+CLOSED = '{"type":"object","properties":{},"additionalProperties":false}'
 FIELDS: dict[str, tuple[Json, Json, Lost]] = {
     "only the conversation": ({}, {}, []),
     "the system prompt, and another one later": (
@@ -66,12 +67,12 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
         [("field-dropped", "user"), ("field-dropped", "reasoning_effort"), ("field-dropped", "parallel_tool_calls")],
     ),
     "a schema for the answer": (
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": NOTHING}}},
         {
             "outputConfig": {
                 "textFormat": {
                     "type": "json_schema",
-                    "structure": {"jsonSchema": {"schema": '{"type":"object"}', "name": "a"}},
+                    "structure": {"jsonSchema": {"schema": CLOSED, "name": "a"}},
                 }
             }
         },

@@ -132,9 +132,9 @@ LOSSES: dict[str, LossRow] = {
         changes_meaning=True,
     ),
     "schema-loosened": LossRow(
-        "The provider's API has no mode for any JSON object.",
-        "The guarantee that the answer is JSON.",
-        "The prompt still asks for JSON; the client must check the answer anyway.",
+        "The provider's API has no mode for any JSON object, or lacks a keyword of JSON Schema; the detail names it.",
+        "The guarantee that the answer is JSON, or that it fulfils the keyword.",
+        "The prompt asks for JSON, and a description has the keyword; the client must check the answer anyway.",
         changes_meaning=True,
     ),
     "system-moved": LossRow(

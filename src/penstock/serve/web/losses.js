@@ -76,8 +76,8 @@ export const LOSSES = {
   "lost": "The grammar."
  },
  "schema-loosened": {
-  "meaning": "The provider's API has no mode for any JSON object.",
-  "lost": "The guarantee that the answer is JSON."
+  "meaning": "The provider's API has no mode for any JSON object, or lacks a keyword of JSON Schema; the detail names it.",
+  "lost": "The guarantee that the answer is JSON, or that it fulfils the keyword."
  },
  "system-moved": {
   "meaning": "The provider refuses system messages between other messages.",

@@ -36,6 +36,7 @@ from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.schema_subset import output_schema, tool_schema
 from penstock.core.dialects.translated_parts import MISSING_THINKING, RequestInputs, lacks_thinking
 from penstock.core.losses import Loss
 from penstock.core.media import is_text, media_loss
@@ -263,8 +264,7 @@ class _ContentWriter:
         body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
-        schema = tool.schema or {}
-        body["input_schema"] = schema if schema.get("type") == "object" else {"type": "object", **schema}
+        body["input_schema"] = tool_schema(tool.schema or {}, self._losses, strict=tool.strict is True)
         if tool.strict:  # false is the default, and older models refuse the field
             body["strict"] = True
         self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
@@ -376,6 +376,6 @@ def _write_format(form: ResponseFormat | None, fields: Json, losses: list[Loss])
     if form.kind == "schema" and form.schema is not None:
         output = fields.setdefault("output_config", {})
         assert isinstance(output, dict)
-        output["format"] = {"type": "json_schema", "schema": form.schema}
+        output["format"] = {"type": "json_schema", "schema": output_schema(form.schema, losses)}
     else:
         losses.append(Loss("schema-loosened", "json_object"))

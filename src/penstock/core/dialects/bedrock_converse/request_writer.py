@@ -18,6 +18,7 @@ from msgspec import Struct
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
 from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.schema_subset import output_schema, tool_schema
 from penstock.core.dialects.translated_parts import (
     MISSING_THINKING,
     TranslatedParts,
@@ -65,6 +66,10 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     """Whether the model takes `temperature`, `top_p` and `top_k`."""
     sampling_pair: bool = True
     """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
+    strict_tools: bool = False
+    """Whether the model can be made to follow the schema of a tool."""
+    combined_tools: bool = True
+    """Whether the schema of a tool may have `anyOf`, `oneOf` or `allOf` at the top."""
 
 
 def write_request(
@@ -271,8 +276,14 @@ class _ConverseMessages(TranslatedParts):
         spec: _Json = {"name": self.names.name(tool.name, tool.namespace)}
         if tool.description:
             spec["description"] = tool.description
-        spec["inputSchema"] = {"json": tool.schema or _NOTHING}
-        if tool.strict:
+        strict = tool.strict is True and self._settings.strict_tools
+        schema = tool_schema(
+            tool.schema or _NOTHING, self.losses, strict=strict, combined=self._settings.combined_tools
+        )
+        spec["inputSchema"] = {"json": schema}
+        if strict:
+            spec["strict"] = True
+        elif tool.strict:
             self.losses.append(Loss("tool-option-dropped", "strict"))
         return [{"toolSpec": spec}, *self._cache(tool.cache)]
 
@@ -316,7 +327,7 @@ def _write_format(request: Request, fields: _Json, losses: list[Loss]) -> None:
     if form.schema is None:
         losses.append(Loss("schema-loosened"))
         return
-    schema: _Json = {"schema": msgspec.json.encode(form.schema).decode()}
+    schema: _Json = {"schema": msgspec.json.encode(output_schema(form.schema, losses)).decode()}
     optional = {"name": form.name, "description": form.description}
     schema |= {name: value for name, value in optional.items() if value}
     fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

@@ -1,0 +1,303 @@
+"""JSON Schemas for Claude: Anthropic's SDK judges those of answers, and `jsonschema` what fulfils those of tools."""
+
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from anthropic import transform_schema
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.schema_subset import output_schema, tool_schema
+from penstock.core.losses import Loss
+from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, asked
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SIMPLE = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), NAMES)
+DESCRIBED = st.fixed_dictionaries({}, optional={"description": NAMES, "title": NAMES, "default": SIMPLE})
+TEXTS = st.fixed_dictionaries(
+    {"type": st.just("string")},
+    optional={
+        "minLength": st.integers(0, 3),
+        "pattern": st.just("^a"),
+        "format": st.sampled_from(["date", "uuid", "regex", "iri"]),
+    },
+)
+NUMBERS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["integer", "number"])},
+    optional={"minimum": st.integers(0, 3), "exclusiveMaximum": st.integers(3, 9), "multipleOf": st.just(2)},
+)
+LEAVES: st.SearchStrategy[Json] = st.one_of(
+    TEXTS,
+    NUMBERS,
+    st.fixed_dictionaries({"type": st.sampled_from(["boolean", "null"])}),
+    st.fixed_dictionaries({"enum": st.lists(SIMPLE, min_size=1, max_size=3)}, optional={"type": st.just("string")}),
+    st.fixed_dictionaries({"const": SIMPLE}),
+    st.just({"$ref": "#/$defs/d"}),
+)
+
+
+def _larger(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    """Schemas with other schemas in them."""
+    objects = st.fixed_dictionaries(
+        {"type": st.just("object"), "properties": st.dictionaries(NAMES, inner, max_size=3)},
+        optional={
+            "required": st.lists(NAMES, unique=True, max_size=2),
+            "additionalProperties": st.booleans(),
+            "maxProperties": st.just(3),
+        },
+    )
+    arrays = st.fixed_dictionaries(
+        {"type": st.just("array")},
+        optional={"items": inner, "minItems": st.integers(0, 2), "uniqueItems": st.booleans()},
+    )
+    several = st.lists(inner, min_size=1, max_size=3)
+    combined = st.one_of(*(st.fixed_dictionaries({name: several}) for name in ("anyOf", "oneOf")))
+    return st.one_of(
+        objects, arrays, combined, st.fixed_dictionaries({"allOf": st.lists(LEAVES, min_size=1, max_size=2)})
+    )
+
+
+SCHEMAS = st.builds(
+    lambda schema, described, defined: {**described, **schema, "$defs": {"d": defined}},
+    st.recursive(LEAVES, _larger, max_leaves=8).filter(lambda schema: "$ref" not in schema),
+    DESCRIBED,
+    TEXTS,
+)
+
+
+def undescribed(schema: object) -> object:
+    """The schema without descriptions, whose wording is our own."""
+    if isinstance(schema, list):
+        return [undescribed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = ("properties", "$defs")
+    return {
+        name: {key: undescribed(each) for key, each in value.items()} if name in named else undescribed(value)
+        for name, value in schema.items()
+        if name != "description" or isinstance(value, dict)
+    }
+
+
+@given(SCHEMAS)
+def test_a_schema_is_transformed_as_anthropics_sdk_does(schema: Json) -> None:
+    losses: list[Loss] = []
+    written = output_schema(schema, losses)
+    assert undescribed(written) == undescribed(transform_schema(schema))
+    found = len(losses)
+    assert output_schema(written, losses) == written
+    assert len(losses) == found, "the subset loses nothing"
+    assert {"schema-loosened"} >= {loss.code for loss in losses}
+
+
+REFERRED: Json = {"$ref": "#/$defs/d", "$defs": {"d": {"type": "object", "properties": {"x": {"type": "string"}}}}}
+CLOSED: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+ANSWERS: dict[str, tuple[Json, Json, list[str]]] = {
+    "bounds are in the description": (
+        {"type": "integer", "minimum": 1, "description": "Stars"},
+        {"type": "integer", "description": 'Stars\n\n{"minimum":1}'},
+        ["minimum"],
+    ),
+    "a map becomes an empty object, which is declared": (
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {}, "additionalProperties": False},
+        ["additionalProperties"],
+    ),
+    "several types": (
+        {"type": ["object", "null"], "properties": {"a": {"type": ["string", "null"], "format": "date"}}},
+        {
+            "type": ["object", "null"],
+            "properties": {"a": {"type": ["string", "null"], "format": "date"}},
+            "additionalProperties": False,
+        },
+        [],
+    ),
+    "an object without a type": (
+        {"properties": {"a": {"items": {"type": "string"}, "maxItems": 3}}},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "string"}, "description": '{"maxItems":3}'}},
+            "additionalProperties": False,
+        },
+        ["maxItems"],
+    ),
+    "definitions of older drafts": (
+        {"$ref": "#/definitions/d", "definitions": {"d": {"type": "string", "maxLength": 3}}},
+        {"$ref": "#/definitions/d", "definitions": {"d": {"type": "string", "description": '{"maxLength":3}'}}},
+        ["maxLength"],
+    ),
+    "a reference stands alone": (
+        REFERRED | {"description": "D"},
+        {"$ref": "#/$defs/d", "$defs": {"d": REFERRED["$defs"]["d"] | {"additionalProperties": False}}},
+        ["description beside $ref"],
+    ),
+    "objects that fulfil several schemas are one object": (
+        {
+            "allOf": [
+                {"$ref": "#/$defs/d"},
+                {"type": "object", "properties": {"y": {"type": "null"}}, "required": ["y"]},
+            ],
+            "$defs": REFERRED["$defs"],
+        },
+        {
+            "type": "object",
+            "properties": {"x": {"type": "string"}, "y": {"type": "null"}},
+            "required": ["y"],
+            "additionalProperties": False,
+            "$defs": {"d": REFERRED["$defs"]["d"] | {"additionalProperties": False}},
+        },
+        [],
+    ),
+    "common properties are those of each alternative": (
+        CLOSED | {"anyOf": [{"required": ["a"]}, {"properties": {"b": {"type": "null"}}}]},
+        {
+            "anyOf": [
+                CLOSED | {"required": ["a"]},
+                CLOSED | {"properties": CLOSED["properties"] | {"b": {"type": "null"}}},
+            ]
+        },
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "expected", "lost"), ANSWERS.values(), ids=ANSWERS)
+def test_the_schema_of_an_answer(schema: Json, expected: Json, lost: list[str]) -> None:
+    losses: list[Loss] = []
+    assert output_schema(schema, losses) == expected
+    assert losses == [Loss("schema-loosened", keyword) for keyword in lost]
+
+
+ROUTE: Json = {"type": "object", "properties": {"route": {"type": "string"}, "file": {"type": "string"}}}
+NULL: Json = {"type": "null"}
+EITHER: list[Json] = [{"required": ["route"]}, {"required": ["file"]}]
+ARGUMENTS: dict[str, tuple[Json, Json, list[str]]] = {
+    "no schema": ({}, {"type": "object"}, []),
+    "an object or null": ({"type": ["object", "null"]}, {"type": "object"}, []),
+    "a text is no object": ({"type": "string"}, {"type": "object"}, ["type"]),
+    "one of two properties": (
+        ROUTE | {"anyOf": EITHER, "description": "Where"},
+        ROUTE | {"description": 'Where\n\n{"anyOf":[{"required":["route"]},{"required":["file"]}]}'},
+        ["anyOf"],
+    ),
+    "one of two objects, with a property that differs": (
+        {
+            "oneOf": [
+                {"type": "object", "properties": {"kind": {"const": "a"}, "x": NULL}, "required": ["kind", "x"]},
+                {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]},
+                {"type": "string"},
+            ]
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}, "x": NULL},
+            "required": ["kind"],
+        },
+        ["oneOf"],
+    ),
+    "all of two objects": (
+        {"allOf": [REFERRED, ROUTE | {"required": ["file"]}], "$defs": REFERRED["$defs"]},
+        ROUTE | {
+            "properties": {"x": {"type": "string"}, **ROUTE["properties"]},
+            "required": ["file"],
+            "$defs": REFERRED["$defs"],
+        },
+        [],
+    ),
+    "a reference": (REFERRED, REFERRED["$defs"]["d"] | {"$defs": REFERRED["$defs"]}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "expected", "lost"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_the_arguments_of_a_tool_are_one_object(schema: Json, expected: Json, lost: list[str]) -> None:
+    losses: list[Loss] = []
+    written = tool_schema(schema, losses, strict=False)
+    assert losses == [Loss("schema-loosened", keyword) for keyword in lost]
+    described = {"description": written["description"]} if lost and "description" in written else {}
+    assert written == expected | described
+    if "oneOf" in schema:
+        assert '"oneOf":[{' in cast("str", written["description"])
+
+
+VALUES = st.dictionaries(NAMES, SIMPLE, max_size=3)
+OBJECTS = st.fixed_dictionaries(
+    {"type": st.just("object"), "properties": st.dictionaries(NAMES, LEAVES.filter(lambda leaf: "$ref" not in leaf))},
+    optional={"required": st.lists(NAMES, unique=True, max_size=2), "additionalProperties": st.just(False)},
+)
+
+
+@given(st.sampled_from(["anyOf", "allOf"]), st.lists(OBJECTS, min_size=1, max_size=3), VALUES)
+def test_merging_allows_all_arguments_of_properties_that_are_known_everywhere(
+    keyword: str, options: list[Json], value: Json
+) -> None:
+    """A property that one alternative does not know has, in the merged object, the schema of those that do."""
+    schema: Json = {keyword: options}
+    merged = tool_schema(schema, [], strict=False)
+    shared = all(value.keys() <= option["properties"].keys() for option in options)
+    if shared and Draft202012Validator(schema).is_valid(value):
+        assert Draft202012Validator(merged).is_valid(value)
+    if keyword == "allOf" and shared:
+        assert Draft202012Validator(merged).is_valid(value) == Draft202012Validator(schema).is_valid(value)
+
+
+TO_D: Json = {"$ref": "#/$defs/d"}
+HOSTILE: dict[str, Json] = {
+    "alternatives that are themselves": {"anyOf": [TO_D], "$defs": {"d": {"anyOf": [TO_D] * 9}}},
+    "two recursive objects": {
+        "allOf": [{"$ref": "#/$defs/d"}, {"$ref": "#/$defs/e"}],
+        "$defs": {"d": {"properties": {"c": TO_D}}, "e": {"properties": {"c": {"$ref": "#/$defs/e"}}}},
+    },
+    "a reference to itself": TO_D | {"$defs": {"d": TO_D}},
+    "many alternatives of a large object": {
+        "properties": {f"p{number}": {"type": "null"} for number in range(200)},
+        "anyOf": [{"required": [f"p{number}"]} for number in range(200)],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
+def test_the_work_for_a_schema_is_bounded(schema: Json) -> None:
+    with suppress(RequestError):
+        output_schema(schema, [])
+    with suppress(RequestError):
+        tool_schema(schema, [], strict=True)
+
+
+FORMATS: dict[str, Json] = {
+    CHAT: {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "s", "schema": {"type": "array", "minItems": 2}},
+        }
+    },
+    RESPONSES: {"text": {"format": {"type": "json_schema", "name": "s", "schema": {"type": "array", "minItems": 2}}}},
+    GEMINI: {
+        "contents": [],
+        "generationConfig": {
+            "responseMimeType": "application/json",
+            "responseSchema": {"type": "ARRAY", "minItems": "2"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("client", FORMATS)
+def test_a_client_of_any_api_gets_the_subset_and_the_loss(client: str) -> None:
+    body, lost = asked(client, MESSAGES, FORMATS[client])
+    assert body["output_config"]["format"]["schema"] == {"type": "array", "description": '{"minItems":2}'}
+    assert ("schema-loosened", "minItems") in lost
+
+
+def test_a_strict_tool_has_the_subset_and_another_one_any_schema() -> None:
+    schema: Json = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+    function: Json = {"name": "f", "parameters": schema}
+    for strict in (True, False):
+        tool = {"type": "function", "function": function | {"strict": strict}}
+        body, lost = asked(CHAT, MESSAGES, {"tools": [tool]})
+        written: Any = body["tools"][0]["input_schema"]
+        assert (written == schema) is not strict
+        assert (("schema-loosened", "minimum") in lost) is strict
+        assert written.get("additionalProperties", True) is not strict
