@@ -267,6 +267,9 @@ the gateway's keys are masked, and of a list of errors only the first is sent. A
 is larger, or if masking would delay other calls, the client gets OpenAI's envelope with the provider's message, or with
 the beginning of its text.
 
+A request with nothing to answer is a 400 (`invalid_request`), and no provider is called: one without messages, or one
+of which nothing is left in the provider's API, because its texts are empty or its parts cannot be expressed there.
+
 ## Errors after the answer has begun
 
 The status has been sent, so the error is the last event of the stream, with the same codes:

@@ -23,6 +23,7 @@ from penstock.core.request import (
 
 PDF = "data:application/pdf;base64,"
 HI = {"role": "user", "content": "Hi"}
+TURNS = (Message("user", (TextPart("Hi"),)),)
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"city": {"type": "string"}}}
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}
 
@@ -116,7 +117,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "tools": (
         {
-            "messages": [],
+            "messages": [HI],
             "tools": [
                 {
                     "type": "function",
@@ -128,6 +129,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "parallel_tool_calls": False,
         },
         {
+            "turns": TURNS,
             "tools": (
                 Tool(name="f", description="d", schema=SCHEMA, strict=True),
                 Tool(name="g", kind="custom", format={"type": "text"}),
@@ -138,7 +140,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "settings": (
         {
-            "messages": [],
+            "messages": [HI],
             "stream": True,
             "max_completion_tokens": 7,
             "n": 2,
@@ -156,6 +158,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "prediction": {"type": "content"},
         },
         {
+            "turns": TURNS,
             "stream": True,
             "max_output": 7,
             "choices": 2,
@@ -212,7 +215,7 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
         [Loss("cache-hint-dropped", "5m")],
     ),
     "a part of another dialect": (
-        {"turns": (Message("user", (OpaquePart("other", "hologram", {}),)),)},
+        {"turns": (*TURNS, Message("user", (OpaquePart("other", "hologram", {}),)))},
         [Loss("content-dropped", "hologram")],
     ),
     "an error of a tool": (
@@ -237,7 +240,10 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
         {"stop": ("a", "b", "c", "d", "e")},
         [Loss("stop-dropped", "1 of 5"), Loss("stop-sequence-unreported")],
     ),
-    "earlier reasoning": ({"turns": (Message("assistant", (ReasoningPart("hm"),)),)}, [Loss("reasoning-dropped")]),
+    "earlier reasoning": (
+        {"turns": (Message("assistant", (ReasoningPart("hm"),)), *TURNS)},
+        [Loss("reasoning-dropped")],
+    ),
     "a field of another dialect": ({"extras": {"container": "x"}}, [Loss("field-dropped", "container")]),
     "nothing": ({"turns": (Message("user", (TextPart("Hi"),)),), "max_output": 5}, []),
 }
@@ -246,7 +252,7 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
 @pytest.mark.parametrize(("fields", "expected"), LOST.values(), ids=LOST)
 def test_what_chat_cannot_say_is_declared(fields: dict[str, Any], expected: list[Loss]) -> None:
     losses: list[Loss] = []
-    write_request(Request(dialect="other", model="m", **fields), losses)
+    write_request(Request(**{"dialect": "other", "model": "m", "turns": TURNS} | fields), losses)
     assert losses == expected
     assert all(loss.code in LOSSES for loss in losses)
 

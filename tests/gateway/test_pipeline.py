@@ -231,7 +231,7 @@ def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:
 
 
 SHARED = {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
-ROUTED = {"messages": [], "models": ["a", "b"]}
+ROUTED = {"messages": [{}], "models": ["a", "b"]}
 
 
 @pytest.mark.parametrize(

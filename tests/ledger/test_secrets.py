@@ -103,7 +103,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.mark.parametrize("surface", ["/v1/chat/completions", "/v1/embeddings"])
 @pytest.mark.parametrize("model", IN_MODEL.values(), ids=IN_MODEL)
 def test_a_key_in_the_model_is_refused_and_kept_nowhere(leaky: Gateway, model: str, surface: str) -> None:
-    content = json.dumps({"model": model, "messages": [], "input": "x", "stream": True}).encode()
+    content = json.dumps({"model": model, "messages": [{}], "input": "x", "stream": True}).encode()
     response = leaky.send(post(content, path=surface))
     error = response.error
     assert (response.status, error["code"], error["param"]) == (400, "key_in_model", "model")

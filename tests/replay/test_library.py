@@ -59,7 +59,7 @@ def test_the_same_request_is_chosen_first_and_of_the_same_model(folder: Path) ->
         ({"user": None}, True),
         ({"temperature": 1}, False),
         ({"max_tokens": 5}, False),
-        ({"messages": []}, False),
+        ({"messages": [{}]}, False),
     ],
 )
 def test_what_makes_a_request_the_same(folder: Path, change: Json, same: bool) -> None:

@@ -154,7 +154,7 @@ def test_the_playground_is_for_no_one_else(served: AdminClient) -> None:
     with RawClient(served.port) as client:
         client.send(post(content, {"Host": served.place}, "/admin/playground"))  # with a client's key
         assert client.response().status == 401
-    status, reported = served.ask("POST", "/admin/playground", {"model": "none/at-all", "messages": []})
+    status, reported = served.ask("POST", "/admin/playground", {"model": "none/at-all", "messages": [{}]})
     assert (status, reported["error"]["code"]) == (404, "model_not_found")
     assert served.ask("GET", "/admin/playground")[0] == 405
 

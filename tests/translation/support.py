@@ -19,10 +19,10 @@ Json = dict[str, Any]
 Lost = list[tuple[str, str]]
 # The fields that a request must have.
 _LEAST: dict[str, Json] = {
-    CHAT: {"messages": []},
-    MESSAGES: {"messages": [], "max_tokens": 100},
-    RESPONSES: {"input": []},
-    GEMINI: {},
+    CHAT: {"messages": [{"role": "user", "content": "Hi"}]},
+    MESSAGES: {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100},
+    RESPONSES: {"input": "Hi"},
+    GEMINI: {"contents": "Hi"},
 }
 # Where a request is sent, if its model is in the path.
 _PATHS = {GEMINI: "/v1beta/models/m:generateContent"}

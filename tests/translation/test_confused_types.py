@@ -188,19 +188,19 @@ def test_a_value_of_another_type_is_no_error_of_the_gateway(dialect: str) -> Non
 
 
 TWICE: dict[str, tuple[str, bytes]] = {
-    "chat: max_tokens": ("openai_chat", b'{"model":"m","messages":[],"max_tokens":5,"max_tokens":500}'),
+    "chat: max_tokens": ("openai_chat", b'{"model":"m","messages":[{}],"max_tokens":5,"max_tokens":500}'),
     "chat: max_completion_tokens": (
         "openai_chat",
-        b'{"model":"m","messages":[],"max_completion_tokens":5,"max_completion_tokens":500}',
+        b'{"model":"m","messages":[{}],"max_completion_tokens":5,"max_completion_tokens":500}',
     ),
-    "chat: store": ("openai_chat", b'{"model":"m","messages":[],"store":false,"store":true}'),
+    "chat: store": ("openai_chat", b'{"model":"m","messages":[{}],"store":false,"store":true}'),
     "gemini: maxOutputTokens": (
         "gemini",
-        b'{"contents":[],"generationConfig":{"maxOutputTokens":5,"maxOutputTokens":500}}',
+        b'{"contents":[{}],"generationConfig":{"maxOutputTokens":5,"maxOutputTokens":500}}',
     ),
     "gemini: candidateCount": (
         "gemini",
-        b'{"contents":[],"generation_config":{"candidate_count":1,"candidate_count":99}}',
+        b'{"contents":[{}],"generation_config":{"candidate_count":1,"candidate_count":99}}',
     ),
     "responses: service_tier": ("openai_responses", b'{"model":"m","input":"x","service_tier":"a","service_tier":"b"}'),
 }
@@ -219,7 +219,7 @@ def test_store_is_true_or_false(dialect: str, store: object) -> None:
     path, request = REQUESTS[dialect]
     with pytest.raises(RequestError, match="`store` must be true or false"):
         surface_dialect(dialect).read_request(json.dumps(request | {"store": store}).encode(), {}, path)
-    asked = {"model": "m", "messages": [], "input": "x", "store": False}
+    asked = {"model": "m", "messages": [{}], "input": "x", "store": False}
     assert surface_dialect(dialect).read_request(json.dumps(asked).encode(), {}, path).unkept
 
 

@@ -66,7 +66,7 @@ def test_a_field_that_the_provider_refuses_leaves_with_its_beta() -> None:
     asked = {
         "model": "m",
         "max_tokens": 9,
-        "messages": [],
+        "messages": [{"role": "user", "content": "Hi"}],
         "context_management": {},
         "output_config": {"effort": "low"},
         "tools": [tool, {"name": "g"}],
@@ -74,7 +74,7 @@ def test_a_field_that_the_provider_refuses_leaves_with_its_beta() -> None:
     body, headers, lost = forwarded(
         asked, {"anthropic-beta": BETAS}, refused_fields=["context_management", "output_config", "defer_loading"]
     )
-    kept = {"model": "target", "max_tokens": 9, "messages": []}
+    kept = {"model": "target", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     assert json.loads(body) == kept | {"tools": [{"name": "f", "input_schema": {"type": "object"}}, {"name": "g"}]}
     assert headers["anthropic-beta"] == "claude-code-20250219"
     refused = ("context_management", "output_config", "tools.defer_loading")
@@ -164,7 +164,7 @@ SYSTEMS: dict[str, tuple[object, object]] = {
 
 @pytest.mark.parametrize(("system", "kept"), SYSTEMS.values(), ids=SYSTEMS)
 def test_the_attribution_reaches_anthropic_only(system: object, kept: object) -> None:
-    asked = {"model": "m", "max_tokens": 9, "system": system, "messages": []}
+    asked = {"model": "m", "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "Hi"}]}
     body, _, lost = forwarded(asked)
     expected = {**asked, "model": "target", "system": kept}
     assert json.loads(body) == {name: value for name, value in expected.items() if value is not None}
@@ -175,7 +175,14 @@ def test_the_attribution_reaches_anthropic_only(system: object, kept: object) ->
 
 
 def test_a_prompt_that_quotes_the_attribution_stays() -> None:
-    data = json.dumps({"model": "m", "max_tokens": 9, "system": f"Say {BILLING['text']}", "messages": []}).encode()
+    data = json.dumps(
+        {
+            "model": "m",
+            "max_tokens": 9,
+            "system": f"Say {BILLING['text']}",
+            "messages": [{"role": "user", "content": "Hi"}],
+        }
+    ).encode()
     body, _, lost = forwarded(data)
     assert (body, lost) == (data.replace(b'"m"', b'"target"'), [])
 

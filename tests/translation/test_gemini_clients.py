@@ -127,11 +127,13 @@ def test_what_only_google_has_is_a_loss() -> None:
     ],
 )
 def test_the_path_names_the_model_and_the_form(path: str, model: str, stream: bool, array: bool) -> None:
-    request = surface_dialect(GEMINI).read_request(b'{"contents": []}', {}, path)
+    request = surface_dialect(GEMINI).read_request(b'{"contents": "Hi"}', {}, path)
     assert (request.model, request.stream, bool(request.stream_type)) == (model, stream, array)
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"contents": 7}', b'{"contents": [], "generationConfig": 1}', b"[]"])
+@pytest.mark.parametrize(
+    "body", [b"{}", b'{"contents": []}', b'{"contents": 7}', b'{"contents": "Hi", "generationConfig": 1}', b"[]"]
+)
 def test_requests_that_are_refused(body: bytes) -> None:
     with pytest.raises(RequestError):
         surface_dialect(GEMINI).read_request(body, {}, PATH)

@@ -107,10 +107,16 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
     "a document by a file id cannot be seen": (
         {
             "messages": [
-                {"role": "user", "content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]}
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Read."},
+                        {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+                    ],
+                }
             ]
         },
-        [{"role": "user", "content": ""}],
+        [{"role": "user", "content": "Read."}],
         [("content-dropped", "file by file id")],
     ),
     "a call and its result": (

@@ -275,7 +275,7 @@ FORMATS: dict[str, Json] = {
     },
     RESPONSES: {"text": {"format": {"type": "json_schema", "name": "s", "schema": {"type": "array", "minItems": 2}}}},
     GEMINI: {
-        "contents": [],
+        "contents": "Hi",
         "generationConfig": {
             "responseMimeType": "application/json",
             "responseSchema": {"type": "ARRAY", "minItems": "2"},

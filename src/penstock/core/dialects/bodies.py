@@ -5,7 +5,7 @@ two parsers could then read two different requests. And decoding must not block 
 may have only so many values that it takes at most 15 ms per megabyte.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import isinf
 
@@ -15,6 +15,7 @@ from penstock.core.content import MediaPart, ToolResult
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
+from penstock.core.losses import Loss, described
 from penstock.core.request import MAX_TAGS, ClientRequest, Request
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
@@ -88,6 +89,23 @@ def require_one_choice(choices: int) -> None:
         )
 
 
+def require_conversation(
+    request: Request, written: list[dict[str, object]], losses: Sequence[Loss]
+) -> list[dict[str, object]]:
+    """The messages for the provider. Raises `RequestError` if none has content: there is nothing to answer.
+
+    If the client sent messages, those of the system are not enough. Items without a role are calls or results.
+    """
+    roles = ("system", "developer") if request.turns else ()
+    for message in written:
+        content = (value for name, value in message.items() if name not in ("role", "type", "name"))
+        if "role" not in message or (message["role"] not in roles and any(content)):
+            return written
+    lost = described(losses)
+    reason = f"nothing of it can be sent to the provider of this model: {lost}" if lost else "send a message"
+    raise refused(f"the conversation is empty; {reason}", param="messages")
+
+
 def check_lengths(fields: Mapping[str, object], names: Iterable[str]) -> None:
     """Check lists that would take long to translate; raises `RequestError`."""
     for name in names:
@@ -135,11 +153,13 @@ def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
 
 
 def check_translatable(request: Request) -> None:
-    """Raise `RequestError` if a request has media without content, or demands a tool that no other API has."""
+    """Raise `RequestError` for media without content, a tool without a name, or a demand for a tool of one API only."""
     for part in (part for turn in request.turns for part in turn.parts):
         for each in part.parts if isinstance(part, ToolResult) else (part,):
             if isinstance(each, MediaPart) and not (each.data or each.url or each.file_id):
                 raise refused(f"the conversation has a part ({each.kind}) with neither data nor a URL nor a file id")
+    if any(not tool.name for tool in request.tools):
+        raise refused("a tool has no name", param="tools")
     choice = request.tool_choice
     if choice is None or choice.mode in ("auto", "none") or (choice.mode == "allowed" and not choice.required):
         return

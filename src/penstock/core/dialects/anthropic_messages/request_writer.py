@@ -35,7 +35,7 @@ from penstock.core.content import (
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
-from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.schema_subset import output_schema, tool_schema
 from penstock.core.dialects.translated_parts import MISSING_THINKING, RequestInputs, lacks_thinking
 from penstock.core.losses import Loss
@@ -107,7 +107,10 @@ def write_request(
     check_translatable(request)
     require_one_choice(request.choices)
     writer = _ContentWriter(settings, issuer, losses, names)
-    fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
+    fields: Json = {
+        "model": request.model,
+        "messages": require_conversation(request, writer.messages(request.turns), losses),
+    }
     if request.system:
         fields["system"] = writer.content(request.system)
     fields["max_tokens"] = request.max_output or settings.default_max_tokens

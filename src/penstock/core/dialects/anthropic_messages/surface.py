@@ -70,8 +70,8 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         raise refused(f"model: must name a model, in at most {_MAX_MODEL} characters", param="model")
     if stream is not None and not isinstance(stream, bool):
         raise refused("stream: must be true or false", param="stream")
-    if not isinstance(messages, list):
-        raise refused("messages: must be a list of messages", param="messages")
+    if not isinstance(messages, list) or not messages:
+        raise refused("messages: must be a list of at least one message", param="messages")
     check_lengths(fields, _LISTS)
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
-from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.schema_subset import output_schema, tool_schema
 from penstock.core.dialects.translated_parts import (
     MISSING_THINKING,
@@ -80,7 +80,7 @@ def write_request(
     check_translatable(request)
     writer = _ConverseMessages(settings, issuer, losses, names)
     messages = writer.messages(without_system_turns(request.turns, losses))
-    fields: _Json = {"messages": messages}
+    fields: _Json = {"messages": require_conversation(request, messages, losses)}
     system = writer.system(request.system)
     if system:
         fields["system"] = system

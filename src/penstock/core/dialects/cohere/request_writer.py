@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall
-from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
 from penstock.core.losses import Loss
 from penstock.core.media import url_of
@@ -44,7 +44,10 @@ def write_request(request: Request, settings: CohereSettings, losses: list[Loss]
     require_one_choice(request.choices)
     check_translatable(request)
     writer = _CohereMessages(settings, losses, names)
-    fields: _Json = {"messages": writer.messages(request), "stream": request.stream}
+    fields: _Json = {
+        "messages": require_conversation(request, writer.messages(request), losses),
+        "stream": request.stream,
+    }
     fields |= writer.tools(request)
     fields |= write_sampling(request.sampling, _SAMPLING, losses)
     if request.max_output is not None:

@@ -2,13 +2,9 @@
 
 Reading never fails: a part or a tool of an unknown shape is kept as an `OpaquePart`, or in `extras`. Members may have
 names in camelCase or in snake_case.
-
-Function calls and their results have no ids in most conversations; the API links them by name and order. So calls
-without an id are numbered, and a result belongs to the first call of its name that has none yet.
 """
 
 import math
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -28,6 +24,7 @@ from penstock.core.dialects.gemini.signatures import read_signature, standard_ba
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
 from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.tool_ids import CallIds
 
 _Json = dict[str, object]
 # What Google's documentation names for calls that another model has made. They prove nothing.
@@ -104,38 +101,8 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-class _Calls:
-    """The calls of a conversation, and those that have no result yet. Those without an id get one that is not given."""
-
-    def __init__(self, given: Iterable[str] = ()) -> None:
-        self._given = frozenset(given)
-        self._count = 0
-        self._open: Counter[str] = Counter()  # by id
-        # By name, and by whether the id was given: the ids in their order. Some of them may have a result by now.
-        self._named: dict[tuple[str, bool], deque[str]] = {}
-
-    def start(self, id: str, name: str) -> str:
-        given = bool(id)
-        while not id:
-            self._count += 1
-            numbered = f"call_{self._count}"
-            id = "" if numbered in self._given else numbered
-        self._open[id] += 1
-        self._named.setdefault((name, given), deque()).append(id)
-        return id
-
-    def answered(self, id: str, name: str) -> str:
-        """The id of the call that a result belongs to. One without an id belongs to a call without one, if possible."""
-        for queue in () if id else (self._named.get((name, given)) for given in (False, True)):
-            while queue and not id:
-                first = queue.popleft()
-                id = first if self._open[first] > 0 else ""
-        self._open[id] -= 1
-        return id or name
-
-
 def _read_contents(contents: object) -> tuple[Message, ...]:
-    calls = _Calls(_given_ids(contents))
+    calls = CallIds(_given_ids(contents))
     turns: list[Message] = []
     for content in _list(contents):
         fields = object_of(content)
@@ -155,7 +122,7 @@ def _given_ids(contents: object) -> Iterable[str]:
                 yield id
 
 
-def _read_part(part: object, calls: _Calls) -> list[Part]:
+def _read_part(part: object, calls: CallIds) -> list[Part]:
     """A part, and before it the signature that it has."""
     if isinstance(part, str):
         return [TextPart(part)]
@@ -171,7 +138,7 @@ def _read_part(part: object, calls: _Calls) -> list[Part]:
     return [*signed, _read_other(fields, calls)]
 
 
-def _read_other(fields: _Json, calls: _Calls) -> Part:
+def _read_other(fields: _Json, calls: CallIds) -> Part:
     """A part that is no text."""
     call, result = object_of(member(fields, "functionCall")), object_of(member(fields, "functionResponse"))
     inline, file = object_of(member(fields, "inlineData")), object_of(member(fields, "fileData"))
@@ -204,7 +171,7 @@ def _read_result(id: str, name: str, result: _Json) -> ToolResult:
 
 
 def _media(part: _Json) -> Part:
-    return _read_other(part, _Calls())
+    return _read_other(part, CallIds())
 
 
 def _read_tools(tools: object) -> Iterable[Tool]:

@@ -29,7 +29,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_translatable
+from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
 from penstock.core.dialects.translated_parts import RequestInputs
@@ -78,7 +78,7 @@ def write_request(request: Request, settings: GeminiSettings, issuer: str, losse
     """The fields of an equivalent body. Raises `RequestError` if the client demands a tool that the API lacks."""
     check_translatable(request)
     writer = _GeminiContents(settings, issuer, losses, names)
-    fields: _Json = {"contents": writer.contents(request.turns)}
+    fields: _Json = {"contents": require_conversation(request, writer.contents(request.turns), losses)}
     system = [part for each in request.system if (part := writer.system_part(each)) is not None]
     if system:
         fields["systemInstruction"] = {"parts": system}

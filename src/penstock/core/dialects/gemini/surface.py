@@ -46,8 +46,9 @@ class GeminiSurface:
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
         """Read a request; raises `RequestError`."""
         request = read_client_request(body, headers, path)
-        if not isinstance(member(request.fields, "contents"), list | dict | str):
-            raise refused("contents: must be a list of contents", param="contents")
+        contents = member(request.fields, "contents")
+        if not isinstance(contents, list | dict | str) or not contents:
+            raise refused("contents: must be a list of at least one content", param="contents")
         return request
 
     def writer(self, facts: AnswerFacts) -> GeminiWriter:

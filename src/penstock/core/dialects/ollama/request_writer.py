@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
-from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
 from penstock.core.losses import Loss
 from penstock.core.request import Message, ReasoningSettings, Request, available_tools
@@ -40,7 +40,10 @@ def write_request(request: Request, settings: OllamaSettings, losses: list[Loss]
     require_one_choice(request.choices)
     check_translatable(request)
     writer = _OllamaMessages(losses, names)
-    fields: _Json = {"messages": writer.messages(request), "stream": request.stream}
+    fields: _Json = {
+        "messages": require_conversation(request, writer.messages(request), losses),
+        "stream": request.stream,
+    }
     tools = writer.tools(request)
     if tools:
         fields["tools"] = tools

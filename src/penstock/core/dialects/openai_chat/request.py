@@ -24,6 +24,7 @@ from penstock.core.json_getters import integer_of, list_of, object_of, objects_o
 from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.seals import PREFIX, received
+from penstock.core.tool_ids import CallIds
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
@@ -75,11 +76,13 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
     system: list[Part] = []
     turns: list[Message] = []
     results: list[Part] = []  # of tool messages that follow each other, which are one turn
+    called = (call for message in objects_of(messages) for call in objects_of(message.get("tool_calls")))
+    calls = CallIds(text_of(call.get("id")) for call in called)
     for message in messages:
         fields = dict(message) if isinstance(message, dict) else {"content": message}
         role = fields.pop("role", None)
         if role in ("tool", "function"):
-            results.append(_read_result(fields))
+            results.append(_read_result(fields, calls))
             continue
         if results:
             turns.append(Message("user", tuple(results)))
@@ -91,7 +94,7 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
             else:
                 system += parts
         elif role == "assistant":
-            turns.append(_read_answer(fields))
+            turns.append(_read_answer(fields, calls))
         else:
             content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
             turns.append(Message("user", tuple(content), name, _without_nulls(fields)))
@@ -135,7 +138,7 @@ def _read_file(file: Json) -> MediaPart:
     return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name))
 
 
-def _read_answer(fields: Json) -> Message:
+def _read_answer(fields: Json, ids: CallIds) -> Message:
     """Read a turn of the assistant: its reasoning first, then its content, then its tool calls."""
     calls = objects_of(fields.pop("tool_calls", None))
     signed: dict[str, list[Part]] = {id: [] for call in calls if (id := text_of(call.get("id")))}
@@ -148,11 +151,11 @@ def _read_answer(fields: Json) -> Message:
         parts.append(RefusalPart(refusal))
     for call in calls:
         parts += signed.pop(text_of(call.get("id")), [])
-        parts.append(_read_call(call))
+        parts.append(_read_call(call, ids))
     function = object_of(fields.pop("function_call", None))
     if function:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
-        parts.append(ToolCall(None, called, arguments, "function_call"))
+        parts.append(ToolCall(ids.start("", called), called, arguments, "function_call"))
     return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
 
 
@@ -190,31 +193,32 @@ def _read_earlier_reasoning(fields: Json) -> list[tuple[ReasoningPart, str]]:
     return [*parts, (ReasoningPart(text[at:], field=field), "")] if text[at:] else parts
 
 
-def _read_call(call: Json) -> Part:
+def _read_call(call: Json, ids: CallIds) -> Part:
+    id = text_of(call.get("id"))
     match call:
         case {"type": "custom", "custom": {"name": str(name), "input": str(text)}}:
-            return ToolCall(text_of(call.get("id")) or None, name, text, "custom")
+            return ToolCall(ids.start(id, name), name, text, "custom")
         case {"function": {"name": str(name), **function}, **rest}:
             arguments = function.get("arguments")
             extras = {key: value for key, value in rest.items() if key not in ("id", "type", "index")}
             written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-            return ToolCall(text_of(call.get("id")) or None, name, written, extras=extras)
+            return ToolCall(ids.start(id, name), name, written, extras=extras)
         case _:
             return OpaquePart(NAME, "tool_call", call)
 
 
-def _read_result(fields: Json) -> ToolResult:
-    return ToolResult(
-        text_of(fields.get("tool_call_id")),
-        tuple(_read_content(fields.get("content"))),
-        name=text_of(fields.get("name")),
-    )
+def _read_result(fields: Json, ids: CallIds) -> ToolResult:
+    name = text_of(fields.get("name"))
+    id = ids.answered(text_of(fields.get("tool_call_id")), name)
+    return ToolResult(id, tuple(_read_content(fields.get("content"))), name=name)
 
 
 def _read_tool(tool: Json) -> Tool:
     match tool:
         case {"type": "function", "function": dict(function), **rest}:
             return _read_function(function, dict(rest))
+        case {"type": "function", "name": str()}:  # as Responses has it
+            return _read_function(tool, {})
         case {"type": "custom", "custom": {"name": str(name), **custom}}:
             return Tool(
                 name=name,

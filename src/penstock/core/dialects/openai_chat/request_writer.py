@@ -21,7 +21,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_translatable
+from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.openai_chat.request import NAME, Json
 from penstock.core.dialects.openai_options import (
     EFFORTS,
@@ -77,7 +77,7 @@ def write_request(
     names = names or ToolMap(request.tools)
     writer = _ChatContentWriter(losses, settings, names, own=own)
     check_translatable(request)
-    fields: Json = {"model": request.model, "messages": writer.messages(request)}
+    fields: Json = {"model": request.model, "messages": require_conversation(request, writer.messages(request), losses)}
     if request.stream:
         fields["stream"] = True
     tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]

@@ -41,8 +41,8 @@ class OpenAIChatSurface:
         members, fields = decode_fields(body, _ONCE)
         model, stream = model_of(fields), stream_of(fields)
         messages, options = fields.get("messages"), fields.get("stream_options")
-        if not isinstance(messages, list):
-            raise refused("`messages` must be a list of messages", param="messages")
+        if not isinstance(messages, list) or not messages:
+            raise refused("`messages` must be a list of at least one message", param="messages")
         if options is not None and not isinstance(options, dict):
             raise refused("`stream_options` must be an object", param="stream_options")
         if not _FIGURES.isdisjoint(fields):

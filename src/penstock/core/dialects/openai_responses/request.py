@@ -233,7 +233,8 @@ def _read_tools(tools: list[Json]) -> Iterator[Tool]:
 
 
 def _read_tool(tool: Json, namespace: str | None) -> Tool:
-    fields = dict(tool)
+    fields = {**tool, **object_of(tool.get("function"))}  # chat completions have a function's fields in a member
+    fields.pop("function", None)
     type, name = text_of(fields.pop("type", None)), text_of(fields.pop("name", None))
     if type not in ("function", "custom", ""):
         return Tool(name=name or type, kind="server", type=type, namespace=namespace, extras=fields)
@@ -272,7 +273,8 @@ def _read_choice(choice: object) -> ToolChoice | None:
 
 def _chosen(tool: Json) -> str:
     """The name of a chosen tool; of one that the provider executes, its type."""
-    return text_of(tool.get("name")) or text_of(tool.get("type"))
+    named = object_of(tool.get("function")) or tool  # as chat completions have it
+    return text_of(named.get("name")) or text_of(tool.get("type"))
 
 
 def _read_sampling(rest: Json) -> Sampling:

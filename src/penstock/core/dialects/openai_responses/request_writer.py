@@ -29,7 +29,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_translatable, require_one_choice
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
 from penstock.core.losses import Loss
@@ -88,7 +88,11 @@ def write_request(request: Request, settings: ResponsesSettings, issuer: str, lo
     check_translatable(request)
     require_one_choice(request.choices)
     writer = _ItemWriter(settings, issuer, losses)
-    fields: Json = {"model": request.model, "input": writer.input(request), "store": False}
+    fields: Json = {
+        "model": request.model,
+        "input": require_conversation(request, writer.input(request), losses),
+        "store": False,
+    }
     tools = writer.tools(available_tools(request))
     user = request.user if len(request.user) <= MAX_USER else ""
     optional: Json = {

@@ -22,6 +22,8 @@ _ONCE = (
     *("model", "stream", "input", "background", "max_output_tokens", "store", "service_tier"),
     *("previous_response_id", "conversation"),
 )
+# Members that stand for a conversation: a request with one of them needs no input.
+_CONTINUED = ("prompt", "previous_response_id", "conversation")
 _LISTS = ("tools",)
 _MAX_TOKENS = 2**63 - 1
 # Codex accepts a stream only. SDKs accept JSON, and tell errors from one another by their status.
@@ -91,8 +93,9 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     """A request, without the checks that only a call for an answer needs; raises `RequestError`."""
     members, fields = decode_fields(body, _ONCE)
     model, stream = model_of(fields), stream_of(fields)
-    if not isinstance(fields.get("input"), str | list) and "prompt" not in fields:
-        raise refused("`input` must be a text or a list of items", param="input")
+    given = fields.get("input")
+    if not isinstance(given, str | list | None) or (given in (None, []) and not any(map(fields.get, _CONTINUED))):
+        raise refused("`input` must be a text or a list of at least one item", param="input")
     check_lengths(fields, _LISTS)
     read = ReadOnce(read_request, fields)  # limits and each target need it
     request = ClientRequest(
