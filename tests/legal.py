@@ -30,7 +30,7 @@ def violations(events: list[Event]) -> list[str]:
     """Every way in which the events of one whole stream break the promised order."""
     broken: list[str] = []
     kinds = [type(event) for event in events]
-    broken += [f"more than one {kind.__name__}" for kind in (Start, Fault, UsageReport) if kinds.count(kind) > 1]
+    broken += [f"more than one {kind.__name__}" for kind in (Fault, UsageReport) if kinds.count(kind) > 1]
     if kinds.count(End) != 1 or kinds[-1] is not End:
         broken.append("not exactly one End, at the end")
     begun: set[int] = set()
@@ -44,7 +44,9 @@ def violations(events: list[Event]) -> list[str]:
                 if code not in REPAIRS:
                     broken.append(f"unknown repair {code}")
                 continue
-            case Start():
+            case Start(takes_over=takes_over):
+                if started != takes_over:
+                    broken.append("a second Start, or a model takes over before the first")
                 started = True
             case Fault(code, message):
                 failed = True

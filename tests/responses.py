@@ -12,7 +12,7 @@ DIALECT = "openai_responses"
 Json = dict[str, Any]
 USAGE: Json = {
     "input_tokens": 7,
-    "input_tokens_details": {"cached_tokens": 0},
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
     "output_tokens": 4,
     "output_tokens_details": {"reasoning_tokens": 0},
     "total_tokens": 11,
@@ -37,9 +37,11 @@ def completes(*output: Json, usage: Json | None = None, **fields: object) -> Jso
     return {"type": "response.completed", "response": response("completed", *output, usage=usage or USAGE, **fields)}
 
 
-def stops(reason: str, *output: Json, **fields: object) -> Json:
+def stops(reason: str | None, *output: Json, **fields: object) -> Json:
     """`response.incomplete`."""
-    whole = response("incomplete", *output, usage=USAGE, incomplete_details={"reason": reason}, **fields)
+    whole = response(
+        "incomplete", *output, usage=USAGE, incomplete_details={"reason": reason} if reason else None, **fields
+    )
     return {"type": "response.incomplete", "response": whole}
 
 

@@ -429,7 +429,7 @@ def test_models_in_the_form_of_anthropic(gateway: MessagesGateway) -> None:
     response = gateway.send(get("/v1/models?limit=1000", VERSION))
     body = response.json
     assert set(body) == {"data", "has_more", "first_id", "last_id"}
-    assert all(set(model) == {"type", "id", "display_name", "created_at"} for model in body["data"])
+    assert all(set(model) == {"type", "id", "display_name", "created_at", "lifecycle"} for model in body["data"])
     assert "both" in [model["id"] for model in body["data"]]
     assert (body["first_id"], body["last_id"]) == (body["data"][0]["id"], body["data"][-1]["id"])
     assert response.headers["request-id"] == response.request_id

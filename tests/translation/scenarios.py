@@ -9,19 +9,40 @@ if the provider speaks another one, and `losses` names what is declared as lost 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from penstock import StreamWriter
 from penstock.core.usage import Tokens
 from tests import gemini as gem
 from tests import messages as ant
 from tests import responses as res
 from tests import streams as chat
 from tests.translation.provider_answers import ANSWERS
-from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, OLLAMA, RESPONSES, Json, Lost
+from tests.translation.support import (
+    BEDROCK,
+    CHAT,
+    COHERE,
+    GEMINI,
+    MESSAGES,
+    OLLAMA,
+    RESPONSES,
+    Json,
+    Lost,
+    facts,
+    folded,
+)
 
 CLIENTS = (CHAT, MESSAGES, RESPONSES, GEMINI)
 PROVIDERS = (*CLIENTS, OLLAMA, COHERE, BEDROCK)
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
 CORK = '{"port":"Cork"}'
+CITED: Json = {
+    "type": "char_location",
+    "cited_text": "rises",
+    "document_index": 0,
+    "document_title": "D",
+    "start_char_index": 3,
+    "end_char_index": 8,
+}
 LOGPROB: Json = {"token": "So.", "logprob": -0.1, "bytes": None, "top_logprobs": []}
 
 
@@ -59,6 +80,13 @@ class Scenario:
     def is_whole(self) -> bool:
         """Whether the answer can be a whole body."""
         return self.seen.ending == "completed" and not self.defects
+
+    def body(self, provider: str) -> bytes:
+        """The unstreamed answer of a provider."""
+        if provider not in CLIENTS:
+            return self.bodies[provider]
+        writer = StreamWriter.for_call(provider, facts(provider, provider))
+        return writer.write_body(folded(provider, self.wires[provider]))
 
     def expected(self, client: str) -> tuple[Seen, Lost]:
         """What a client of another dialect than the provider's sees, and the losses."""
@@ -356,7 +384,7 @@ _SCENARIOS: dict[str, Scenario] = {
                 ),
             ),
         },
-        clients={client: {"tokens": Tokens(input=100, output=9, cached=60)} for client in (CHAT, GEMINI)},
+        clients={GEMINI: {"tokens": Tokens(input=100, output=9, cached=60)}},
     ),
     "heartbeats": Scenario(
         seen=Seen(text="So."),
@@ -422,7 +450,7 @@ _SCENARIOS: dict[str, Scenario] = {
                 ant.closes(1),
                 ant.opens(2),
                 ant.says("It rises.", 2),
-                ant.delta(2, "citations_delta", citation={"type": "char_location", "document_title": "D"}),
+                ant.delta(2, "citations_delta", citation=CITED),
                 ant.closes(2),
             ),
         },

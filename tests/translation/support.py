@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from penstock import StreamReader, StreamWriter
+from penstock import Accumulator, Completion, StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts, Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 
@@ -62,6 +62,13 @@ def facts(provider: str, client: str) -> AnswerFacts:
         same_dialect=provider == client,
         issuer=ISSUER,
     )
+
+
+def folded(dialect: str, wire: bytes) -> Completion:
+    """The whole answer of a stream, or of a body."""
+    reader, answer = StreamReader(dialect), Accumulator(dialect)
+    answer.extend([*reader.feed(wire), *reader.close()])
+    return answer.completion
 
 
 def translated(provider: str, client: str, wire: bytes, *, pieces: int = 0) -> tuple[bytes, Lost]:

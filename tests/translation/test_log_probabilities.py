@@ -1,6 +1,7 @@
 """Log probabilities of chat completions and of Responses reach clients of the other API, beside their text."""
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,12 @@ from tests import streams as chat
 from tests.translation.support import CHAT, RESPONSES, Json, facts, translated
 
 TOKENS: list[Json] = [
-    {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": [{"token": "No", "logprob": -2.5, "bytes": None}]}
+    {
+        "token": text,
+        "logprob": -0.1,
+        "bytes": [*text.encode()],
+        "top_logprobs": [{"token": "No", "logprob": -2.5, "bytes": [78, 111]}],
+    }
     for text in ("Yes", ".")
 ]
 WIRES = {
@@ -74,3 +80,12 @@ def test_in_a_body(provider: str, client: str) -> None:
         assert body["choices"][0]["logprobs"]["content"] == TOKENS
     else:
         assert body["output"][0]["content"][0]["logprobs"] == TOKENS
+
+
+def test_the_bytes_of_tokens_are_completed_for_a_client_of_responses() -> None:
+    """OpenAI's types require them there; chat completions may leave them out."""
+    wire = re.sub(rb'"bytes": ?\[[^]]*\]', b'"bytes":null', WIRES[CHAT])
+    assert wire.count(b'"bytes":null') == 4
+    out, _ = translated(CHAT, RESPONSES, wire)
+    (item,) = json.loads(out.rpartition(b"data: ")[2])["response"]["output"]
+    assert item["content"][0]["logprobs"] == TOKENS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Accumulator, Completion, StreamReader, StreamWriter
+from penstock import Completion, StreamWriter
 from penstock.core.completion import Choice
 from penstock.core.content import ReasoningPart, ReasoningSeal, TextPart
 from penstock.core.dialects.dialect import Destination
@@ -19,8 +19,11 @@ from penstock.core.dialects.registry import DIALECTS
 from penstock.core.losses import LOSSES
 from penstock.core.seals import unwrap
 from penstock.core.usage import Tokens
+from tests import messages as ant
+from tests import responses as res
+from tests import streams as chat
 from tests.translation.provider_answers import ANSWERS
-from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario, Seen
+from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario, Seen, in_chat
 from tests.translation.support import (
     BEDROCK,
     CHAT,
@@ -32,6 +35,7 @@ from tests.translation.support import (
     Lost,
     asked,
     facts,
+    folded,
     sent,
     translated,
 )
@@ -62,12 +66,6 @@ def sources(choice: Choice) -> tuple[str, ...]:
     )
 
 
-def folded(dialect: str, wire: bytes) -> Completion:
-    reader, answer = StreamReader(dialect), Accumulator(dialect)
-    answer.extend([*reader.feed(wire), *reader.close()])
-    return answer.completion
-
-
 def unnamed(losses: Lost) -> Lost:
     """The losses without the names of media: a stream tells the type of one only after it has begun."""
     return [(code, detail if code != "media-dropped" else "") for code, detail in losses]
@@ -76,10 +74,6 @@ def unnamed(losses: Lost) -> Lost:
 def repaired(completion: Completion) -> tuple[str, ...]:
     """The defects of what a client reads. Gemini's own form of a blocked prompt is none."""
     return tuple(repair.code for repair in completion.repairs if repair.code != "prompt-blocked")
-
-
-def written_body(provider: str, wire: bytes) -> bytes:
-    return StreamWriter.for_call(provider, facts(provider, provider)).write_body(folded(provider, wire))
 
 
 def test_every_api_is_in_the_matrix() -> None:
@@ -106,7 +100,7 @@ def test_a_streamed_answer(provider: str, client: str, scenario: Scenario) -> No
 
 @pytest.mark.parametrize(("provider", "client", "scenario"), WHOLE)
 def test_an_unstreamed_answer(provider: str, client: str, scenario: Scenario) -> None:
-    body = scenario.bodies[provider] if provider not in CLIENTS else written_body(provider, scenario.wires[provider])
+    body = scenario.body(provider)
     whole = folded(provider, body)
     assert seen(whole) == scenario.seen
     answer, losses = scenario.expected(client)
@@ -206,6 +200,72 @@ def test_usage_of_another_dialect_has_openai_s_fields_only() -> None:
         "prompt_tokens_details": {"cached_tokens": 60},
         "completion_tokens_details": {"reasoning_tokens": 5},
     }
+
+
+FALLBACK: Json = {
+    "from": {"model": "weir-3"},
+    "to": {"model": "weir-2"},
+    "trigger": {"type": "refusal", "category": None, "explanation": None},
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_answer_is_that_of_the_model_which_served_it(client: str) -> None:
+    """As Anthropic's SDK relabels its message: the requested model declined, and another one went on."""
+    fell_back = [ant.opens(0, "fallback", **FALLBACK), ant.closes(0), ant.opens(1), ant.says("So.", 1), ant.closes(1)]
+    wire = ant.answer(*fell_back)
+    answer = folded(MESSAGES, wire)
+    assert (answer.model, answer.repairs) == ("weir-2", ())
+    whole = folded(client, StreamWriter.for_call(client, facts(MESSAGES, client)).write_body(answer))
+    out, _ = translated(MESSAGES, client, wire)
+    last = out[out.rindex(b"weir-") :]
+    assert (whole.model, last[:6]) == ("weir-2", b"weir-2")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_cache_counters_of_deepseek_are_cached_input(client: str) -> None:
+    """https://api-docs.deepseek.com/guides/kv_cache (2026-11): hits and misses, beside the tokens of the prompt."""
+    counters = {"prompt_cache_hit_tokens": 60, "prompt_cache_miss_tokens": 40}
+    usage = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109} | counters
+    wire = in_chat(chat.says("So."), usage=usage)
+    out, _ = translated(CHAT, client, wire)
+    body = StreamWriter.for_call(client, facts(CHAT, client)).write_body(folded(CHAT, wire))
+    for got in (folded(client, out).usage, folded(client, body).usage):
+        assert got is not None
+        assert Tokens.of(got) == Tokens(input=100, output=9, cached=60)
+        assert client != CHAT or counters.items() <= got.raw.items()
+
+
+SAYS_SO = res.says_all("So.")
+INCOMPLETE = {
+    "no reason": (RESPONSES, res.answer(*SAYS_SO, finish=res.stops(None, *res.items_of(SAYS_SO))), None, []),
+    "a reason of its own": (
+        RESPONSES,
+        res.answer(*SAYS_SO, finish=res.stops("steered", *res.items_of(SAYS_SO))),
+        {"reason": "steered"},
+        [],
+    ),
+    "a reason of another API": (
+        CHAT,
+        in_chat(chat.says("So."), finish="weary"),
+        None,
+        [("field-dropped", "finish_reason weary")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("provider", "wire", "details", "losses"), INCOMPLETE.values(), ids=INCOMPLETE)
+def test_no_reason_is_invented_for_an_incomplete_response(
+    provider: str, wire: bytes, details: Json | None, losses: Lost
+) -> None:
+    """OpenAI's types have four reasons. A response without one stays without."""
+    out, declared = translated(provider, RESPONSES, wire)
+    final = json.loads(out.rpartition(b"data: ")[2])
+    body = json.loads(StreamWriter.for_call(RESPONSES, facts(provider, RESPONSES)).write_body(folded(provider, wire)))
+    assert final["type"] == "response.incomplete"
+    for response in (body, final["response"]):
+        assert (response["status"], response["incomplete_details"]) == ("incomplete", details)
+    assert declared == losses
 
 
 def test_a_messages_client_gets_input_tokens_without_the_cache() -> None:

@@ -2,7 +2,7 @@
 
 A legal sequence, which `core/grammar.py` alone guarantees:
 
-    Start?                                        once, before every other event but `Repair` and `Fault`
+    Start?                                        before every other event but `Repair` and `Fault`; once, see `Start`
     ( ChoiceStart                                 once per choice, before its deltas
     | TextDelta | ReasoningDelta | RefusalDelta   the content of the answer, in order
     | ToolCallStart | ToolCallDelta               calls are numbered 0, 1, … within their choice
@@ -42,12 +42,14 @@ class Start(Struct, frozen=True, gc=False):
     """The answer begins: its id, the model that gives it, and when (Unix seconds), as far as the provider said.
 
     `tier` is the service tier that answers, in the provider's word, where the dialect has a field for it.
+    A later `Start` with `takes_over` names the model that goes on with the answer in place of the one before.
     """
 
     id: str
     model: str
     created: int | None
     tier: str | None = None
+    takes_over: bool = False
 
 
 class ChoiceStart(Struct, frozen=True, gc=False):

@@ -3,7 +3,8 @@
 A dialect's frame reader emits events in the order in which it read them. The grammar alone guarantees what
 `core/events.py` promises:
 
-1. One `Start`, before the answer. It is buffered until a choice begins, so that a late id or model is in it.
+1. One `Start`, before the answer. It is buffered until a choice begins, so that a late id or model is in it. Another
+   one follows only where another model takes over.
 2. One `ChoiceStart` per choice, before all content of the choice. Content of a choice that has not begun is a fault.
 3. One `Finish` per choice, after all content of the choice. It is buffered until the end of the stream, because text,
    tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` if the choice has tool calls.
@@ -264,6 +265,11 @@ class Grammar:
 
     def _see_start(self, seen: Start, sink: Sink) -> None:
         known = self._start
+        if seen.takes_over:
+            self._start = structs.replace(known, model=seen.model, takes_over=self._started)
+            if self._started:
+                sink.events.append(self._start)
+            return
         self._start = merged = Start(
             known.id or seen.id, known.model or seen.model, known.created or seen.created, known.tier or seen.tier
         )

@@ -177,7 +177,7 @@ def test_usage_has_all_details() -> None:
     none = written(*HI)[0][-1]["response"]["usage"]
     assert none == {
         "input_tokens": 0,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 0,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 0,
@@ -190,7 +190,7 @@ ENDS: dict[str, tuple[Finish, str, Json | None, str]] = {
     "length": (Finish(0, "length"), "incomplete", {"reason": "max_output_tokens"}, "incomplete"),
     "content_filter": (Finish(0, "content_filter"), "incomplete", {"reason": "content_filter"}, "incomplete"),
     "error": (Finish(0, "error"), "failed", None, "completed"),
-    "unknown": (Finish(0, "vocabulary"), "incomplete", {"reason": "vocabulary"}, "incomplete"),
+    "unknown": (Finish(0, "vocabulary"), "incomplete", None, "incomplete"),
 }
 
 

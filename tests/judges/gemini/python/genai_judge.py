@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx  # type: ignore[import-not-found]  # the tests do without
 from google import genai
-from google.genai import errors, types  # type: ignore[import-untyped]
+from google.genai import errors, types
 
 Json = dict[str, Any]
 
@@ -104,15 +104,15 @@ def _named(model: str, contents: list[Any], config: Any) -> Json:
 
 
 def _config(ask: Json) -> Any:
-    schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
-    declared = [{"name": name, "description": name, "parameters": schema} for name in ask["tools"]]
+    schema: Any = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
+    declared = [types.FunctionDeclaration(name=name, description=name, parameters=schema) for name in ask["tools"]]
     return types.GenerateContentConfig(
         system_instruction=ask["system"] or None,
         max_output_tokens=ask["max_tokens"],
         stop_sequences=ask["stop"] or None,
-        thinking_config={"include_thoughts": True, "thinking_budget": 1_024} if ask["thinking"] else None,
+        thinking_config=types.ThinkingConfig(include_thoughts=True, thinking_budget=1_024) if ask["thinking"] else None,
         tools=[types.Tool(function_declarations=declared)] if declared else None,
-        automatic_function_calling={"disable": True},
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
 
 

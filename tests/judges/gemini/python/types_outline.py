@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from google.genai import types  # type: ignore[import-untyped]
+from google.genai import types
 
 sys.path.insert(0, ".")
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import httpx  # type: ignore[import-not-found]  # the tests do without
-from google.genai import Client, types  # type: ignore[import-untyped]
+from google.genai import Client, types
 
 
 def report(wire: str) -> list[Any]:
@@ -25,7 +25,12 @@ def report(wire: str) -> list[Any]:
     usage = next(piece.usage_metadata for piece in reversed(pieces) if piece.usage_metadata)
     text = "".join(part.text or "" for part in parts)
     calls = [part.function_call.name for part in parts if part.function_call]
-    return [text, calls, usage.prompt_token_count, usage.candidates_token_count + (usage.thoughts_token_count or 0)]
+    return [
+        text,
+        calls,
+        usage.prompt_token_count,
+        (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+    ]
 
 
 json.dump([report(wire) for wire in json.load(sys.stdin)], sys.stdout)

@@ -27,5 +27,7 @@ class AnthropicModelList:
 
 
 def _model(model: ListedModel) -> dict[str, object]:
+    """A model. The gateway offers it, so it is `active`; what its provider plans with it is not known."""
     created = datetime.fromtimestamp(model.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"type": "model", "id": model.id, "display_name": model.id, "created_at": created}
+    named: dict[str, object] = {"type": "model", "id": model.id, "display_name": model.id}
+    return named | {"created_at": created, "lifecycle": "active"}

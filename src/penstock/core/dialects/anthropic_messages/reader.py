@@ -122,6 +122,7 @@ class AnthropicMessagesReader:
                 if not self._started:
                     self._read_missing_start()
                 self._blocks.read_start(value)
+                self._read_fallback(value.get("content_block"))
             case "content_block_stop":
                 self._blocks.read_stop(value)
             case "message_start":
@@ -216,6 +217,15 @@ class AnthropicMessagesReader:
         for index, block in enumerate(content):
             self._blocks.read_start({"index": index, "content_block": block})
             self._blocks.read_stop({"index": index})
+
+    def _read_fallback(self, block: object) -> None:
+        """Read whether another model goes on: the requested one declined. The whole answer is then that model's."""
+        match block:
+            case {"type": "fallback", "to": {"model": str(model)}} if model:
+                self._model = model
+                self._sink.events.append(Start(self._id, model, None, takes_over=True))
+            case _:
+                pass
 
     def _read_message_delta(self, value: _Json) -> None:
         if not self._started:

@@ -83,7 +83,9 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     if sealed:
         body["reasoning_details"] = sealed
     cited = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
-    annotations = [citation_body(citation) for citation in cited if citation.url or facts.same_dialect]
+    annotations = [
+        citation_body(citation, len(choice.text)) for citation in cited if citation.url or facts.same_dialect
+    ]
     if annotations:
         body["annotations"] = annotations
     if facts.same_dialect:

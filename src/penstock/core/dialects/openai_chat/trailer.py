@@ -70,6 +70,7 @@ class TrailerInput(Struct, forbid_unknown_fields=True, gc=False):
     """Parts of the input."""
 
     cached_tokens: _Count = 0
+    cache_write_tokens: _Count = 0
     audio_tokens: _Count = 0
 
 
@@ -103,14 +104,15 @@ class TrailerUsage(Struct, forbid_unknown_fields=True, gc=False):
         read, written = self.prompt_tokens_details or _NO_INPUT, self.completion_tokens_details or _NO_OUTPUT
         if read == _NO_INPUT and written == _NO_OUTPUT:  # most are so
             return Tokens(input=input, output=output)
-        cached, audio_input = read.cached_tokens, read.audio_tokens
+        cached, cache_write, audio_input = read.cached_tokens, read.cache_write_tokens, read.audio_tokens
         reasoning, audio_output = written.reasoning_tokens, written.audio_tokens
-        if max(cached, audio_input) > input or max(reasoning, audio_output) > output:
+        if max(cached + cache_write, audio_input) > input or max(reasoning, audio_output) > output:
             return None
         return Tokens(
             input=input,
             output=output,
             cached=cached,
+            cache_write=cache_write,
             reasoning=reasoning,
             audio_input=audio_input,
             audio_output=audio_output,

@@ -25,6 +25,7 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)] | None
 
 class _InputDetails(Struct, forbid_unknown_fields=True, gc=False):
     cached_tokens: _Count = None
+    cache_write_tokens: _Count = None
     audio_tokens: _Count = None
 
 
@@ -54,6 +55,7 @@ def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
         output=usual.completion_tokens,
         total=usual.total_tokens,
         cached=usual.prompt_tokens_details.cached_tokens,
+        cache_write=usual.prompt_tokens_details.cache_write_tokens,
         reasoning=usual.completion_tokens_details.reasoning_tokens,
         audio_input=usual.prompt_tokens_details.audio_tokens,
         audio_output=usual.completion_tokens_details.audio_tokens,

@@ -319,12 +319,16 @@ class OpenAIChatWriter:
         return {"tool_calls": [{"index": call, kind: body} | extras]}
 
 
-def citation_body(citation: Annotation | Citation) -> dict[str, object]:
-    """A citation in the format of chat completions."""
-    source = {"url": citation.url, "title": citation.title, "start_index": citation.start, "end_index": citation.end}
+def citation_body(citation: Annotation | Citation, length: int | None = None) -> dict[str, object]:
+    """A citation in the format of chat completions. It covers all `length` characters of the text, if that is known,
+    unless it says which."""
+    start, end = citation.start, citation.end
+    if length is not None:
+        start, end = start if start is not None else 0, end if end is not None else length
+    source = {"url": citation.url, "title": citation.title, "start_index": start, "end_index": end}
     return {
         "type": "url_citation",
-        "url_citation": {key: value for key, value in source.items() if value not in ("", None)},
+        "url_citation": {key: value for key, value in source.items() if value is not None},
     }
 
 
@@ -367,8 +371,9 @@ def usage_body(usage: Usage, *, own: bool) -> dict[str, object]:
     body = {key: value or 0 for key, value in figures.items()}
     if usage.total is None:
         body["total_tokens"] = (usage.input or 0) + (usage.output or 0)
-    if usage.cached is not None:
-        body["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    details = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write}
+    if known := {key: value for key, value in details.items() if value is not None}:
+        body["prompt_tokens_details"] = known
     if usage.reasoning is not None:
         body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     return body

@@ -29,12 +29,13 @@ from penstock.core.dialects.openai_responses.output import (
     final_status,
     item_id,
     item_status,
+    logprobs_body,
     seal_text,
     usage_body,
 )
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.events import Finish
-from penstock.core.json_getters import list_of, object_of, text_of
+from penstock.core.json_getters import object_of, text_of
 from penstock.core.losses import Loss
 
 
@@ -69,7 +70,7 @@ class _Output:
         """The items of a choice. The last one has not more than the answer: it may be incomplete."""
         for part in choice.parts:
             self._add(part)
-        logprobs = list_of(object_of(choice.extras.get("logprobs")).get("content"))
+        logprobs = logprobs_body(object_of(choice.extras.get("logprobs")).get("content"))
         texts = [part for item in self._items if item["type"] == "message" for part in _texts(item["content"])]
         if len(texts) == 1:
             texts[0]["logprobs"] = logprobs

@@ -44,6 +44,15 @@ _CODES: Mapping[str, str] = {
     "invalid_prompt": _FINAL,
     "usage_not_included": "usage_not_included",
 }
+TYPED_CODES: Mapping[str, str] = {
+    "context_length_exceeded": _FINAL,
+    "cyber_policy": _FINAL,
+    "insufficient_quota": _RATE_LIMITED,
+    "usage_not_included": _RATE_LIMITED,
+    OVERLOADED_IN_STREAM: SERVER_ERROR,
+}
+"""Codes that OpenAI's API sends at the end of a stream, and its SDKs have no type for; and those in their place, for a
+client that reads the response again."""
 # Failures before the first content that Codex would repeat in vain if they were a status; and a conversation that is
 # too long, which it compacts only if `response.failed` says so.
 IN_STREAM = frozenset(("context_length_exceeded", "upstream_auth", "upstream_no_credit", "upstream_model_not_found"))

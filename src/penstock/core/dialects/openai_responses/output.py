@@ -9,6 +9,7 @@ from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.events import Annotation, Finish, ToolKind
+from penstock.core.json_getters import list_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.seals import wrap
 from penstock.core.usage import Usage
@@ -42,6 +43,8 @@ IMAGE_CALL = "image_generation_call"
 NO_ARGUMENTS = "{}"
 """What a call of a function without arguments has: clients parse them as JSON."""
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+# The native reason of a response that is incomplete and does not say why.
+_NO_REASON = "incomplete"
 _FINISHED = ("stop", "tool_calls", "function_call", "pause", "error")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
@@ -90,18 +93,19 @@ class ResponseEnvelope:
 def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Json:
     """The members of a response that say how it ended: its status, and why it is incomplete.
 
-    `own`: the reason is one of this API. A response with a reason that is not known is incomplete.
+    `own`: the reason is one of this API. A response with a reason that is not known is incomplete: only a provider of
+    this API can say why.
     """
     reason = finish.reason if finish is not None else "stop"
     if finish is not None and finish.details is not None and not own:
         losses.append(Loss("field-dropped", "stop_details"))
     if reason == "pause":
         losses.append(Loss("pause-unknown", (finish and finish.native) or ""))
-    incomplete = _INCOMPLETE.get(reason)
-    if incomplete is None and reason not in _FINISHED:
-        incomplete = reason
-    if incomplete is not None:
-        details = (finish.details if own and finish is not None else None) or {"reason": incomplete}
+    if finish is not None and reason not in _FINISHED:
+        why = _INCOMPLETE.get(reason) or (finish.native if own and finish.native != _NO_REASON else None)
+        if why is None and not own:
+            losses.append(Loss("field-dropped", f"finish_reason {reason}"))
+        details = (finish.details if own else None) or ({"reason": why} if why else None)
         return {"status": "incomplete", "incomplete_details": details}
     if reason == "error":
         error = {"code": "server_error", "message": "the provider ended the answer with an error"}
@@ -155,6 +159,17 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
     }
 
 
+def logprobs_body(logprobs: object) -> list[Json]:
+    """The log probabilities of tokens, as chat completions have them. Here each has its bytes: where the provider gave
+    none, they are those of the token's text."""
+    return [
+        each
+        | {"bytes": list_of(each.get("bytes")) or [*text_of(each.get("token")).encode(errors="surrogatepass")]}
+        | ({"top_logprobs": logprobs_body(each["top_logprobs"])} if "top_logprobs" in each else {})
+        for each in objects_of(logprobs)
+    ]
+
+
 def usage_body(usage: Usage | None, *, own: bool) -> Json:
     """The usage with all its details: clients refuse a report that lacks one."""
     usage = (usage or Usage()) if own else (usage or Usage()).normal()
@@ -164,9 +179,7 @@ def usage_body(usage: Usage | None, *, own: bool) -> Json:
         input = (wholes["input"] if input is None else input) or 0
         output = (wholes["output"] if output is None else output) or 0
     total = usage.total if usage.total is not None else input + output
-    cached: Json = {"cached_tokens": usage.cached or 0}
-    if usage.cache_write is not None:
-        cached["cache_write_tokens"] = usage.cache_write
+    cached: Json = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
     reasoning: Json = {"reasoning_tokens": usage.reasoning or 0}
     raw = usage.raw if own else {}
     return {

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
 from penstock.core.dialects.dialect import KeptAnswer
+from penstock.core.dialects.openai_responses.failures import TYPED_CODES
 from penstock.core.json_getters import text_of
 from penstock.core.json_members import JsonMembers
 from penstock.core.request import Continuation
@@ -141,7 +142,10 @@ class StoredResponses:
         members = JsonMembers(whole)
         output = members.values.get("output")
         if output is None or bytes(members.values.get("status", b"")).strip() in _ENDED_BADLY:
-            return KeptAnswer(id, input, None, whole)
+            error = _object(members.values.get("error", Raw(b"null")))
+            code = TYPED_CODES.get(text_of(error.get("code")))
+            typed = members.edited({"error": Raw(msgspec.json.encode(error | {"code": code}))}) if code else whole
+            return KeptAnswer(id, input, None, typed)
         return KeptAnswer(id, input, bytes(output), members.edited({"output": None}))
 
     def write_unkept(self, data: bytes) -> bytes:

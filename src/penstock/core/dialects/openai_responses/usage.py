@@ -49,10 +49,12 @@ def _usual(raw: dict[str, object], tier: object) -> Usage | None:
     sent, written = raw["input_tokens_details"], raw["output_tokens_details"]
     if not isinstance(sent, dict) or not isinstance(written, dict):
         return None
-    if sent.keys() != {"cached_tokens"} or written.keys() != {"reasoning_tokens"}:
+    if sent.keys() - {"cache_write_tokens"} != {"cached_tokens"} or written.keys() != {"reasoning_tokens"}:
         return None
     input, output, total = raw["input_tokens"], raw["output_tokens"], raw["total_tokens"]
-    cached, reasoning = sent["cached_tokens"], written["reasoning_tokens"]
+    cached, cache_write, reasoning = sent["cached_tokens"], sent.get("cache_write_tokens"), written["reasoning_tokens"]
+    if cache_write is not None and not _is_count(cache_write):
+        return None
     if not (_is_count(input) and _is_count(output) and _is_count(total) and _is_count(cached) and _is_count(reasoning)):
         return None
     return Usage(
@@ -62,6 +64,7 @@ def _usual(raw: dict[str, object], tier: object) -> Usage | None:
         output=output,
         total=total,
         cached=cached,
+        cache_write=cache_write,
         reasoning=reasoning,
     )
 

@@ -40,6 +40,7 @@ from penstock.core.dialects.openai_responses.output import (
     final_status,
     item_id,
     item_status,
+    logprobs_body,
     seal_text,
     usage_body,
 )
@@ -67,7 +68,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, list_of, object_of, text_of
+from penstock.core.json_getters import integer_of, object_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
@@ -109,7 +110,7 @@ class OpenAIResponsesWriter:
         self._media: dict[int, BlockStart] = {}  # blocks whose type of media is not known yet
         self._calls: dict[int, OpenItem] = {}
         self._ids: set[str] = set()
-        self._logprobs: list[object] = []  # of the next text
+        self._logprobs: list[Json] = []  # of the next text
         self._buffer: list[tuple[str, bytes]] = []
         self._out: list[bytes] = []
 
@@ -473,7 +474,7 @@ class OpenAIResponsesWriter:
         elif extra.place == "chunk":
             self._envelope.add(extra.fields)
         elif extra.place == "choice":
-            self._logprobs += list_of(object_of(extra.fields.get("logprobs")).get("content"))
+            self._logprobs += logprobs_body(object_of(extra.fields.get("logprobs")).get("content"))
 
     def _start_call(self) -> None:
         if self._pending is None:
