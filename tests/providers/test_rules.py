@@ -11,7 +11,9 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination
+from penstock.core.seals import wrap
 from penstock.gateway.config import load
 from penstock.providers.catalog import rules
 from penstock.providers.provider import Provider
@@ -75,6 +77,25 @@ def text(said: str) -> Json:
     return {"type": "text", "text": said}
 
 
+def called(signature: Json | None) -> list[Json]:
+    """A chat conversation with a tool call, in Google's OpenAI-compatible API."""
+    call = CALL | ({"extra_content": {"google": signature}} if signature else {})
+    return [HI, {"role": "assistant", "content": None, "tool_calls": [call]}, CALLED[2]]
+
+
+def thinking(signature: str) -> Json:
+    """An answer of an earlier turn in Messages: a signature, and the call that it belongs to."""
+    use = {"type": "tool_use", "id": "c1", "name": "get_tide", "input": {}}
+    return {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": signature}, use]}
+
+
+GOOGLE_SIGNED: Json = {"thought_signature": "c2ln"}
+SIGNED: list[Json] = [
+    HI,
+    thinking(wrap(ReasoningSeal("gemini", "c2ln"), ISSUER)),
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "10:41"}]},
+]
+THOUGHT = thinking(wrap(ReasoningSeal("gemini", "c2ln"), "another"))
 THOUGHTS: Json = {"includeThoughts": True}
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
@@ -344,6 +365,24 @@ CASES: dict[str, list[Case]] = {
             "vertex/gemini-3.1-pro-preview",
             {"messages": [HI], "reasoning_effort": "high"},
             {"generationConfig": {"thinkingConfig": THOUGHTS | {"thinkingLevel": "HIGH"}}},
+            [],
+        ),
+    ],
+    "gemini-call-signatures": [
+        Case("gemini/gemini-2.5-pro", {"messages": SIGNED}, {"messages": called(GOOGLE_SIGNED)}, [], MESSAGES),
+    ],
+    "gemini-signature-placeholder": [
+        Case(
+            "gemini/gemini-3-flash-preview",
+            {"messages": [SIGNED[0], THOUGHT, *SIGNED[2:]]},
+            {"messages": called({"thought_signature": "skip_thought_signature_validator"})},
+            [("reasoning-dropped", "")],
+            MESSAGES,
+        ),
+        Case(
+            "gemini/gemini-3-flash-preview",
+            {"messages": called(None)},
+            {"messages": called({"thought_signature": "skip_thought_signature_validator"})},
             [],
         ),
     ],

@@ -8,10 +8,10 @@ and a provider may still interleave its tool calls. This stage precedes every wr
 2. No event of a block follows its `BlockEnd`, except a `Seal` or an `Annotation` that the provider sends late.
 3. A block that has borders ends where its own `BlockEnd` is, at the latest with its choice.
 4. Where there are no borders, they are added, and blocks are numbered 0, 1, … per choice. Text, reasoning and refusals
-   end where the next block starts. A tool call ends where another block has started and its arguments are whole: a JSON
-   object or list that is closed. Everything else has no end that can be recognised (no arguments yet, other JSON, the
-   free-form input of a custom tool) and ends with the choice. So calls that come one after the other stream as they
-   arrive, and of calls that interleave nothing is lost.
+   end where the next block starts, and so does a seal without a block. A tool call ends where another block has
+   started and its arguments are whole: a JSON object or list that is closed. Everything else has no end that can be
+   recognised (no arguments yet, other JSON, the free-form input of a custom tool) and ends with the choice. So calls
+   that come one after the other stream as they arrive, and of calls that interleave nothing is lost.
 5. What comes for a call after its end is white space, or a second JSON value that would make its arguments broken. The
    latter is the loss `arguments-dropped`.
 
@@ -75,6 +75,8 @@ class Blocks:
                     self._choice(choice).start(event, out)
                 case BlockEnd(choice):
                     self._choice(choice).end(event, out)
+                case Seal(choice, None):
+                    self._choice(choice).add_seal(event, out)
                 case MediaDelta(choice) | Seal(choice) | Annotation(choice) | Extra(choice=int(choice)):
                     self._choice(choice).add_other(event, out)
                 case Finish(choice):
@@ -166,12 +168,17 @@ class _ChoiceBlocks:
         if block is not self._last and block.end is None and block.whole:
             self._end(block, BlockEnd(self._index, block.number), out)
 
+    def add_seal(self, event: Seal, out: list[Event]) -> None:
+        """Add a seal that is a block of its own."""
+        block = self._start(BlockStart(self._index, self._next, "reasoning"), self._next, out)
+        self._put(block, structs.replace(event, block=block.number), out)
+
     def add_other(self, event: MediaDelta | Seal | Annotation | Extra, out: list[Event]) -> None:
         """Add an event that names its block or its call; or an extra of the choice, which precedes what follows."""
         block = self._last
         if event.block is not None:
             block = self._blocks.get(event.block)
-        elif event.call is not None:
+        elif isinstance(event, Extra) and event.call is not None:
             block = self._calls.get(event.call)
             if block is None:
                 return  # extras of a call that has ended have no place

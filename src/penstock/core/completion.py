@@ -415,7 +415,9 @@ class _ChoiceBuilder:
                 if ended is self._open:
                     self._open = self.text_pieces = None
             case Seal(_, block, scheme, value, redacted):
-                sealed = self._blocks.get(block)
+                if block is None:
+                    self._begin(_ReasoningBuilder(), None)
+                sealed = self._blocks.get(block) if block is not None else self._open
                 if not isinstance(sealed, _ReasoningBuilder):
                     sealed = self._reasoning()
                 sealed.seals.append(ReasoningSeal(scheme, value, redacted))

@@ -153,11 +153,12 @@ class BlockEnd(Struct, frozen=True, gc=False):
 class Seal(Struct, frozen=True, gc=False):
     """Opaque proof of reasoning (a signature, encrypted content), to be sent back unchanged with the next request.
 
-    `scheme` says whose it is: only its issuer can check it. `redacted`: no readable text belongs to it.
+    `scheme` says whose it is: only its issuer can check it. `redacted`: no readable text belongs to it. If `block` is
+    None, it is a block of its own without text, and belongs to the part after it.
     """
 
     choice: int
-    block: int
+    block: int | None
     scheme: str
     value: str
     redacted: bool = False

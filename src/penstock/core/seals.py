@@ -15,13 +15,17 @@ readable text where the target wants it. Penstock never makes up a seal.
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.core.content import ReasoningSeal
 
 WRAPPED = "penstock"
 """The scheme of a seal whose value is wrapped."""
 PREFIX = "penstock1."
+PLACEHOLDER = "skip_thought_signature_validator"
+"""What Google's documentation names as the signature of calls that another model has made."""
+GOOGLE = "gemini"
+"""The scheme of Gemini's thought signatures, in Google's own API and in its OpenAI-compatible one."""
 _REDACTED = "+redacted"
 # A longer body is searched in slices, because a thread searches it, and a call that takes long blocks all others.
 _SLICE = 1_000_000
@@ -59,6 +63,15 @@ def last_issuer(body: bytes) -> str:
 def received(text: str, scheme: str, *, redacted: bool = False) -> ReasoningSeal:
     """The seal in a request: a wrapped one, or one that is native to the client's API (`scheme`)."""
     return ReasoningSeal(WRAPPED if text.startswith(PREFIX) else scheme, text, redacted)
+
+
+def call_signature(extras: Mapping[str, object]) -> str:
+    """The signature of a tool call in Google's OpenAI-compatible API, by the members that only this API has."""
+    match extras:
+        case {"extra_content": {"google": {"thought_signature": str(signature)}}}:
+            return signature
+        case _:
+            return ""
 
 
 def opened(seals: Iterable[ReasoningSeal], scheme: str, issuer: str) -> ReasoningSeal | None:

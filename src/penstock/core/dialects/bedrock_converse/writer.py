@@ -117,6 +117,7 @@ class BedrockConverseWriter:
             case ToolCallStart():
                 note_hidden(event, self.losses)
             case Seal(_, block, scheme, value, redacted):
+                assert block is not None  # `Blocks` has given it one
                 seal = ReasoningSeal(scheme, value, redacted)
                 self._delta(block, {"reasoningContent": seal_body(seal, self._issuer)})
             case Annotation():

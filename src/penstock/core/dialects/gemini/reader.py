@@ -46,11 +46,12 @@ from penstock.core.events import (
 )
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.seals import GOOGLE
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole, whole_json
 
 NAME = "gemini"
-SEAL_SCHEME = "gemini"
+SEAL_SCHEME = GOOGLE
 SIGNATURE_BLOCK = "thoughtSignature"
 """The type of a reasoning block that has only the signature of the part after it."""
 FINISH_REASONS: Mapping[str, str] = {

@@ -46,12 +46,10 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
-from penstock.core.seals import opened
+from penstock.core.seals import PLACEHOLDER, opened
 from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ToolMap, as_function
 
-PLACEHOLDER = "skip_thought_signature_validator"
-"""What Google's documentation names as the signature of calls that another model has made."""
 _Json = dict[str, object]
 _MAX_ID = 64
 _MAX_STOPS = 5

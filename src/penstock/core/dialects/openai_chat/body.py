@@ -79,7 +79,7 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     }
     if choice.reasoning and choice.reasoning_field != "reasoning_details":
         body[choice.reasoning_field] = choice.reasoning
-    sealed = _seals(choice, facts)
+    sealed = _seals(choice, facts) if not facts.same_dialect else []  # those of this dialect are extras
     if sealed:
         body["reasoning_details"] = sealed
     cited = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]

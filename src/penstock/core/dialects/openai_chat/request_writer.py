@@ -8,7 +8,8 @@ only where the provider's data says so (`ChatSettings`).
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from penstock.core.content import (
     MediaPart,
@@ -31,7 +32,7 @@ from penstock.core.dialects.openai_options import (
     describe_schema,
     write_effort,
 )
-from penstock.core.json_getters import text_of
+from penstock.core.json_getters import object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
@@ -43,6 +44,7 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
+from penstock.core.seals import GOOGLE, PLACEHOLDER, call_signature, opened
 from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ToolMap, arguments_of, as_function
 
@@ -64,18 +66,26 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """Whether `system` messages may be in the middle of the conversation."""
     verbosity: bool = False
     """Whether the provider accepts `verbosity`."""
+    call_signatures: bool = False
+    """Whether tool calls carry Google's thought signatures (`extra_content`)."""
+    signature_placeholder: bool = False
+    """With `call_signatures`: whether the first call of a turn needs one, even if another model has made the call."""
 
 
 _DEFAULTS = ChatSettings()
 
 
 def write_request(
-    request: Request, losses: list[Loss], settings: ChatSettings = _DEFAULTS, names: ToolMap | None = None
+    request: Request,
+    losses: list[Loss],
+    settings: ChatSettings = _DEFAULTS,
+    names: ToolMap | None = None,
+    issuer: str = "",
 ) -> Json:
     """The fields of a body that asks the same. Raises `RequestError` if it demands a tool that the API lacks."""
     own = request.dialect == NAME
     names = names or ToolMap(request.tools)
-    writer = _ChatContentWriter(losses, settings, names, own=own)
+    writer = _ChatContentWriter(losses, settings, names, issuer, own=own)
     check_translatable(request)
     fields: Json = {"model": request.model, "messages": require_conversation(request, writer.messages(request), losses)}
     if request.stream:
@@ -129,8 +139,9 @@ def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
 class _ChatContentWriter:
     """Writes the messages and tools of a request, and notes losses. `own`: it arrived in this dialect, with extras."""
 
-    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, *, own: bool) -> None:
+    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, issuer: str, *, own: bool) -> None:
         self._own = own
+        self._issuer = issuer
         self._names = names
         self._losses = losses
         self._settings = settings
@@ -169,7 +180,7 @@ class _ChatContentWriter:
         content = [part for part in turn.parts if not isinstance(part, ToolCall | ReasoningPart)]
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
-        reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
+        written, reasoning = self._calls(turn.parts)
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
         wanted = text or (calls and not self._own)  # providers that want it refuse calls without it, if it is empty too
         if wanted and self._settings.reasoning_field:
@@ -179,11 +190,40 @@ class _ChatContentWriter:
             self._losses.append(Loss("reasoning-dropped"))
         if turn.name:
             message["name"] = turn.name
-        written = [self._call(call) for call in calls if not call.server]
-        self._losses.extend(Loss("content-dropped", call.name) for call in calls if call.server)
         if written:
             message["tool_calls"] = written
         return message
+
+    def _calls(self, parts: Sequence[Part]) -> tuple[list[Json], list[ReasoningPart]]:
+        """The calls that the client executes, each with its signature; and the reasoning that is no such signature.
+
+        A signature is a part without text before its call; in APIs without an order of parts, before the first call.
+        """
+        written: list[Json] = []
+        reasoning: list[ReasoningPart] = []
+        waiting: ReasoningPart | None = None
+        for part in parts:
+            if isinstance(part, ReasoningPart) and self._signature(part):
+                reasoning += [waiting] if waiting else []
+                waiting = part
+            elif isinstance(part, ReasoningPart):
+                reasoning.append(part)
+            elif isinstance(part, ToolCall) and part.server:
+                self._losses.append(Loss("content-dropped", part.name))
+            elif isinstance(part, ToolCall):
+                written.append(self._call(part) | (_signed(self._signature(waiting)) if waiting else {}))
+                waiting = None
+        if written and self._settings.signature_placeholder:
+            written[0] = _signed(PLACEHOLDER) | written[0]
+        return written, [*reasoning, waiting] if waiting else reasoning
+
+    def _signature(self, part: ReasoningPart) -> str:
+        """The signature of the call after a part of reasoning; empty if it has none that the provider takes."""
+        if not self._settings.call_signatures or part.text:
+            return ""
+        seal = opened(part.seals, GOOGLE, self._issuer)
+        own = next((each for each in part.seals if each.scheme == GOOGLE), None)  # a client of Gemini's API sent it
+        return seal.value if seal else own.value if own else ""
 
     def _call(self, call: ToolCall) -> Json:
         name, id = self._names.name(call.name, call.namespace), self._id(call.id or "")
@@ -293,6 +333,24 @@ class _ChatContentWriter:
     def _note_extras(self, extras: Json) -> None:
         if not self._own:
             self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
+
+
+def with_placeholders(written: Raw) -> Raw | None:
+    """A client's own messages with a placeholder on the first call of each turn that has no signature; None if all
+    have one. Many clients of this dialect drop members that OpenAI does not have."""
+    if b'"tool_calls"' not in bytes(written):
+        return None
+    messages = msgspec.json.decode(written)
+    calls = [calls[0] for each in objects_of(messages) if (calls := objects_of(each.get("tool_calls")))]
+    unsigned = [call for call in calls if not call_signature(call)]
+    for call in unsigned:
+        call["extra_content"] = object_of(call.get("extra_content")) | _signed(PLACEHOLDER)["extra_content"]
+    return Raw(msgspec.json.encode(messages)) if unsigned else None
+
+
+def _signed(signature: str) -> dict[str, dict[str, object]]:
+    """The members of a tool call with a signature, in Google's OpenAI-compatible API."""
+    return {"extra_content": {"google": {"thought_signature": signature}}}
 
 
 def _result_text(part: TextPart | ToolChange) -> str:

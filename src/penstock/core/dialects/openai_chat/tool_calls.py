@@ -17,6 +17,9 @@ If two incomplete calls could own a piece, the stream fails: a wrong guess would
 another. It also fails if a name changes after it was emitted, or if arguments come for a complete call that is not the
 only one.
 
+Google signs calls (`extra_content`). The signature is a seal before the call, and stays an extra of it for clients of
+this dialect.
+
 A call is buffered until its name, its id and its first argument are known, at the latest until the next call begins or
 the stream ends. After that its pieces are emitted as they arrive.
 """
@@ -24,8 +27,9 @@ the stream ends. After that its pieces are emitted as they arrive.
 import json
 from typing import Literal, TypeAlias
 
-from penstock.core.events import Extra, Repair, ToolCallDelta, ToolCallStart, ToolKind
+from penstock.core.events import Extra, Repair, Seal, ToolCallDelta, ToolCallStart, ToolKind
 from penstock.core.json_getters import integer_of, shown, text_of
+from penstock.core.seals import GOOGLE, call_signature
 from penstock.core.sink import Sink
 from penstock.core.wire.payload import TextDecoder, TooComplexError, is_json
 from penstock.core.wire.scan import JsonScan
@@ -325,6 +329,9 @@ class ToolCalls:
             return
         if call.id is None and call.kind != "function_call":
             sink.repair("tool-id-missing", call.name)
+        signature = next(filter(None, map(call_signature, call.extras)), "")
+        if signature:
+            sink.events.append(Seal(self._choice, None, GOOGLE, signature))
         sink.events.append(ToolCallStart(self._choice, call.number, call.id, call.name, call.kind))
         sink.events += [Extra("tool", extras, self._choice, call.number) for extras in call.extras]
         call.extras.clear()

@@ -8,7 +8,7 @@ from msgspec import Raw
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings, with_placeholders, write_request
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
@@ -43,7 +43,8 @@ class OpenAIChatUpstream:
         losses: list[Loss] = []
         neutral = request.read()
         names = ToolMap(neutral.tools)
-        fields = write_request(neutral, losses, msgspec.convert(dict(destination.settings), ChatSettings), names)
+        settings = msgspec.convert(dict(destination.settings), ChatSettings)
+        fields = write_request(neutral, losses, settings, names, destination.issuer)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
@@ -58,6 +59,9 @@ class OpenAIChatUpstream:
         if destination.stream is not None and destination.stream != stream:
             stream = destination.stream
             changes["stream"] = Raw(b"true" if stream else b"false")
+        if destination.settings.get("signature_placeholder") and "messages" in request.members.values:
+            signed = with_placeholders(request.members.values["messages"])
+            changes |= {"messages": signed} if signed is not None else {}
         losses: tuple[Loss, ...] = ()
         if stream and destination.include_usage:
             changes["stream_options"] = _with_usage(request)

@@ -165,6 +165,8 @@ class OpenAIChatWriter:
                 self.losses.append(Loss("citation-dropped", event.title))
             case BlockStart(kind="result" | "opaque"):
                 self.losses.append(Loss("server-activity-hidden", event.type))
+            case Seal() if self._own:
+                pass  # it is an extra of its call too
             case Seal():
                 self._take_seal(event)
             case BlockStart(choice, kind="reasoning"):

@@ -414,7 +414,7 @@ class OpenAIResponsesWriter:
         self._write_piece(text)
 
     def _write_seal(self, seal: Seal) -> None:
-        item = self._at.get(seal.block)
+        item = self._at.get(seal.block) if seal.block is not None else None
         if item is not None and item.type == "reasoning":
             value = seal_text(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts)
             item.body.setdefault("encrypted_content", value)
