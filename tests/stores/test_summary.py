@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -97,6 +98,38 @@ def test_nothing_is_reported_differently_however_far_it_is_summed_up(book: Book)
     assert book.sum_up(149)
     assert not book.sum_up(1)
     assert answers(book) == expected
+
+
+def test_a_sum_over_any_time_is_that_of_its_calls(book: Book) -> None:
+    """The times begin and end anywhere in forty days, so that they are filled by slots of every width."""
+    chance = random.Random(3)
+    made = [replace(call, at_ms=chance.randrange(40 * DAY_MS)) for call in calls(500)]
+    book.append(made)
+    assert book.sum_up(400)
+    for _ in range(60):
+        since, until = sorted(chance.choices((chance.randrange(40 * DAY_MS), 0, 16 * DAY_MS, 40 * DAY_MS), k=2))
+        found = [call for call in made if since <= call.at_ms < until]
+        wanted = Filter(since_ms=since, until_ms=until)
+        costs = Counter[str]()
+        for call in found:
+            costs[call.key] += call.priced
+        assert {row.group[0]: row.cost for row in book.usage(wanted, ["key"])} == costs
+        assert Counter({row.group: row.calls for row in book.usage(wanted, ["model"])}) == Counter(
+            (call.model,) for call in found
+        )
+        assert sum(row.calls for row in book.usage(wanted, ["day"])) == len(found)
+
+
+def test_the_most_expensive_groups_come_first(book: Book) -> None:
+    made = calls(300)
+    book.append(made)
+    assert book.sum_up(200)
+    groupings: tuple[list[Grouping], ...] = (["key"], ["provider"], ["day", "key"], ["key", "outcome"])
+    for by, since_ms in product(groupings, (None, 12_345_678)):
+        wanted = Filter(since_ms=since_ms)
+        expected = sorted(book.usage(wanted, by), key=lambda row: (-row.cost, -row.calls, row.group))
+        assert book.usage(wanted, by, most=4) == expected[:4]
+        assert book.usage(wanted, by, most=1_000) == expected
 
 
 def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
@@ -357,12 +390,14 @@ SUMS: dict[str, Callable[[SqlBook], object]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ask", SUMS.values(), ids=SUMS)
-def test_a_sum_is_not_made_of_all_calls(many: SqlBook, ask: Callable[[SqlBook], object]) -> None:
+@pytest.mark.parametrize("what", SUMS)
+def test_a_sum_is_not_made_of_all_calls_or_hours(many: SqlBook, what: str) -> None:
     database = many.database
     assert isinstance(database, Watched)
     database.watch()
-    ask(many)
+    SUMS[what](many)
+    # A month has 700 hours: the usage of each would take twice to seven times as many steps. Histograms are long rows.
+    assert database.steps < _MANY * (100 if "health" in what else 4), database.plans
     scanned = [plan for plan in database.plans if plan.startswith("SCAN") and "USING" in plan and "teams" not in plan]
     assert not scanned, database.plans
     assert any("SEARCH calls USING INTEGER PRIMARY KEY (rowid>?)" in plan for plan in database.plans), database.plans

@@ -1,6 +1,6 @@
 """Upgrade and rollback: ledgers that earlier versions have written, and processes of two versions on one ledger.
 
-`old_ledgers/` has ledgers of the schema versions 1 to 8 and 12 as SQL, written by the code of that version:
+`old_ledgers/` has ledgers of the schema versions 1 to 8, 12 and 15 as SQL, written by the code of that version:
 four calls, of which three are summed up where a version has sums, and a key. They are never changed; a release with
 another schema adds one.
 """
@@ -28,6 +28,7 @@ SUMS: dict[tuple[Grouping, ...], dict[tuple[str, ...], tuple[int, int]]] = {
     ("model",): {("smart",): (7_300, 4)},
     ("provider",): {("openai",): (7_000, 3), ("groq",): (300, 2)},
     ("outcome",): {("completed",): (7_300, 3), ("truncated",): (0, 1)},
+    ("team",): {("",): (7_300, 4)},
     ("day",): {("2026-09-22",): (3_300, 2), ("2026-09-23",): (4_000, 2)},
 }
 

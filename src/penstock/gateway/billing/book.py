@@ -171,8 +171,11 @@ class Book(Protocol):
     def last(self) -> int:
         """The position of the newest entry; 0 in an empty book."""
 
-    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
-        """The usage by groups, ordered by their names; one row if there are no groupings.
+    def usage(
+        self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "", most: int | None = None
+    ) -> list[UsageRow]:
+        """The usage by groups, ordered by their names; one row if there are no groupings. With `most`, only of so many
+        groups: those with the highest cost, the highest first.
 
         `model` is the name that the client requested, `day` the UTC day on which the call was admitted, `tag` the value
         of the tag named `tag`, or "". By `provider`, attempts are summed: a call with attempts at two providers counts

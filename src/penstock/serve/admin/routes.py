@@ -140,9 +140,8 @@ def usage(book: Book, request: AdminRequest) -> AdminReply:
     """Show usage, by groups."""
     entry_filter = with_key_ids(book, request, read_filter(request.query, request.now_ms, "by"))
     by, tag = read_grouping(request.query)
-    rows = book.usage(entry_filter, by, tag=tag)
-    most_expensive = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MAX_LIMIT]
-    groups = [usage_json(by, row) for row in sorted(most_expensive, key=lambda row: row.group)]
+    rows = book.usage(entry_filter, by, tag=tag, most=MAX_LIMIT + 1)
+    groups = [usage_json(by, row) for row in sorted(rows[:MAX_LIMIT], key=lambda row: row.group)]
     reply = {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT}
     return AdminReply(200, reply | _archived(book, entry_filter) | {"archived_included": entry_filter.covers_archived})
 

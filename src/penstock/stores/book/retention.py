@@ -20,21 +20,21 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from penstock.gateway.billing.book import Archived, Filter
 from penstock.gateway.billing.entry import Entry
+from penstock.gateway.limits.period import DAY_MS
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.archived_usage import ADD_USAGE, usage_rows
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, addition
 from penstock.stores.book.listing import in_order
 from penstock.stores.book.rows import read_entries
 from penstock.stores.book.selection import Selection
-from penstock.stores.book.summary import COARSE_MS, FINE_MS, HOUR_MS, kept_since, sum_up
+from penstock.stores.book.summary import COARSE_MS, FINE_MS, HOUR_MS, USAGE_WIDTHS_MS, kept_since, sum_up
 
-DAY_MS = 86_400_000
 # How long a process reserves pruning for itself. After its death, others wait as long.
 _RESERVED_MS = 60_000
 _SUM_BATCH = 2_000
@@ -45,6 +45,8 @@ _ADD_IDS = "INSERT INTO archived_ids (day, place, ids) VALUES (?, ?, ?)"
 _DELETE_TRAIT = "DELETE FROM call_traits WHERE kind = ? AND name = ? AND at_ms = ? AND call = ?"
 _RELEASE = "UPDATE meta SET value = 0 WHERE name = 'pruning' AND value = ?"
 _PRUNABLE = "FROM calls WHERE at_ms < ? AND settled_ms < ?"
+_OLDEST_DAY = f"SELECT MIN(slot) FROM summed_usage WHERE kind = 'outcome' AND width = {DAY_MS}"
+_DELETE_USAGE = "DELETE FROM summed_usage WHERE kind = ? AND width = ? AND slot < ?"
 _SUM_KINDS = ("key", "model", "outcome", "provider", "team")
 
 
@@ -251,14 +253,14 @@ def drop_sums(database: Database, before_ms: int) -> bool:
     """Delete the sums and the ids of the oldest day, if it ended before a time and its calls are archived."""
 
     def drop(transaction: Transaction) -> bool:
-        oldest = transaction.fetch("SELECT MIN(hour) FROM summed_usage WHERE kind = 'outcome'")[0][0]
+        oldest = transaction.fetch(_OLDEST_DAY)[0][0]
         if oldest is None:
             return False
-        end = (cast(int, oldest) * HOUR_MS // DAY_MS + 1) * DAY_MS
+        end = (cast(int, oldest) + 1) * DAY_MS
         if end > before_ms or transaction.fetch("SELECT 1 FROM calls WHERE at_ms < ? LIMIT 1", (end,)):
             return False
-        for kind in _SUM_KINDS:
-            transaction.fetch("DELETE FROM summed_usage WHERE kind = ? AND hour < ?", (kind, end // HOUR_MS))
+        for kind, width in product(_SUM_KINDS, USAGE_WIDTHS_MS):
+            transaction.fetch(_DELETE_USAGE, (kind, width, end // width))
         for width in (FINE_MS, COARSE_MS):
             for table in ("summed_answers", "summed_times"):
                 transaction.fetch(f"DELETE FROM {table} WHERE width = ? AND slot < ?", (width, end // width))

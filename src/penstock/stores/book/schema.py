@@ -34,7 +34,7 @@ from penstock.stores.book.budget_warnings import delivery_columns, warning_table
 from penstock.stores.book.database import SUMMED, Database, Queryable, SqlDialect, Transaction
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.spending import spending_tables, take_over_spending
-from penstock.stores.book.summary import NOTE_FAILURES, SUM_OLD_TEAMS, SUM_TEAMS, note_losses
+from penstock.stores.book.summary import NOTE_FAILURES, SUM_TEAMS, USED, note_losses, sum_hours
 
 # SQL, or what SQL cannot do for both databases.
 Statement: TypeAlias = str | Callable[[Transaction], None]
@@ -384,16 +384,35 @@ def _thirteenth(_dialect: SqlDialect) -> Sequence[str]:
 
 
 def _fourteenth(dialect: SqlDialect) -> Sequence[Statement]:
-    """Add the spending per day, the sums by team, and the index of end users, error codes, errors and failed attempts.
-
-    Of archived calls, the sums are those that are kept of them.
-    """
-    return (*spending_tables(dialect), take_over_spending, *map(_of_summed, (SUM_TEAMS, *NOTE_FAILURES)), SUM_OLD_TEAMS)
+    """Add the spending per day, and the index of end users, error codes, errors and failed attempts."""
+    return (*spending_tables(dialect), take_over_spending, *map(_of_summed, NOTE_FAILURES))
 
 
 def _fifteenth(_dialect: SqlDialect) -> Sequence[Statement]:
     """Number the changes of API tokens and sessions."""
     return ("INSERT INTO meta (name, value) VALUES ('people', 0)",)
+
+
+def _sixteenth(dialect: SqlDialect) -> Sequence[Statement]:
+    """Sum up the usage per hour for wider slots too, and by team. Of archived calls, the sums by team are those that
+    are kept of them."""
+    return (
+        "ALTER TABLE summed_usage RENAME TO usage_per_hour",
+        f"""
+        CREATE TABLE summed_usage (
+            kind TEXT NOT NULL,
+            width BIGINT NOT NULL,
+            slot BIGINT NOT NULL,
+            name TEXT NOT NULL,
+            {", ".join(f"{column} BIGINT NOT NULL" for column in USED)},
+            CONSTRAINT usage_slots PRIMARY KEY (kind, width, slot, name)
+        ) {dialect.clustered}
+        """,
+        sum_hours("kind", "name", "usage_per_hour", "kind <> 'team'"),
+        "DROP TABLE usage_per_hour",
+        _of_summed(SUM_TEAMS),
+        sum_hours("'team'", "team", "archived_usage", "part = 'call'"),
+    )
 
 
 def _of_summed(statement: str) -> str:
@@ -418,6 +437,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _thirteenth,
     _fourteenth,
     _fifteenth,
+    _sixteenth,
 )
 
 

@@ -10,6 +10,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, KeyName, Spender
+from penstock.gateway.limits.period import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
 from penstock.gateway.teams.team import Team
@@ -21,7 +22,6 @@ from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append
 from penstock.stores.book.retention import (
-    DAY_MS,
     Pruner,
     archived,
     drop_sums,
@@ -124,9 +124,11 @@ class SqlBook:
         """The place of the last entry; 0 in an empty book."""
         return cast(int, self.database.fetch("SELECT COALESCE(MAX(place), 0) FROM calls")[0][0])
 
-    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
-        """The usage by groups, sorted by name; all in one row if there are no groups."""
-        return self.database.read(lambda reader: sums(reader, wanted, by, tag))
+    def usage(
+        self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "", most: int | None = None
+    ) -> list[UsageRow]:
+        """The usage by groups, sorted by name, or of the `most` expensive ones; one row if there are no groups."""
+        return self.database.read(lambda reader: sums(reader, wanted, by, tag, most))
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
         """The health of each provider's models in a time range, in buckets of `bucket_ms`."""

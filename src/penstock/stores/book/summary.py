@@ -8,7 +8,8 @@ the same as if every call were counted, whichever process books, however late, a
     summed_answers  counts of outcomes and repairs per slot of `width` milliseconds
     summed_times    histograms of the time to the first event and of the longest gap; `time_histogram.py` has the bins
     summed_names    a provider, its model, and an outcome, `repair:CODE`, `first` or `gap`: the `name` in these two
-    summed_usage    the usage per hour, by key, by model, by outcome, by team, and of attempts by provider
+    summed_usage    the usage per slot of `width` milliseconds (`USAGE_WIDTHS_MS`), by key, by model, by outcome, by
+                    team, and of attempts by provider
     call_traits     an index of calls in the order in which they are listed: by provider, target, repair, loss, tag,
                     error code, error, and outcome of an attempt
 
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from penstock.core.losses import LOSSES
+from penstock.gateway.limits.period import DAY_MS
 from penstock.stores.book.database import SUMMED, Queryable, Row, Transaction, Value, addition
 from penstock.stores.book.rows import has_loss
 from penstock.stores.book.spending import sum_spending
@@ -29,6 +31,9 @@ from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 FINE_MS = 1_800_000
 COARSE_MS = 10_800_000
 HOUR_MS = 3_600_000
+# Usage is summed up per hour, and per day, four days and sixteen days: a month of ten thousand keys has 900,000 rows of
+# hours, and 300,000 of days, but it is covered by at most 110,000 rows if the widest slots that fit are read.
+USAGE_WIDTHS_MS = (HOUR_MS, DAY_MS, 4 * DAY_MS, 16 * DAY_MS)
 FIRST = "first"
 GAP = "gap"
 REPAIR = "repair:"
@@ -108,14 +113,25 @@ _ADD_TIMES = addition(
 )
 
 
-def _sum_usage(kind: str, name: str, columns: tuple[str, ...], tables: str) -> str:
+def sum_hours(kind: str, name: str, table: str, condition: str) -> str:
+    """A statement that adds the usage per hour that a table has, by `name`, to the slots of all widths."""
+    widths = " UNION ALL ".join(f"SELECT {width} AS width" for width in USAGE_WIDTHS_MS)
     return f"""
-    INSERT INTO summed_usage (kind, hour, name, {", ".join(USED)})
-    SELECT '{kind}', c.at_ms / {HOUR_MS}, {name}, {", ".join(columns)} FROM {tables}
-    WHERE c.place > ? AND c.place <= ? GROUP BY 2, 3
-    ON CONFLICT (kind, hour, name) DO UPDATE SET
+    INSERT INTO summed_usage (kind, width, slot, name, {", ".join(USED)})
+    SELECT {kind}, w.width, hour * {HOUR_MS} / w.width, {name}, {", ".join(f"SUM({column})" for column in USED)}
+    FROM {table} CROSS JOIN ({widths}) w WHERE {condition} GROUP BY 1, 2, 3, 4
+    ON CONFLICT (kind, width, slot, name) DO UPDATE SET
         {", ".join(f"{column} = summed_usage.{column} + excluded.{column}" for column in USED)}
     """
+
+
+def _sum_calls(kind: str, name: str, columns: Sequence[str] = OF_CALLS, tables: str = "calls c") -> str:
+    used = ", ".join(f"{expression} AS {column}" for expression, column in zip(columns, USED, strict=True))
+    per_hour = f"""
+    (SELECT c.at_ms / {HOUR_MS} AS hour, {name} AS name, {used} FROM {tables}
+    WHERE c.place > ? AND c.place <= ? GROUP BY 1, 2) x
+    """
+    return sum_hours(f"'{kind}'", "name", per_hour, "1 = 1")
 
 
 def _note_trait(kind: str, name: str, table: str, condition: str = "1 = 1") -> str:
@@ -144,14 +160,7 @@ def note_losses(places: str) -> str:
     """
 
 
-SUM_TEAMS = _sum_usage("team", "c.team", OF_CALLS, "calls c")
-SUM_OLD_TEAMS = f"""
-INSERT INTO summed_usage (kind, hour, name, {", ".join(USED)})
-SELECT 'team', hour, team, {", ".join(f"SUM({column})" for column in USED)} FROM archived_usage
-WHERE part = 'call' GROUP BY hour, team
-ON CONFLICT (kind, hour, name) DO UPDATE SET
-    {", ".join(f"{column} = summed_usage.{column} + excluded.{column}" for column in USED)}
-"""
+SUM_TEAMS = _sum_calls("team", "c.team")
 # Most attempts complete, so a list of completed ones is found quickly without an index.
 NOTE_FAILURES = (
     _note_trait("'attempt'", "x.outcome", "attempts", "x.outcome <> 'completed'"),
@@ -159,11 +168,11 @@ NOTE_FAILURES = (
     _note_column("error"),
 )
 _WORK = (
-    _sum_usage("key", "c.key", OF_CALLS, "calls c"),
-    _sum_usage("model", "c.model", OF_CALLS, "calls c"),
-    _sum_usage("outcome", "c.outcome", OF_CALLS, "calls c"),
+    _sum_calls("key", "c.key"),
+    _sum_calls("model", "c.model"),
+    _sum_calls("outcome", "c.outcome"),
     SUM_TEAMS,
-    _sum_usage("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
+    _sum_calls("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
     _note_trait("'provider'", "x.provider", "attempts"),
     _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
     *NOTE_FAILURES,
@@ -239,6 +248,17 @@ class TimeRange(NamedTuple):
     def slots(self, width_ms: int) -> tuple[int, int]:
         """For a range of whole slots: the number of the first slot, and of the one after the last."""
         return self.since // width_ms, self.until // width_ms
+
+    def filled(self, widths_ms: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The whole slots of these widths, in ascending order, that fill the range: as wide as possible. For each
+        width, the numbers of the first slot and of the one after the last; there may be two such runs of a width."""
+        if not widths_ms or self.since >= self.until:
+            return []
+        *narrower, width = widths_ms
+        widest = self.whole(width)
+        before, after = TimeRange(self.since, widest.since), TimeRange(widest.until, self.until)
+        runs = [*before.filled(narrower), (width, *widest.slots(width)), *after.filled(narrower)]
+        return [(of, first, end) for of, first, end in runs if first < end]
 
 
 def span(since_ms: int | None, until_ms: int | None) -> TimeRange:
