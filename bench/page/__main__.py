@@ -12,6 +12,8 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.page.book import make
@@ -19,6 +21,8 @@ from bench.page.bulk import make_bulk
 from bench.page.live import watch
 from bench.page.site import Site, delays
 from bench.page.views import HEALTH, ask_all, browser, open_all, sign_in
+from penstock.gateway.config import LedgerSettings, Secret
+from tests.stores.postgres import PostgresServer
 
 _NAMES = (os.environ.get("PENSTOCK_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 _FEW, _FEW_GAP_MS = 10, 10
@@ -35,6 +39,13 @@ def main() -> int:
         "--keys", type=int, default=0, help="in the book: then it is made by SQL, and only the admin API is measured"
     )
     parser.add_argument(
+        "--postgres",
+        metavar="URL",
+        nargs="?",
+        const="",
+        help="with --keys: the book is in this PostgreSQL database, empty or filled before, or in a server of its own",
+    )
+    parser.add_argument(
         "--streams", type=int, default=1_000, help="at once (default: 1000), more than 400; 0 leaves them out"
     )
     parser.add_argument("--gap", type=int, default=250, help="milliseconds between two events of one (default: 250)")
@@ -42,6 +53,8 @@ def main() -> int:
     options = parser.parse_args()
     if 0 < options.streams <= 400:
         parser.error("--streams: of 400 or fewer there are not two whole pages to look at")
+    if options.postgres is not None and not options.keys:
+        parser.error("--postgres needs --keys")
     chromium = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
     if chromium is None and not options.keys:
         print("bench-page: no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/it", file=sys.stderr)
@@ -51,19 +64,35 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix=".bench-page-", dir=Path.cwd()) as name:
         scratch = Path(name)
         folder = options.book or scratch / "state"
-        if not (folder / "ledger.db").exists():
+        with postgres(options.postgres) as url:
+            settings = LedgerSettings(folder=str(folder), postgres=Secret(url, "--postgres") if url else None)
             began = time.monotonic()
             if options.keys:
-                make_bulk(folder, options.calls, options.keys)
-            else:
+                made = make_bulk(settings, options.calls, options.keys)
+            elif made := not (folder / "ledger.db").exists():
                 make(folder, options.calls)
-            size = (folder / "ledger.db").stat().st_size / 1e6
-            print(f"a book of {options.calls:,} calls, made in {time.monotonic() - began:.0f} s, {size:,.0f} MB\n")
-        with Site(folder.absolute(), scratch) as site:
-            measure_views(site, None if options.keys else chromium)
-            if options.streams and chromium is not None and not options.keys:
-                measure_live(site, chromium, options.streams, options.gap)
+            if made:
+                print(f"a book of {options.calls:,} calls, made in {time.monotonic() - began:.0f} s\n")
+            with Site(folder.absolute(), scratch, f'postgres = "{url}"' if url else "") as site:
+                measure_views(site, None if options.keys else chromium)
+                if options.streams and chromium is not None and not options.keys:
+                    measure_live(site, chromium, options.streams, options.gap)
     return 0
+
+
+@contextmanager
+def postgres(url: str | None) -> Iterator[str]:
+    """The URL of the database: "" if there is none, or that of a new server, which runs as long as the context."""
+    if url != "":
+        yield url or ""
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        server = PostgresServer(Path(folder), durable=True)
+        server.start()
+        try:
+            yield server.new_database()
+        finally:
+            server.stop()
 
 
 def measure_views(site: Site, chromium: str | None) -> None:
@@ -73,9 +102,10 @@ def measure_views(site: Site, chromium: str | None) -> None:
         began = time.monotonic()
         time.sleep(_QUIET_S)
         quiet, cpu = time.monotonic(), site.cpu_s()
-        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}{'CPU':>9}{'loop':>9}")
+        columns = ("median", "worst", "CPU", "loop", "callback", "held")
+        print(f"{'the admin API answers; milliseconds':46}{''.join(f'{column:>9}' for column in columns)}")
         for took in ask_all(site):
-            print(took)
+            print(took, flush=True)
         asked, spent = time.monotonic(), site.cpu_s() - cpu
         while time.monotonic() - asked < _QUIET_S:
             for query in HEALTH.values():

@@ -1,10 +1,10 @@
-"""A large ledger, made by SQL in a minute or two: thirty days of thousands of keys, a hundred teams, many end users.
+"""A large ledger, made by SQL in a few minutes: thirty days of thousands of keys, a hundred teams, many end users.
 
-Every tenth call is of one busy key. Numbers are hashed, so that values are spread and the same each time.
+Every tenth call is of one busy key. Numbers are hashed, so that values are spread and the same each time. The SQL is
+the same for SQLite and PostgreSQL.
 """
 
 import time
-from pathlib import Path
 
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key
@@ -14,9 +14,9 @@ from penstock.stores.book.sql_book import SqlBook
 from tests.stores.many_calls import DAY_MS, DAYS, MODELS
 
 BUSY_KEY, TEAMS, USERS = "key_000000000003", 100, 20_000
-_SUM_BATCH = 50_000
+_SUM_BATCH = 10_000
 _NUMBERS = """
-WITH RECURSIVE s (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < {calls} - 1),
+WITH RECURSIVE s (i) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM s WHERE i < {calls} - 1),
 n AS (SELECT i, (i * 2654435761) % 4294967296 AS h FROM s)
 """
 _CALLS = """
@@ -24,14 +24,15 @@ INSERT INTO calls (id, key, surface, model, code, end_user, error, team, at_ms, 
     output, cached, cache_write, reasoning, cost, unpriced, approximate, stream, outcome, measure, first_event_ms,
     repairs, losses, tags)
 {numbers}
-SELECT printf('req_%024x', i), CASE WHEN i % 10 = 0 THEN '{busy}' ELSE printf('key_%012d', h % {keys}) END, 'chat',
+SELECT 'req_000000000000' || SUBSTR(CAST(1000000000000 + i AS TEXT), 2),
+    CASE WHEN i % 10 = 0 THEN '{busy}' ELSE 'key_' || SUBSTR(CAST(1000000000000 + h % {keys} AS TEXT), 2) END, 'chat',
     CASE {models} END, CASE WHEN h % 40 = 0 THEN 'upstream_unavailable' ELSE '' END,
-    CASE WHEN h % 3 = 0 THEN printf('u_%06d', h % {users}) ELSE '' END,
+    CASE WHEN h % 3 = 0 THEN 'u_' || SUBSTR(CAST(1000000 + h % {users} AS TEXT), 2) ELSE '' END,
     CASE WHEN h % 40 = 0 THEN 'the provider is overloaded' ELSE '' END,
-    CASE WHEN h % 2 = 0 THEN printf('acme/team-%d', h % {teams}) ELSE '' END,
+    CASE WHEN h % 2 = 0 THEN 'acme/team-' || (h % {teams}) ELSE '' END,
     {start} + i * {step}, {start} + i * {step} + 3000, 200, 3000, h % 4000, h % 600, 0, 0, 0, 60 * (h % 4000), 0, 0, 1,
     CASE WHEN h % 40 = 0 THEN 'failed' WHEN h % 97 = 0 THEN 'timed_out' ELSE 'completed' END, 'reported', h % 900,
-    CASE WHEN h % 50 = 0 THEN '{{"no-done":1}}' ELSE '{{}}' END, '{{}}', printf('{{"team":"t%d"}}', h % 5)
+    CASE WHEN h % 50 = 0 THEN '{{"no-done":1}}' ELSE '{{}}' END, '{{}}', '{{"team":"t' || (h % 5) || '"}}'
 FROM n
 """
 _ATTEMPTS = """
@@ -45,10 +46,14 @@ _TAGS = "INSERT INTO call_tags (call, name, value) SELECT place, 'team', 't' || 
 _REPAIRS = "INSERT INTO call_repairs (call, code, count) SELECT place, 'no-done', 1 FROM calls WHERE repairs <> '{}'"
 
 
-def make_bulk(folder: Path, calls: int, keys: int) -> None:
-    """Write a ledger with this many calls until now, all but the last summed up, and its keys and teams."""
-    book = open_book(LedgerSettings(folder=str(folder)), {})
+def make_bulk(settings: LedgerSettings, calls: int, keys: int) -> bool:
+    """Write a ledger with this many calls until now, all but the last summed up, and its keys and teams; unless it has
+    calls: then returns False."""
+    book = open_book(settings, {})
     assert isinstance(book, SqlBook)
+    if book.last():
+        book.close()
+        return False
     teams = ["acme", *(f"acme/team-{number}" for number in range(TEAMS))]
     book.change_teams(lambda *_: [Team(path=path, created_ms=1, budgets={"month": 10**13}) for path in teams])
     book.change_keys(lambda _: [_key(number) for number in range(keys)])
@@ -58,11 +63,13 @@ def make_bulk(folder: Path, calls: int, keys: int) -> None:
     names = {"busy": BUSY_KEY, "keys": keys, "users": USERS, "teams": TEAMS, "models": models}
     times = {"start": start, "step": DAYS * DAY_MS // calls, "numbers": _NUMBERS.format(calls=calls)}
     statements = (_CALLS.format(**names, **times), _ATTEMPTS.format(providers=providers), _TAGS, _REPAIRS)
-    for statement in statements:
-        book.database.write(lambda transaction, sql=statement: transaction.fetch(sql))  # type: ignore[misc]
-    while book.sum_up(_SUM_BATCH):
-        continue
+    with book.database.unlimited():
+        for statement in statements:
+            book.database.write(lambda transaction, sql=statement: transaction.fetch(sql))  # type: ignore[misc]
+        while book.sum_up(_SUM_BATCH):
+            continue
     book.close()
+    return True
 
 
 def _key(number: int) -> Key:

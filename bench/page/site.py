@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from bench.page.gateway import HeldLoop
+
 KEY = "sk-bench"
 _LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
 _ADMIN = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/admin")
@@ -94,10 +96,22 @@ class Site:
         file.write_text(_CONFIGURATION.format(key=KEY, folder=folder, port=port, ledger=ledger))
         self._log = (scratch / "log").open("w+")
         self._gateway = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0"],
+            [
+                sys.executable,
+                "-m",
+                "bench.page.gateway",
+                str(scratch / "held"),
+                "serve",
+                "--config",
+                str(file),
+                "--port",
+                "0",
+            ],
             stderr=self._log,
             text=True,
         )
+        self.held = HeldLoop(scratch / "held")
+        """How long the event loop was held."""
         self.port, self.admin = self._listening()
         link = self._link(file)
         self._token = (folder / "admin-token").read_text().strip()
@@ -124,7 +138,7 @@ class Site:
         return f"http://127.0.0.1:{self.admin}"
 
     def ask(self, path: str) -> tuple[float, Any]:
-        """Make a request to the admin API; return the milliseconds that it took, and the answer."""
+        """Make a request to the admin API; return the milliseconds that it took, and the answer: JSON or bytes."""
         began = time.perf_counter()
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
         response = self._connection.getresponse()
@@ -132,7 +146,8 @@ class Site:
         took = 1e3 * (time.perf_counter() - began)
         if response.status != 200:
             raise SystemExit(f"bench-page: {path}: {response.status} {data[:200].decode()}")
-        return took, json.loads(data)
+        is_json = response.headers["content-type"].startswith("application/json")
+        return took, json.loads(data) if is_json else data
 
     def crowd(self, streams: int, gap_ms: int) -> Crowd:
         """Start streams with an event every `gap_ms` milliseconds."""

@@ -16,6 +16,8 @@ ROUNDS = 5
 _COMMON_KEY = "key_000000000003"
 # The requests, and the milliseconds in which they should be answered.
 LIST_MS, SUM_MS = 100, 100
+# The milliseconds for which a request may hold the event loop.
+HELD_MS = 5
 LISTS = {
     "newest": "",
     "deep in, by keyset": "before={deep}",
@@ -78,6 +80,9 @@ OTHERS = {
     "Models": "models",
     "Provider keys": "provider-keys",
     "Rejections": "rejections",
+    "Sessions": "sessions",
+    "User": "me",
+    "Calls of an hour as CSV": "export?since=1h",
 }
 # The views, and the selector of an element that exists once the data is shown.
 PAGES = {
@@ -94,18 +99,21 @@ PAGES = {
 
 
 class Took(NamedTuple):
-    """How long something took, in milliseconds: the median and the worst; and the gateway's CPU, if it is known."""
+    """How long something took, in milliseconds: the median and the worst; and of the gateway, if it is known: the CPU
+    of all threads and of the loop, the worst of a callback of the loop, and how long the loop was usually held."""
 
     what: str
     usual: float
     worst: float
     cpu: float | None = None
     loop: float | None = None
+    callback: float = 0
+    held: float = 0
     wanted: float | None = None
 
     def __str__(self) -> str:
-        late = self.wanted is not None and self.usual > self.wanted
-        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}{self.loop:9.1f}"
+        late = self.wanted is not None and (self.usual > self.wanted or max(self.callback, self.held) > HELD_MS)
+        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}{self.loop:9.1f}{self.callback:9.1f}{self.held:9.1f}"
         return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{cpu}{'   slower than wanted' if late else ''}"
 
 
@@ -124,13 +132,21 @@ def ask_all(site: Site) -> Iterator[Took]:
     after = names["keys"][-min(501, len(names["keys"]))]["id"]
     for name, path in OTHERS.items():
         yield _asked(site, name, f"/admin/{path.format(after=after)}", LIST_MS)
+    yield _asked(site, "Metrics", "/metrics", LIST_MS)
 
 
 def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
     before, loop_before = site.cpu_s(), site.loop_s()
-    times = [site.ask(path)[0] for _ in range(ROUNDS)]
+    times, callbacks, holds = list[float](), list[float](), list[float]()
+    for _ in range(ROUNDS):
+        site.held.write()
+        times.append(site.ask(path)[0])
+        callback, held = site.held.read()
+        callbacks.append(callback)
+        holds.append(held)
     cpu, loop = 1e3 * (site.cpu_s() - before) / ROUNDS, 1e3 * (site.loop_s() - loop_before) / ROUNDS
-    return Took(what, statistics.median(times), max(times), cpu, loop, wanted)
+    usual, held = statistics.median(times), statistics.median(holds)
+    return Took(what, usual, max(times), cpu, loop, max(callbacks), held, wanted)
 
 
 @contextmanager
