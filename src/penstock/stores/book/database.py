@@ -48,6 +48,8 @@ class SqlDialect(Protocol):
     """The type of an auto-increment primary key."""
     clustered: str
     """The option of a table that is stored in the order of its primary key."""
+    clustered_updated: str
+    """The same, for a table whose rows are often updated."""
     unlogged: str
     """The option of a table whose rows may be lost in a crash."""
     now_ms: str

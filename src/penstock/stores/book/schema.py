@@ -406,7 +406,7 @@ def _sixteenth(dialect: SqlDialect) -> Sequence[Statement]:
             name TEXT NOT NULL,
             {", ".join(f"{column} BIGINT NOT NULL" for column in USED)},
             CONSTRAINT usage_slots PRIMARY KEY (kind, width, slot, name)
-        ) {dialect.clustered}
+        ) {dialect.clustered_updated}
         """,
         sum_hours("kind", "name", "usage_per_hour", "kind <> 'team'"),
         "DROP TABLE usage_per_hour",

@@ -41,9 +41,9 @@ class Selection:
         if after is not None:
             self.add(f"c.place > {after}")
 
-        def has(table: str, condition: str) -> str:
+        def has(table: str, condition: str, call: str = "x.call = c.place") -> str:
             after_place = f" AND x.call > {after}" if after is not None else ""
-            return f"EXISTS (SELECT 1 FROM {table} x WHERE x.call = c.place{after_place} AND {condition})"
+            return f"EXISTS (SELECT 1 FROM {table} x WHERE {call}{after_place} AND {condition})"
 
         if wanted.providers:
             self.add(has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
@@ -65,8 +65,11 @@ class Selection:
         if wanted.text:
             part, whole, tag = pattern(wanted.text), text(wanted.text), split_tag(wanted.text)
             conditions = [f"LOWER(c.{column}) LIKE ? ESCAPE '~'" for column in TEXT_COLUMNS]
-            conditions += [has("attempts", "LOWER(x.provider) LIKE ? ESCAPE '~'"), "c.id = ?", "c.end_user = ?"]
-            conditions.append(has("call_tags", "(x.value = ? OR x.name = ? AND x.value = ?)"))
+            # Not by `=`: for one of several alternatives, PostgreSQL would read the whole table into a hash table.
+            by_range = "x.call BETWEEN c.place AND c.place"
+            conditions.append(has("attempts", "LOWER(x.provider) LIKE ? ESCAPE '~'", by_range))
+            conditions += ["c.id = ?", "c.end_user = ?"]
+            conditions.append(has("call_tags", "(x.value = ? OR x.name = ? AND x.value = ?)", by_range))
             if wanted.text_keys:
                 conditions.append(f"c.key IN {marks(wanted.text_keys)}")
             parts = [part] * (len(TEXT_COLUMNS) + 1)

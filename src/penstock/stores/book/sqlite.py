@@ -61,7 +61,7 @@ class SqliteDialect:
     """The SQL that is specific to SQLite."""
 
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
-    clustered = "WITHOUT ROWID"
+    clustered = clustered_updated = "WITHOUT ROWID"
     unlogged = ""
     now_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"

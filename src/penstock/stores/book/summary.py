@@ -114,12 +114,15 @@ _ADD_TIMES = addition(
 
 
 def sum_hours(kind: str, name: str, table: str, condition: str) -> str:
-    """A statement that adds the usage per hour that a table has, by `name`, to the slots of all widths."""
+    """A statement that adds the usage per hour that a table has, by `name`, to the slots of all widths.
+
+    New rows are in the order in which they are read, because PostgreSQL leaves them in the order of insertion.
+    """
     widths = " UNION ALL ".join(f"SELECT {width} AS width" for width in USAGE_WIDTHS_MS)
     return f"""
     INSERT INTO summed_usage (kind, width, slot, name, {", ".join(USED)})
     SELECT {kind}, w.width, hour * {HOUR_MS} / w.width, {name}, {", ".join(f"SUM({column})" for column in USED)}
-    FROM {table} CROSS JOIN ({widths}) w WHERE {condition} GROUP BY 1, 2, 3, 4
+    FROM {table} CROSS JOIN ({widths}) w WHERE {condition} GROUP BY 1, 2, 3, 4 ORDER BY 2, 3, 4
     ON CONFLICT (kind, width, slot, name) DO UPDATE SET
         {", ".join(f"{column} = summed_usage.{column} + excluded.{column}" for column in USED)}
     """
