@@ -6,6 +6,7 @@ import random
 import resource
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -256,6 +257,24 @@ def test_calls_are_counted_by_the_api_of_their_client() -> None:
     samples = asyncio.run(count())
     assert {api: value(samples, REQUESTS, surface=api) for api in apis} == {"chat": 2, "messages": 4, "responses": 2}
     assert value(samples, "penstock_losses_total", surface="messages") == 2
+
+
+def test_budgets_of_very_many_keys_do_not_hold_the_event_loop() -> None:
+    threads: list[str] = []
+
+    def budgets() -> dict[tuple[str, str, str], float]:
+        threads.append(threading.current_thread().name)
+        return {("key", f"key {number}", "month"): number / 4_000 for number in range(4_000)}
+
+    async def scrape() -> Samples:
+        metrics = Metrics(dict)
+        metrics.budgets = budgets
+        return parse((await metrics.text()).decode())
+
+    samples = asyncio.run(scrape())["penstock_budget_remaining_ratio"]
+    assert threads != ["MainThread"]
+    assert len(samples) == MAX_SERIES
+    assert max(samples.values()) == (MAX_SERIES - 1) / 4_000, "`other` has the least of the others"
 
 
 def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:

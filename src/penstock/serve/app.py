@@ -51,7 +51,7 @@ from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.surfaces.token_counts import TokenCounts
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
-from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
+from penstock.serve.telemetry.metrics import Gauges, Metrics
 from penstock.serve.telemetry.traces import Traces, require_exporter
 from penstock.serve.upstreams import PreparedConfig, Upstreams
 from penstock.serve.webhook import Webhook
@@ -145,6 +145,7 @@ class App:
         self.link = self._link(config, environment, home)
         if self._books is not None:
             self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
+            self.metrics.budgets = self._books.budgets
             self._books.on_warnings = self._webhook.wake
             self._books.on_calls_stopped = self._stop_calls
             for store in self._books.limits_store:
@@ -576,7 +577,7 @@ class App:
         self._log.write(f"the kept content of the call {id} was read over the admin API")
 
     def holds(self) -> dict[str, int]:
-        """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""
+        """The amounts held for calls that are not booked yet, in nanodollars, by id of their keys with a budget."""
         return self._books.holds() if self._books is not None else {}
 
     def _peer_handlers(self) -> Routes:
@@ -608,7 +609,6 @@ class App:
             metric_specs.STREAMS_OPEN: {(): sum(session.call.stream for session in self._calls)},
             metric_specs.LEDGER_QUEUE: {(): queue},
             metric_specs.LEDGER_SPOOLED: {(): spooled},
-            metric_specs.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
             metric_specs.LIMITS_STORE_UP: {
                 (store,): up for store, up in (self._books.limits_store.items() if self._books is not None else ())
             },

@@ -131,9 +131,10 @@ def wants_seed(account: Account, key: Key, now: int) -> bool:
 def remaining_share(account: Account, key: Key, now: int) -> float | None:
     """The share of a key's budget that is neither spent nor reserved, from 1 to 0; None if it is unknown."""
     label = period_at(key.period, now).label
-    if not key.budget or label not in account.spent:
+    spent = account.spent.get(label)
+    if not key.budget or spent is None:
         return None if key.budget != 0 else 0.0
-    return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
+    return max(0.0, 1 - (spent + account.owed.get(label, 0)) / key.budget)
 
 
 def spent_cost(account: Account, key: Key, now: int) -> int | None:

@@ -110,7 +110,7 @@ class _Download:
 
 
 def _first_page(request: AdminRequest, wanted: Filter, book: Book) -> _Page:
-    names = {key.id: key.name for key in book.keys()}  # noqa: SIM118 - a method of the book
+    names = {key.id: key.name for key in book.key_names()}
     page = _page(with_key_ids(book, request, wanted), names, None, book)
     return _Page(f"{','.join(COLUMNS)}\r\n{page.text}", page.next)
 

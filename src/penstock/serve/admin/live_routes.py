@@ -79,9 +79,7 @@ class LiveRoutes:
         answer(AdminReply(200, {"models": self._app.models(), "apis": apis}))
 
     def _get_holds(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
-        nothing = money(0)  # of ten thousand keys, few have a reservation
-        holds = {key: money(amount) if amount else nothing for key, amount in self._app.holds().items()}
-        answer(AdminReply(200, {"holds": holds}))
+        answer(AdminReply(200, {"holds": {key: money(amount) for key, amount in self._app.holds().items()}}))
 
     def _get_provider_keys(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         answer(AdminReply(200, {"keys": self._app.provider_keys()}))

@@ -19,12 +19,13 @@ their own are cached, and slots never move (`counters.py`, rule 4).
 """
 
 import asyncio
+import heapq
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -100,6 +101,8 @@ class Metrics:
         self._label_values = LabelValues(folder)
         self._common: dict[tuple[str, tuple[str, str, str], bool], _CounterSlots] = {}
         self.peers: WorkerPeers | None = None
+        self.budgets: Callable[[], Mapping[tuple[str, str, str], float]] = dict
+        """The remaining part of each budget, by kind, name and period. Called in another thread."""
         self._scrapes: set[asyncio.Task[None]] = set()
         self._settled: list[tuple[Call, Entry]] = []
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -348,7 +351,7 @@ class Metrics:
 
     async def text(self) -> bytes:
         """The metrics of all workers in the text format of Prometheus."""
-        gauges = [self._gauge_series()]
+        gauges = [await self._gauge_series()]
         if self.peers is not None:
             for answer in await self.peers.request_all("GET", "/gauges"):
                 with suppress(msgspec.MsgspecError):  # not from a worker of this version
@@ -357,13 +360,19 @@ class Metrics:
 
     def handle(self, exchange: Exchange) -> None:
         """Respond to a scrape."""
-        task = self._loop.create_task(self._answer(exchange))
-        self._scrapes.add(task)
-        task.add_done_callback(self._scrapes.discard)
+        self._start(self._answer(exchange))
 
     def handle_gauges(self, exchange: Exchange) -> None:
         """Respond to another worker with this worker's gauges. It reads the counters from the shared folder."""
-        respond_json(exchange, 200, self._gauge_series())
+        self._start(self._answer_gauges(exchange))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._scrapes.add(task)
+        task.add_done_callback(self._scrapes.discard)
+
+    async def _answer_gauges(self, exchange: Exchange) -> None:
+        respond_json(exchange, 200, await self._gauge_series())
 
     async def _answer(self, exchange: Exchange) -> None:
         try:
@@ -372,9 +381,11 @@ class Metrics:
             status, text = 500, f"the metrics cannot be collected: {type(error).__name__}\n".encode()
         exchange.respond(status, {"content-type": CONTENT_TYPE}, text)
 
-    def _gauge_series(self) -> _GaugeSeries:
+    async def _gauge_series(self) -> _GaugeSeries:
+        budgets = await self._loop.run_in_executor(None, lambda: bounded(self.budgets()))
         self._count_all()  # the worker that requests the gauges reads the counters next
-        return {family.name: list(series.items()) for family, series in self._gauges().items()}
+        gauges = {**self._gauges(), metric_specs.BUDGET: budgets}
+        return {family.name: list(series.items()) for family, series in gauges.items()}
 
     def _text(self, own: Counts, gauges: list[_GaugeSeries]) -> bytes:
         from penstock.serve.telemetry.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
@@ -423,7 +434,8 @@ def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
 
 def bounded(ratios: Mapping[tuple[str, str, str], float]) -> dict[Labels, float]:
     """One value per budget, for those of which least is left. The minimum of all others is reported as `other`."""
-    least = sorted(ratios, key=lambda labels: (ratios[labels], labels))
+    # Not sorted: the interpreter's lock (GIL) is not released while ten thousand are.
+    least = heapq.nsmallest(MAX_SERIES, ratios, key=lambda labels: (ratios[labels], labels))
     result: dict[Labels, float] = {labels: ratios[labels] for labels in least[: MAX_SERIES - 1]}
     if others := least[MAX_SERIES - 1 :]:
         result[OTHER, OTHER, OTHER] = ratios[others[0]]
