@@ -72,6 +72,7 @@ REPORTS: dict[str, tuple[Usage, Tokens]] = {
     "a total alone": (Usage(total=26), Tokens(input=26)),
     "a total and the output": (Usage(output=6, total=26), Tokens(input=20, output=6)),
     "a total and the input": (Usage(input=20, total=26), Tokens(input=20, output=6)),
+    "an output of zero, and a total": (Usage(input=20, output=0, total=26), Tokens(input=20, output=6)),
     "the output alone": (Usage(output=6), Tokens(output=6)),
 }
 
@@ -88,6 +89,11 @@ def test_a_report_comes_to(usage: Usage, expected: Tokens) -> None:
 def test_a_total_that_is_filled_in_changes_nothing() -> None:
     usage = Usage(input=8, output=18, reasoning=20)
     assert Tokens.of(usage.with_total()) == Tokens.of(usage)
+
+
+def test_a_client_gets_the_rest_of_the_total_for_an_output_of_zero() -> None:
+    usage = Usage(input=20, output=0, total=26, raw={"total_tokens": 26})
+    assert usage.corrected() == structs.replace(usage, output=6)
 
 
 def test_several_are_summed_up() -> None:

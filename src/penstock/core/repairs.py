@@ -508,7 +508,8 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     "usage-total-differs": RepairRow(
         "The total is not the sum of input and output.",
-        "Clients of the gateway get the sum as the total. The library keeps all three as they were sent.",
+        "Clients of the gateway get the sum as the total; for an output of 0, the rest of the total as the output. The "
+        "library keeps all three as they were sent.",
         "The values are the provider's; the repair warns everyone who bills by them.",
     ),
     "usage-reasoning-apart": RepairRow(

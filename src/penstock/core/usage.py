@@ -15,6 +15,7 @@ in addition to its whole. Only the total is evidence for that, never the size of
 | total = input + output + parts (xAI: reasoning, Mistral: audio) | parts added to their wholes | `usage-…-apart` |
 | reasoning > output, not in the total (OpenRouter, Doubleword) | reasoning = output | `usage-details-exceed` |
 | any other part > its whole, not in the total | that part = 0 | `usage-details-exceed` |
+| output 0, and a total above the input (Gemini's OpenAI-compatible API) | the rest of the total | `usage-total-differs` |
 | any other total | input and output as reported | `usage-total-differs` |
 | input or output missing | the rest of the total, else 0 | |
 | a count that is negative, or beyond any model (`absurd`) | the gateway estimates | `usage-absurd` |
@@ -139,12 +140,13 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         """Input and output with all their parts. A missing one is the rest of the total, or None without a total."""
         read = _bounded(self.input) if self.input is not None else None
         given = _bounded(self.output) if self.output is not None else None
+        apart = self.apart()
         if self.total is not None and read is None:
             read = max(_bounded(self.total) - (given or 0), 0)
-        elif self.total is not None and given is None:
+        elif self.total is not None and not given and not apart:
             given = max(_bounded(self.total) - (read or 0), 0)
         wholes = {"input": read, "output": given}
-        for name in self.apart():
+        for name in apart:
             wholes[_WHOLE[name]] = _bounded((wholes[_WHOLE[name]] or 0) + getattr(self, name))
         return wholes
 
@@ -187,6 +189,8 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
                 tokens = Tokens.of(self)
                 changes |= {name: getattr(tokens, name) for name in _WHOLE if getattr(self, name) is not None}
                 raw = {name: value for name, value in raw.items() if not isinstance(value, dict | list)}
+            elif code == "usage-total-differs" and self.output == 0 < (rest := self.wholes()["output"] or 0):
+                changes["output"] = rest
             elif code == "usage-total-differs":
                 changes["total"] = total = (self.input or 0) + (self.output or 0)
                 raw = {name: total if _TOTAL_NAME.match(name) else value for name, value in raw.items()}

@@ -459,6 +459,13 @@ def test_an_unknown_reason_stays_one() -> None:
     assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "vocabulary"})
 
 
+def test_a_response_without_a_reason_and_usage_gets_none() -> None:
+    cut = {"type": "response.incomplete", "response": response("incomplete", message(part("Once")))}
+    data = answer(*says_all("Once"), finish=cut)
+    body = json.loads(StreamWriter.for_call(DIALECT, FACTS).write_body(completion(data)))
+    assert (body["status"], body["incomplete_details"], body["usage"]) == ("incomplete", None, None)
+
+
 def test_the_status_of_the_response_counts() -> None:
     failed = {"type": "response.completed", "response": fails("Dry")["response"]}
     assert completion(answer(*says_all("Hi"), finish=failed)).ending == "failed"

@@ -365,7 +365,7 @@ export const REPAIRS = {
  },
  "usage-total-differs": {
   "wrong": "The total is not the sum of input and output.",
-  "done": "Clients of the gateway get the sum as the total. The library keeps all three as they were sent."
+  "done": "Clients of the gateway get the sum as the total; for an output of 0, the rest of the total as the output. The library keeps all three as they were sent."
  },
  "usage-reasoning-apart": {
   "wrong": "The output does not include the reasoning tokens: the total is input, output and reasoning.",

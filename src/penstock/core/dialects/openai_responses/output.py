@@ -170,8 +170,10 @@ def logprobs_body(logprobs: object) -> list[Json]:
     ]
 
 
-def usage_body(usage: Usage | None, *, own: bool) -> Json:
-    """The usage with all its details: clients refuse a report that lacks one."""
+def usage_body(usage: Usage | None, *, own: bool) -> Json | None:
+    """The usage with all details: clients refuse a report without them. None if a provider of this API sent none."""
+    if own and usage is None:
+        return None
     usage = (usage or Usage()) if own else (usage or Usage()).normal()
     input, output = usage.input, usage.output
     if input is None or output is None:
