@@ -343,6 +343,8 @@ def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None
     answer.extend([*reader.feed(wire), *reader.close()])
     choice = answer.completion.choices[0]
     assert (choice.reasoning, choice.text, choice.tool_calls) == ("a\n\nb", "c", ())
-    cited = {"type": "url_citation", "url_citation": {"url": "http://d", "title": "D"}}
+    cited: dict[str, object] = {"type": "url_citation", "url_citation": {"url": "http://d", "title": "D"}}
     sealed = {"type": "reasoning.encrypted", "data": "penstock1.issuer..cHJvb2Y", "length": 4, "index": 0}
-    assert choice.message_extras == {"annotations": [cited], "reasoning_details": [sealed]}
+    assert choice.message_extras == {"reasoning_details": [sealed]}
+    (text,) = (part for part in choice.parts if isinstance(part, TextPart))
+    assert text.citations == (Citation("http://d", "D", data=cited),)

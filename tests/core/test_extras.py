@@ -27,9 +27,9 @@ KEPT: dict[str, tuple[Json, Extra]] = {
         delta({"audio": {"id": "audio_1", "data": "UklGRg=="}}),
         Extra("delta", {"audio": {"id": "audio_1", "data": "UklGRg=="}}, 0),
     ),
-    "annotations": (
-        delta({"annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]}),
-        Extra("delta", {"annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]}, 0),
+    "annotations that are no citations": (
+        delta({"annotations": [{"type": "file", "file": {"hash": "x"}}]}),
+        Extra("delta", {"annotations": [{"type": "file", "file": {"hash": "x"}}]}, 0),
     ),
     "reasoning details": (
         delta({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x=="}]}),

@@ -29,7 +29,7 @@ _FIELDS = ("stop", "n", "tools", "tool_choice", "stream_options", "top_k", "resp
 
 def lost(events: list[Event]) -> list[Loss]:
     """What is lost of an answer that is written anew in its own dialect, streamed and not."""
-    writer = StreamWriter()
+    writer = StreamWriter(source=DEFAULT_DIALECT)
     writer.write(events)
     writer.write_body(fold(events))
     return writer.losses

@@ -141,6 +141,10 @@ def both(*clients: str, losses: Lost) -> dict[str, Lost]:
     return {client: [*losses] for client in clients}
 
 
+WEB_PAGE = {
+    "type": "url_citation",
+    "url_citation": {"url": "https://tides.example", "title": "Tides", "start_index": 0, "end_index": 4},
+}
 TWO_CALLS = Seen(
     text="Let me look.",
     calls=(("call_1", "get_tide", TIDE), ("call_2", "get_tide", CORK)),
@@ -232,6 +236,7 @@ _SCENARIOS: dict[str, Scenario] = {
         wires={
             CHAT: in_chat(chat.chunk(chat.choice({"content": "So."}, logprobs={"content": [LOGPROB]}))),
         },
+        losses=both(MESSAGES, GEMINI, losses=[("field-dropped", "logprobs")]),
     ),
     "an empty list of calls beside text": Scenario(
         seen=Seen(text="So."),
@@ -385,6 +390,17 @@ _SCENARIOS: dict[str, Scenario] = {
             ),
         },
         clients={GEMINI: {"tokens": Tokens(input=100, output=9, cached=60)}},
+        losses=both(GEMINI, losses=[("field-dropped", "usage.cache_write")]),
+    ),
+    "a credit in the usage": Scenario(
+        seen=Seen(text="So."),
+        wires={
+            MESSAGES: in_messages(
+                *ant.says_all("So."),
+                usage={"input_tokens": 7, "output_tokens": 4, "fallback_credit": {"status": "applied", "tokens": 9}},
+            )
+        },
+        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "usage.fallback_credit.tokens")]),
     ),
     "heartbeats": Scenario(
         seen=Seen(text="So."),
@@ -489,7 +505,26 @@ _SCENARIOS: dict[str, Scenario] = {
     ),
     "a source on the web": Scenario(
         seen=Seen(text="High at noon", sources=("https://tides.example",)),
-        wires={GEMINI: gem.answer(gem.says("High at noon"), finish=gem.finishes(**gem.GROUNDING))},
+        wires={
+            GEMINI: gem.answer(gem.says("High at noon"), finish=gem.finishes(**gem.GROUNDING)),
+            CHAT: in_chat(chat.says("High at noon"), chat.delta({"annotations": [WEB_PAGE]})),
+        },
+    ),
+    "a source beside its text, and one of another kind": Scenario(
+        seen=Seen(text="High at noon", sources=("https://tides.example",)),
+        wires={CHAT: in_chat(chat.delta({"content": "High at noon", "annotations": [WEB_PAGE, {"type": "file"}]}))},
+        losses=both(MESSAGES, RESPONSES, GEMINI, losses=[("citation-dropped", "annotations")]),
+    ),
+    "audio, and its transcript": Scenario(
+        seen=Seen(),
+        wires={
+            CHAT: in_chat(
+                chat.delta({"audio": {"id": "audio_1", "transcript": "High "}}),
+                chat.delta({"audio": {"data": "c291bmQ=", "transcript": "at noon"}}),
+            )
+        },
+        clients={client: {"text": "High at noon"} for client in (MESSAGES, RESPONSES, GEMINI)},
+        losses=both(MESSAGES, RESPONSES, GEMINI, losses=[("media-dropped", "")]),
     ),
     "a citation of a document": Scenario(
         seen=Seen(text="High at noon"),

@@ -78,3 +78,11 @@ def translated(provider: str, client: str, wire: bytes, *, pieces: int = 0) -> t
     reads = [wire[start : start + size] for start in range(0, len(wire), size)]
     out = b"".join(writer.write(reader.feed(read)) for read in reads) + writer.write(reader.close())
     return out, [(loss.code, loss.detail) for loss in writer.losses]
+
+
+def translated_body(provider: str, client: str, wire: bytes) -> tuple[bytes, Lost]:
+    """What a client that does not stream gets of a stream or a body, and the losses."""
+    reader, writer = StreamReader(provider, whole=True), StreamWriter.for_call(client, facts(provider, client))
+    answer = Accumulator(provider)
+    answer.extend(writer.passed_on([*reader.feed(wire), *reader.close()]))
+    return writer.write_body(answer.completion), [(loss.code, loss.detail) for loss in writer.losses]

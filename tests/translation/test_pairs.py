@@ -38,6 +38,7 @@ from tests.translation.support import (
     folded,
     sent,
     translated,
+    translated_body,
 )
 
 PAIRS = [
@@ -58,12 +59,9 @@ def seen(completion: Completion) -> Seen:
 
 
 def sources(choice: Choice) -> tuple[str, ...]:
-    """The URLs that the text cites. Chat completions have them beside the text."""
+    """The URLs that the text cites."""
     citations = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
-    beside: Any = choice.message_extras.get("annotations", [])
-    return tuple(citation.url for citation in citations if citation.url) + tuple(
-        citation["url_citation"]["url"] for citation in beside
-    )
+    return tuple(citation.url for citation in citations if citation.url)
 
 
 def unnamed(losses: Lost) -> Lost:
@@ -101,13 +99,12 @@ def test_a_streamed_answer(provider: str, client: str, scenario: Scenario) -> No
 @pytest.mark.parametrize(("provider", "client", "scenario"), WHOLE)
 def test_an_unstreamed_answer(provider: str, client: str, scenario: Scenario) -> None:
     body = scenario.body(provider)
-    whole = folded(provider, body)
-    assert seen(whole) == scenario.seen
+    assert seen(folded(provider, body)) == scenario.seen
     answer, losses = scenario.expected(client)
-    writer = StreamWriter.for_call(client, facts(provider, client))
-    got = folded(client, writer.write_body(whole))
+    out, declared = translated_body(provider, client, body)
+    got = folded(client, out)
     assert seen(got) == answer
-    assert sorted(unnamed([(loss.code, loss.detail) for loss in writer.losses])) == sorted(losses)
+    assert sorted(unnamed(declared)) == sorted(losses)
     assert repaired(got) == ()
 
 

@@ -29,6 +29,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from penstock.core.events import (
+    LAST_TEXT,
     Annotation,
     BlockEnd,
     BlockKind,
@@ -138,6 +139,7 @@ class _ChoiceBlocks:
         self._open: _OrderedBlock | None = None  # its events are emitted as they come
         self._queue: deque[_OrderedBlock] = deque()  # the blocks that started after it
         self._last: _OrderedBlock | None = None  # the one that started last
+        self._text: int | None = None  # the number of the last one with text
         # Those whose end is not emitted yet.
         self._blocks: dict[int, _OrderedBlock] = {}
         self._calls: dict[int, _OrderedBlock] = {}
@@ -176,6 +178,10 @@ class _ChoiceBlocks:
     def add_other(self, event: MediaDelta | Seal | Annotation | Extra, out: list[Event]) -> None:
         """Add an event that names its block or its call; or an extra of the choice, which precedes what follows."""
         block = self._last
+        if isinstance(event, Annotation) and event.block == LAST_TEXT:
+            if self._text is None:
+                self._start(BlockStart(self._index, self._next, "text"), self._next, out)
+            event = structs.replace(event, block=self._text)
         if event.block is not None:
             block = self._blocks.get(event.block)
         elif isinstance(event, Extra) and event.call is not None:
@@ -206,6 +212,8 @@ class _ChoiceBlocks:
         block = self._last = self._blocks[number] = _OrderedBlock(event, number, has_borders=has_borders)
         if block.call is not None:
             self._calls[block.call] = block
+        elif block.kind == "text":
+            self._text = number
         if self._open is None:
             self._open = block
         else:

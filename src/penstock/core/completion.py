@@ -18,6 +18,7 @@ from penstock.core.content import (
     ToolCall,
 )
 from penstock.core.events import (
+    LAST_TEXT,
     Annotation,
     BlockEnd,
     BlockStart,
@@ -423,6 +424,8 @@ class _ChoiceBuilder:
                 sealed.seals.append(ReasoningSeal(scheme, value, redacted))
             case Annotation(_, block, url, title, quote, start, end, data):
                 cited = self._blocks.get(block)
+                if block == LAST_TEXT:
+                    cited = next((each for each in reversed(self._builders) if isinstance(each, _TextBuilder)), None)
                 if not isinstance(cited, _TextBuilder):
                     self.open_text()
                     cited = self._open

@@ -164,6 +164,10 @@ class Seal(Struct, frozen=True, gc=False):
     redacted: bool = False
 
 
+LAST_TEXT = -1
+"""The number of the last text of a choice, in dialects without blocks."""
+
+
 class Annotation(Struct, frozen=True, gc=False):
     """A citation in the text of a block. `start` and `end` count characters; `data` is the provider's own object."""
 

@@ -59,7 +59,8 @@ LOSSES: dict[str, LossRow] = {
     "field-dropped": LossRow(
         "A field of the request, or of the answer, exists in one of the two APIs only, or many providers refuse it.",
         "What the field asks for, or reports.",
-        "Most such fields ask for a service of one provider; the detail names them.",
+        "Most such fields ask for a service of one provider; the detail names them. A field that a stream repeats is "
+        "one loss.",
     ),
     "max-tokens-assumed": LossRow(
         "The provider's API requires a limit on the output, and the client set none.",
@@ -182,7 +183,7 @@ LOSSES: dict[str, LossRow] = {
     "media-dropped": LossRow(
         "The model sent an image, audio or video, and the client's API has no field for it.",
         "The media.",
-        "The text of the answer stays, and the loss is reported.",
+        "The text of the answer stays, with the transcript of audio, and the loss is reported.",
         changes_meaning=True,
     ),
     "pause-unknown": LossRow(

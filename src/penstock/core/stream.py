@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 import msgspec
 
 from penstock.core.completion import Completion
+from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import answer_dialect, find_dialect, upstream_dialect
 from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Finish, Repair, Start, TextDelta, UsageReport
@@ -552,6 +553,7 @@ class StreamWriter:
     """
 
     _made: AnswerWriter | None = None
+    _extras: AnswerExtras | None = None
     _noted: tuple[Iterable[Event], ...] = ()  # events to observe, until `_made` exists
 
     def __init__(
@@ -617,7 +619,18 @@ class StreamWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events, as whole frames that can be sent at once."""
-        return self._writer.write(events)
+        return self._writer.write(self.passed_on(events))
+
+    def passed_on(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events for the client's dialect; what only the provider's dialect has is noted as losses.
+
+        An answer that is not streamed passes it before it is folded for `write_body`.
+        """
+        if self._facts.same_dialect:
+            return events
+        if self._extras is None:
+            self._extras = AnswerExtras(self._writer.losses, find_dialect(self.dialect).carried)
+        return self._extras.pass_on(events)
 
     def write_body(self, completion: Completion) -> bytes:
         """The body of the same answer without streaming."""
@@ -625,7 +638,7 @@ class StreamWriter:
 
     def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
         """The bytes of the last events; the provider's own if the trailer can be forwarded."""
-        return (self.forward(trailer) if trailer is not None else b"") or self._writer.write(events)
+        return (self.forward(trailer) if trailer is not None else b"") or self.write(events)
 
     def forward(self, trailer: StreamTrailer) -> bytes:
         """The provider's bytes of the trailer; empty if the client must get something else."""

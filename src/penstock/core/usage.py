@@ -15,7 +15,7 @@ in addition to its whole. Only the total is evidence for that, never the size of
 | total = input + output + parts (xAI: reasoning, Mistral: audio) | parts added to their wholes | `usage-…-apart` |
 | reasoning > output, not in the total (OpenRouter, Doubleword) | reasoning = output | `usage-details-exceed` |
 | any other part > its whole, not in the total | that part = 0 | `usage-details-exceed` |
-| output 0, and a total above the input (Gemini's OpenAI-compatible API) | the rest of the total | `usage-total-differs` |
+| output 0, total above the input (Gemini's OpenAI-compatible API) | the rest of the total | `usage-total-differs` |
 | any other total | input and output as reported | `usage-total-differs` |
 | input or output missing | the rest of the total, else 0 | |
 | a count that is negative, or beyond any model (`absurd`) | the gateway estimates | `usage-absurd` |

@@ -37,3 +37,17 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
 """For each count, where providers report it, in the order of preference: the name of the object within the usage (empty
 for the usage itself, with a dot for an object within the details of the input) and the key. The first count that is
 present and not zero is used. Spellings of one count are never added up."""
+
+REPORTED: frozenset[str] = frozenset(key for places in SPELLINGS.values() for _, key in places) | frozenset(
+    (
+        # Messages: parts of the counts above, or requests to tools, which `Usage.tool_requests` has.
+        "ephemeral_5m_input_tokens", "thinking_tokens", "web_search_requests", "web_fetch_requests",
+        # Gemini. The counts by modality are parts of the others.
+        "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "cachedContentTokenCount", "thoughtsTokenCount",
+        "toolUsePromptTokenCount", "modality", "tokenCount", "serviceTier",
+        # Bedrock, Ollama, DeepSeek (the input that is not cached)
+        "inputTokens", "outputTokens", "totalTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "ttl",
+        "prompt_eval_count", "eval_count", "prompt_cache_miss_tokens",
+    )
+)  # fmt: skip
+"""The names of counts in reports of all dialects that `Usage` has, and of parts that follow from them."""

@@ -362,7 +362,11 @@ def test_events_blocks_and_deltas_of_unknown_types_are_kept_for_the_same_dialect
     assert b"tide" not in hidden
     assert b"mood" not in hidden
     assert fold(events_of(hidden)).text == "See"
-    assert [loss.code for loss in other.losses] == ["server-activity-hidden"]
+    assert [(loss.code, loss.detail) for loss in other.losses] == [
+        ("field-dropped", "event.tide_report"),
+        ("field-dropped", "delta.mood_delta"),
+        ("server-activity-hidden", "tide_chart"),
+    ]
 
 
 def test_an_unknown_event_cannot_write_another_one() -> None:

@@ -425,8 +425,15 @@ def test_items_and_events_of_unknown_types_are_written_only_for_the_same_dialect
     }
     events: list[Event] = [
         *BEGIN,
-        Extra("event", {"type": "response.output_item.added", "output_index": 0, "item": search | {"status": "x"}}),
-        Extra("event", {"type": "response.web_search_call.searching", "output_index": 0, "item_id": "ws_1"}),
+        Extra(
+            "event",
+            {"type": "response.output_item.added", "output_index": 0, "item": search | {"status": "x"}},
+            0,
+            block=0,
+        ),
+        Extra(
+            "event", {"type": "response.web_search_call.searching", "output_index": 0, "item_id": "ws_1"}, 0, block=0
+        ),
         BlockStart(0, 0, "opaque", "ws_1", "web_search_call", search),
         BlockEnd(0, 0),
         BlockStart(0, 1, "text", "msg_1", "message"),

@@ -4,12 +4,13 @@ import click
 from msgspec import Struct
 
 from penstock.cli.inspection.stream_file import ReadStream
+from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.registry import find_dialect, surface_dialect
 from penstock.core.losses import LOSSES, Loss
 from penstock.errors import UnknownDialectError
 
-_FACTS = AnswerFacts(call_id="", model="", created=0)
+_FACTS = AnswerFacts(call_id="", model="", created=0, same_dialect=False)
 
 
 class LossCount(Struct, frozen=True):
@@ -26,6 +27,7 @@ def count_losses(reading: ReadStream, client: str) -> list[LossCount]:
     losses: list[Loss] = []
     if reading.dialect.dialect != client and reading.completion.choices:
         surface_dialect(client).write_body(reading.completion, _FACTS, losses)
+        AnswerExtras(losses, find_dialect(client).carried).note_answer(reading.completion)
     details: dict[str, list[str]] = {}
     for loss in losses:
         details.setdefault(loss.code, []).append(loss.detail)

@@ -401,6 +401,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     places: DefectPlaces | None = None
     incidental: frozenset[str] = frozenset(("model",))
     """Members of a request that replay ignores when it compares two requests."""
+    carried: frozenset[str] = frozenset()
+    """Extras and counts of other dialects' answers that its writers write; clients lose all others
+    (`answer_extras.py`)."""
     settings: type[Struct] | None = None
     """The capabilities of a provider that its configuration may state, as fields with defaults."""
     token_counting: TokenCounting | None = None

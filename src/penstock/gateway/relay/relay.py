@@ -634,7 +634,7 @@ class Relay:
     def _release(self, events: list[Event], data: bytes = b"") -> None:
         """Write events to the client. Before the commit point they are buffered."""
         if self._answer is not None:
-            self._answer.extend(events)
+            self._answer.extend(self._writer.passed_on(events))
             return
         usual = bool(data)
         if usual:
@@ -665,7 +665,7 @@ class Relay:
         if self._answer is None:
             data = b"" if self._forwards_end else self._uncommitted + self._writer.write_end(self._trailer(), events)
         else:
-            self._answer.extend(events)
+            self._answer.extend(self._writer.passed_on(events))
             data = self._writer.write_body(self._answer.completion)
         if self._writer.losses and (lost := self._note_losses()) is not None:
             self._fail(lost)

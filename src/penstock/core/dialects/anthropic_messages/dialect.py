@@ -18,6 +18,7 @@ ANTHROPIC_MESSAGES = Dialect(
     surface=AnthropicMessagesSurface(),
     detector=AnthropicMessagesDetector(),
     places=PLACES,
+    carried=frozenset(("usage.cache_write", "usage.cache_write_1h")),
     settings=MessagesSettings,
     token_counting=AnthropicTokenCounting(),
     model_list=AnthropicModelList(),

@@ -14,6 +14,7 @@ from penstock.core.dialects.openai_chat.writer import (
     usage_body,
 )
 from penstock.core.events import Finish
+from penstock.core.json_getters import list_of
 from penstock.core.losses import Loss
 
 # Padding that hides the lengths of the pieces of a stream from eavesdroppers. A whole answer has no pieces.
@@ -83,13 +84,15 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     if sealed:
         body["reasoning_details"] = sealed
     cited = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
-    annotations = [
-        citation_body(citation, len(choice.text)) for citation in cited if citation.url or facts.same_dialect
+    own = facts.same_dialect
+    annotations: list[object] = [
+        citation_body(citation, len(choice.text), own=own) for citation in cited if citation.url or own
     ]
+    if own:
+        body.update(choice.message_extras)
+        annotations += list_of(choice.message_extras.get("annotations"))
     if annotations:
         body["annotations"] = annotations
-    if facts.same_dialect:
-        body.update(choice.message_extras)
     calls = [_call_body(choice.index, number, call, facts) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":
         body["function_call"] = {"name": choice.tool_calls[0].name, "arguments": choice.tool_calls[0].arguments}

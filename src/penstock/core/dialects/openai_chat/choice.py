@@ -11,9 +11,18 @@ from typing import Literal
 from penstock.core.dialects.openai_chat.fast_chunks import PlainDelta
 from penstock.core.dialects.openai_chat.tool_calls import ToolCalls
 from penstock.core.error_shapes import error_of
-from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from penstock.core.events import (
+    LAST_TEXT,
+    Annotation,
+    ChoiceStart,
+    Extra,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+)
 from penstock.core.finish_reasons import FAILURES
-from penstock.core.json_getters import integer_of, shown
+from penstock.core.json_getters import integer_of, object_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole
 
@@ -221,6 +230,7 @@ class ChoiceReader:
         if tool_calls and function_call:
             # The legacy form repeats the calls of the current form.
             delta["other_function_call"], function_call = function_call, None
+        cited = self._take_citations(delta) if "annotations" in delta else []
         reasoning, reasoning_field = self._take_reasoning(delta) if delta else (None, "")
         if choice:
             self._add_extras(choice, "choice")
@@ -233,6 +243,7 @@ class ChoiceReader:
             self.delta_fields.add("content")
             for field, text in self._parts(content):
                 self._read_text(field, text, surrogates=surrogates)
+        self._sink.events += cited
         if refusal:
             self.delta_fields.add("refusal")
             self._read_text("refusal", refusal, surrogates=surrogates)
@@ -265,6 +276,16 @@ class ChoiceReader:
             texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
             return "".join(text for text in texts if isinstance(text, str)), "reasoning_details"
         return None, ""
+
+    def _take_citations(self, delta: dict[str, object]) -> list[Annotation]:
+        """The citations of web pages in a delta. Annotations of other types stay in it, and become an extra."""
+        given = delta.pop("annotations")
+        annotations = given if isinstance(given, list) else [given]
+        cited = [_citation(self.index, each) for each in annotations]
+        others = [each for each, citation in zip(annotations, cited, strict=True) if citation is None]
+        if others:
+            delta["annotations"] = others
+        return [citation for citation in cited if citation is not None]
 
     def _add_extras(self, fields: dict[str, object], place: Literal["choice", "delta"]) -> None:
         kept = {key: value for key, value in fields.items() if value is not None and value != ""}
@@ -373,6 +394,25 @@ class ChoiceReader:
             elif self._calls is not None:
                 call = {"index": index} if index >= 0 else {}
                 self._calls.read(call | {"function": {"arguments": text}}, self._sink)
+
+
+def _citation(choice: int, annotation: object) -> Annotation | None:
+    """A citation of a web page; None for any other annotation."""
+    match annotation:
+        case {"type": "url_citation", "url_citation": {"url": str(url)} as source}:
+            start, end = source.get("start_index"), source.get("end_index")
+            return Annotation(
+                choice,
+                LAST_TEXT,
+                url,
+                text_of(source.get("title")),
+                text_of(source.get("content")),
+                start if isinstance(start, int) else None,
+                end if isinstance(end, int) else None,
+                object_of(annotation),
+            )
+        case _:
+            return None
 
 
 def _kind(field: str) -> str:

@@ -16,6 +16,7 @@ OPENAI_CHAT = Dialect(
     surface=OpenAIChatSurface(),
     detector=OpenAIChatDetector(),
     places=PLACES,
+    carried=frozenset(("logprobs", "usage.cache_write")),
     incidental=frozenset(("model", "stream_options")),  # Penstock requests usage from all providers that allow it
     settings=ChatSettings,
     passthrough=CHAT_PASS_THROUGH,

@@ -160,7 +160,7 @@ class OpenAIChatWriter:
             case RefusalDelta(choice, text):
                 self._open(_SPEECH, choice)["refusal"] = text
             case Annotation(choice, url=url) if url or self._own:
-                self._open(_SPEECH, choice)["annotations"] = [citation_body(event)]
+                self._open(_SPEECH, choice)["annotations"] = [citation_body(event, own=self._own)]
             case Annotation():
                 self.losses.append(Loss("citation-dropped", event.title))
             case BlockStart(kind="result" | "opaque"):
@@ -321,9 +321,11 @@ class OpenAIChatWriter:
         return {"tool_calls": [{"index": call, kind: body} | extras]}
 
 
-def citation_body(citation: Annotation | Citation, length: int | None = None) -> dict[str, object]:
-    """A citation in the format of chat completions. It covers all `length` characters of the text, if that is known,
-    unless it says which."""
+def citation_body(citation: Annotation | Citation, length: int | None = None, *, own: bool) -> dict[str, object]:
+    """A citation in the format of chat completions. That of a provider of this dialect (`own`) is as it was sent; any
+    other covers all `length` characters of the text, if that is known, unless it says which."""
+    if own and citation.data is not None:
+        return citation.data
     start, end = citation.start, citation.end
     if length is not None:
         start, end = start if start is not None else 0, end if end is not None else length

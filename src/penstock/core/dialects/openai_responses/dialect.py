@@ -18,6 +18,7 @@ OPENAI_RESPONSES = Dialect(
     surface=OpenAIResponsesSurface(),
     detector=OpenAIResponsesDetector(),
     places=PLACES,
+    carried=frozenset(("logprobs", "usage.cache_write")),
     settings=ResponsesSettings,
     token_counting=ResponsesTokenCounting(),
     stored=StoredResponses(),
