@@ -84,6 +84,7 @@ ErrorCode: TypeAlias = Literal[
     "upgrade_not_supported",
     "upstream_auth",
     "upstream_bad_content_type",
+    "upstream_bad_finish",
     "upstream_bad_response",
     "upstream_connect_failed",
     "upstream_connect_timeout",
@@ -372,7 +373,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _UPSTREAM,
             "operator",
             "The provider rejected the gateway's key (its status was 401 or 403). The client's own key is fine, so "
-            "this is never sent as a 401.",
+            "this is never sent as a 401. A 403 of a provider's moderation is sent on as it is (`invalid_request`).",
             "Correct the provider's key in the configuration.",
         ),
         "upstream_no_credit": ErrorRow(
@@ -450,6 +451,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _UPSTREAM, "provider", "The provider's answer stopped before it was complete.", _RETRY
         ),
         "upstream_empty": ErrorRow(_UPSTREAM, "provider", "The provider's answer has no content.", _RETRY),
+        "upstream_bad_finish": ErrorRow(
+            _UPSTREAM,
+            "provider",
+            "The model ended its answer in a way that leaves none, for example with a malformed tool call. The "
+            "provider works, so the target does not cool down.",
+            "Retry, change the prompt or the tools, or use another model.",
+        ),
         "upstream_bad_response": ErrorRow(
             _UPSTREAM, "provider", "The provider's answer is not valid HTTP, JSON or server-sent events.", _RETRY
         ),

@@ -165,7 +165,7 @@ BROKEN: dict[str, dict[str, Broken]] = {
         **fails(BEDROCK, message(b"no JSON", exception_type="odd", message_type="exception"), "no JSON"),
         "U37 malformed output": Broken(
             stream(BEDROCK.hello, bedrock.stops("malformed_model_output"), BEDROCK.bill),
-            "upstream_error",
+            "upstream_bad_finish",
             sent_text="Hello",
             words="malformed_model_output",
         ),

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import bedrock
 from tests.faults.client import body, post
 from tests.faults.conftest import Starter
+from tests.faults.dialects import BEDROCK
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
-from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
+from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, stream, whole
 from tests.faults.support import begin_probe
 from tests.faults.upstream import JSON, Script, Upstream, chunk, fin, hang, head, last_chunk, rst, status
-from tests.streams import sse
+from tests.streams import Json, finishes, sse
 
 FAILS = [status(500, JSON, ERROR_BODY)]
 TO_COOL = 5
@@ -64,6 +66,41 @@ def test_the_total_time_is_our_limit_and_no_failure_of_the_target(start: Starter
     codes = [gateway.ask(f"main/{model}", stream=True).error["code"] for _ in range(TO_COOL + 2)]
     assert codes == ["upstream_timeout_total"] * (TO_COOL + 2)
     gateway.quiet()
+
+
+FLAGGED = f'm requires moderation on Azure. Your input was flagged for "violence". ({PROVIDER_KEY})'
+MODERATED: Json = {"error": {"code": 403, "message": FLAGGED, "metadata": {"reasons": ["violence"]}}}
+# What a request and a model bring about: the provider, its answer, and the client's status and code.
+OF_REQUESTS: dict[str, tuple[str, Script, int, object]] = {
+    "a malformed call": (
+        "main-bedrock",
+        stream(BEDROCK.begin, bedrock.stops("malformed_tool_use"), BEDROCK.bill),
+        502,
+        "upstream_bad_finish",
+    ),
+    "a malformed call after text": (
+        "main",
+        stream(HELLO, sse(finishes("MALFORMED_FUNCTION_CALL"))),
+        200,
+        "upstream_bad_finish",
+    ),
+    "moderation": ("main", [status(403, JSON, json.dumps(MODERATED).encode())], 403, 403),
+    "moderation in a stream": ("main", stream(sse(MODERATED)), 403, "invalid_request"),
+}
+
+
+@pytest.mark.parametrize(("provider", "script", "sent", "code"), OF_REQUESTS.values(), ids=OF_REQUESTS)
+def test_what_a_request_brings_about_cools_no_target_for_others(
+    gateway: Gateway, provider: str, script: Script, sent: int, code: object
+) -> None:
+    model = gateway.upstream.play(script)
+    responses = [gateway.ask(f"{provider}/{model}", stream=True) for _ in range(TO_COOL + 2)]
+    assert {(response.status, response.error["code"]) for response in responses} == {(sent, code)}
+    for response in responses if sent == 403 else []:
+        assert "flagged for" in response.error["message"]
+        assert response.error.get("metadata", {"reasons": ["violence"]}) == {"reasons": ["violence"]}
+        assert PROVIDER_KEY.encode() not in response.body
+    assert len(gateway.upstream.requests(model)) == TO_COOL + 2
 
 
 def test_after_broken_streams_the_probe_has_to_be_complete(start: Starter) -> None:

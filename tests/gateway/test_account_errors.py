@@ -62,6 +62,37 @@ OF_CLIENT: dict[str, tuple[int, object]] = {
     "a path that is not there": (404, {"detail": "Not Found"}),
 }
 
+FLAGGED = 'openai/gpt-5 requires moderation on Azure. Your input was flagged for "violence".'
+USAGE = "Content violates usage guidelines. Team: t, Model: grok-4, Failed check: SAFETY_CHECK_TYPE_BIO"
+# What a provider's moderation refuses: its status and body.
+OF_CONTENT: dict[str, tuple[int, object]] = {
+    "OpenRouter": (403, {"error": {"code": 403, "message": FLAGGED, "metadata": {"reasons": ["violence"]}}}),
+    "xAI": (403, {"code": "The caller does not have permission", "error": USAGE}),
+    "OpenAI": (400, openai("Invalid prompt: your prompt was flagged.", "invalid_prompt")),
+}
+OF_CREDENTIALS: dict[str, tuple[int, object]] = {
+    "OpenRouter": (403, {"error": {"code": 403, "message": "Key limit exceeded (total limit)"}}),
+    "xAI": (403, {"code": "permission-denied", "error": "Access to the chat endpoint is denied"}),
+    "the words are quoted": (403, openai(f"Your key may not say {FLAGGED!r}")),
+    "no words": (403, {}),
+}
+
+
+@pytest.mark.parametrize(("status", "body"), OF_CONTENT.values(), ids=OF_CONTENT)
+def test_a_refusal_of_the_content_is_the_client_s_and_keeps_its_reason(status: int, body: object) -> None:
+    wire = json.dumps(body).encode()
+    failure = from_status(status, {}, wire)
+    assert (failure.code, failure.status, failure.retryable) == ("invalid_request", status, False)
+    assert failure.message in wire.decode().replace('\\"', '"')
+    assert not failure.body or failure.body == wire
+
+
+@pytest.mark.parametrize(("status", "body"), OF_CREDENTIALS.values(), ids=OF_CREDENTIALS)
+def test_a_refusal_of_the_credentials_is_the_operator_s(status: int, body: object) -> None:
+    failure = from_status(status, {}, json.dumps(body).encode())
+    assert (failure.code, failure.status, failure.retryable, failure.body) == ("upstream_auth", 502, True, b"")
+    assert "the gateway's credentials" in failure.message
+
 
 @pytest.mark.parametrize(("status", "body", "dialect", "code", "sent"), OF_ACCOUNT.values(), ids=OF_ACCOUNT)
 def test_another_target_is_tried_and_the_words_are_kept(
@@ -86,3 +117,23 @@ def test_an_error_inside_a_stream_is_read_by_the_same_table() -> None:
     quota = from_fault(Fault("provider-error", "no", 0, 0, {"code": "insufficient_quota"}))
     assert (quota.code, quota.status) == (CREDIT, 402)
     assert from_fault(Fault("provider-error", TOO_LOW, 0, 0, {"type": "invalid_request_error"})).code == CREDIT
+    flagged = from_fault(Fault("provider-error", FLAGGED, 0, 0, {"code": 403}))
+    assert (flagged.code, flagged.status, flagged.retryable) == ("invalid_request", 403, False)
+    policy = from_fault(Fault("provider-error", "no", 0, 0, {"code": "image_content_policy_violation"}))
+    assert (policy.code, policy.status, policy.retryable) == ("invalid_request", 400, False)
+
+
+@pytest.mark.parametrize(
+    ("member", "reason", "code"),
+    [
+        ("finishReason", "MALFORMED_FUNCTION_CALL", "upstream_bad_finish"),
+        ("finishReason", "OTHER", "upstream_bad_finish"),
+        ("stopReason", "malformed_tool_use", "upstream_bad_finish"),
+        ("finish_reason", "ERROR_TOXIC", "upstream_bad_finish"),
+        ("finish_reason", "ERROR", "upstream_error"),
+        ("finish_reason", "timeout", "upstream_error"),
+        ("type", "other", "upstream_error"),
+    ],
+)
+def test_a_finish_that_the_model_made_has_its_own_code(member: str, reason: str, code: str) -> None:
+    assert from_fault(Fault("provider-error", "no", 0, 0, {member: reason})).code == code

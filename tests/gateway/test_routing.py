@@ -29,6 +29,7 @@ NOT_THEIRS = (
     Failure(code="local_busy", message=""),
     Failure(code="upstream_timeout_total", message="", retryable=False),
     Failure(code="upstream_event_too_large", message=""),
+    Failure(code="upstream_bad_finish", message=""),
 )
 
 

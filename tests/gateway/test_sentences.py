@@ -45,6 +45,14 @@ CASES: dict[str, tuple[Failure, str]] = {
         from_fault(Fault("provider-error", "failed on my secret diary", 0, 1)),
         "the provider failed",
     ),
+    "a finish that the model made": (
+        from_fault(Fault("provider-error", "Malformed call: diary()", 0, 1, {"finishReason": "MALFORMED_RESPONSE"})),
+        "the model ended its answer in a way that leaves none",
+    ),
+    "content that a provider refuses": (
+        from_fault(Fault("provider-error", "policy: my secret diary", 0, 1, {"code": "invalid_prompt"})),
+        "the provider rejected the request with status 400",
+    ),
     "an answer that cannot be read": (from_fault(Fault("bad-json", "my secret diary", 0, 1)), ""),
     "the gateway's credentials": (
         from_status(401, {}, _QUOTING),

@@ -135,7 +135,7 @@ def test_a_stored_prompt_or_response_needs_no_input(member: Json) -> None:
     read(RESPONSES, member)
 
 
-def said(client: str, *content: Json) -> Json:
+def request_of(client: str, *content: Json) -> Json:
     """A request with a system prompt and a message of the user."""
     match client:
         case "gemini":
@@ -155,10 +155,10 @@ TEXT = {CHAT: "text", MESSAGES: "text", RESPONSES: "input_text", GEMINI: ""}
 def test_a_conversation_that_is_empty_after_translation_is_refused(client: str, provider: str) -> None:
     text: Json = {"text": ""} | ({"type": TEXT[client]} if TEXT[client] else {})
     with pytest.raises(RequestError, match=r"^the conversation is empty; send a message$"):
-        asked(client, provider, said(client, text))
+        asked(client, provider, request_of(client, text))
     unknown: Json = {"hologram": {}} if client == GEMINI else {"type": "hologram"}
     with pytest.raises(RequestError, match=r"^the conversation is empty; .*content-dropped \(hologram\)$") as caught:
-        asked(client, provider, said(client, text, unknown))
+        asked(client, provider, request_of(client, text, unknown))
     assert (caught.value.failure.status, caught.value.failure.param) == (400, "messages")
 
 

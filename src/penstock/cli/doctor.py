@@ -23,7 +23,7 @@ import click
 from penstock.cli.check import CREDENTIALS, ERRORS, OK, UNREADABLE
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.core.account_errors import read_account_problem
+from penstock.core.account_errors import read_problem
 from penstock.errors import BookError, ConfigError, EmptyBookError, OldBookError, UnreadableConfigError
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY, read_body
 from penstock.gateway.config import Config, Provider, default_file, load
@@ -316,7 +316,7 @@ def _has_chat(provider: Provider) -> bool:
     """
     answer = _ask(provider, provider.url(_NO_MODEL), b"{}")
     error = read_body(answer.body, dialect=provider.dialect)
-    return answer.status not in _NO_SUCH_PATH or read_account_problem(404, error.words, error.codes) == "no-model"
+    return answer.status not in _NO_SUCH_PATH or read_problem(404, error.words, error.codes) == "no-model"
 
 
 def _credentials(check: str, provider: Provider) -> list[Diagnosis]:

@@ -1,25 +1,29 @@
-"""Recognises errors that are about the operator's account at a provider, and not about the client's request.
+"""Recognises what an error is about where its status does not say so: the operator's account, or the content.
 
-Two problems: the account has no credit, or it has no such model (a deployment that was deleted, a model without
-access). Another target may succeed with the same request. Providers have neither a common status nor a common code for
-them, so each row of the table has the words of one provider and where they were seen. A code is compared as a whole
-with the `code`, `type` or `status` of the error; a pattern has to match the beginning of the message, so that a message
-which quotes the request is not mistaken for one of these.
+Two problems are of the account: it has no credit, or it has no such model (a deployment that was deleted, a model
+without access). Another target may succeed with the same request. The third is of the client: the provider's moderation
+refuses the content of the request, with a status that otherwise means the gateway's credentials, or inside a 200.
+
+Providers have neither a common status nor a common code for them, so each row of the table has the words of one
+provider and where they were seen. A code is compared as a whole with the `code`, `type` or `status` of the error; a
+pattern has to match the beginning of the message, so that a message which quotes the request is not mistaken for one of
+these.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-AccountProblem: TypeAlias = Literal["no-credit", "no-model"]
+Problem: TypeAlias = Literal["no-credit", "no-model", "content"]
 
 _ANTHROPIC = "docs.anthropic.com/en/api/errors"
 _OPENAI = "platform.openai.com/docs/guides/error-codes"
 _OPENROUTER = "openrouter.ai/docs/api-reference/errors"
+_RESPONSES = "openai-python 3.46, types/responses/response_error.py (2026-11); cyber_policy: Codex"
 
 
 class _Sign(NamedTuple):
-    problem: AccountProblem
+    problem: Problem
     statuses: tuple[int, ...]
     provider: str
     source: str
@@ -63,14 +67,21 @@ _SIGNS = (
           words=r"the model [`'\"]?\S+ does not exist"),
     _Sign("no-model", (404,), "Ollama, Cohere", "github.com/ollama/ollama/blob/main/docs/api.md",
           words=r"model [`'\"]\S+[`'\"] not found"),
+    _Sign("content", (403,), "OpenRouter", f"{_OPENROUTER} (moderation errors)", words=r"\S+ requires moderation on "),
+    _Sign("content", (403,), "xAI", "github.com/UKGovernmentBEIS/inspect_ai/pull/2267",
+          words=r"content violates usage guidelines"),
+    *(_Sign("content", (400, 403), "OpenAI", _RESPONSES, code=code) for code in (
+        "invalid_prompt", "bio_policy", "cyber_policy", "misalignment_policy_violation",
+        "image_content_policy_violation",
+    )),
 )  # fmt: skip
 _PATTERNS = tuple((sign, re.compile(sign.words, re.IGNORECASE)) for sign in _SIGNS if sign.words)
 # In characters: all of these words are at the beginning of a message.
 _MAX_READ = 500
 
 
-def read_account_problem(status: int, message: str, codes: Iterable[str]) -> AccountProblem | None:
-    """What an error with this status, message and codes says of the account; None if it says something else.
+def read_problem(status: int, message: str, codes: Iterable[str]) -> Problem | None:
+    """What an error with this status, message and codes is about; None if its status says that.
 
     A status of 0 stands for any: errors inside a 200 often have none.
     """

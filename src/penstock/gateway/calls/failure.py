@@ -6,11 +6,13 @@
 | a timeout | `upstream_connect_timeout`, `upstream_timeout_headers`, `upstream_timeout_idle`, … | 504 | yes |
 | 429 | `upstream_rate_limited` | 429 | yes |
 | 401, 403: our key, not the client's | `upstream_auth` | 502 | yes |
+| 403, or an error inside a 200: moderation refuses the content | the provider's own | the same; 400 without one | no |
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
 | the provider's account has no credit | `upstream_no_credit` | the same | yes |
 | the provider's account has no such model | `upstream_model_not_found` | the same | yes |
 | any other 4xx that says that the request is too long | `context_length_exceeded` | the same | no |
 | any other 4xx | the provider's own | the same | no |
+| the model's finish leaves no usable answer, as a malformed call does | `upstream_bad_finish` | 502 | yes |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
 | the gateway or the local model cannot serve it | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
 | a replay provider has no capture | `capture_not_found` | 404 | no |
@@ -18,9 +20,9 @@
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
-`core/account_errors.py` has the words of the two problems of accounts. An error inside a 200 that says its status, or
-has a code or type that stands for one, is treated as that status. "Next target" holds before the commit point only.
-After it every failure becomes the dialect's error frame.
+`core/account_errors.py` has the words of the two problems of accounts, and those of moderation. An error inside a 200
+that says its status, or has a code or type that stands for one, is treated as that status. "Next target" holds before
+the commit point only. After it every failure becomes the dialect's error frame.
 """
 
 import re
@@ -29,12 +31,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import structs
 
-from penstock.core.account_errors import AccountProblem, read_account_problem
+from penstock.core.account_errors import Problem, read_problem
 from penstock.core.context_overflow import read_overflow
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.error_shapes import codes_of
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
+from penstock.core.finish_reasons import made_by_model
 from penstock.core.losses import Loss, described
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.error_body import read_body
@@ -48,10 +51,11 @@ FAULT_CODES: dict[str, ErrorCode] = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+_BROKEN: ErrorCode = "upstream_bad_response"
 # Sentences for faults whose message is only the provider's bytes.
 _OWN_WORDS = {"bad-json": "the provider's stream is broken: the data of an event is not JSON"}
 # The error code of each problem of the provider's account.
-_ACCOUNT_CODES: dict[AccountProblem, ErrorCode] = {
+_ACCOUNT_CODES: dict[Problem, ErrorCode] = {
     "no-credit": "upstream_no_credit",
     "no-model": "upstream_model_not_found",
 }
@@ -86,6 +90,7 @@ _PROVIDERS_WORDS: dict[ErrorCode, str] = {
     "upstream_error": "the provider failed with status {status}",
     "upstream_bad_content_type": "the provider answered with an HTML page",
     "upstream_bad_response": "",
+    "upstream_bad_finish": "the model ended its answer in a way that leaves none",
     TOO_LONG: "the request is longer than the context of the model",
 }
 # Statuses of a provider that has not read the request.
@@ -168,11 +173,22 @@ def from_fault(fault: Fault) -> Failure:
     codes = codes_of(error)
     if not isinstance(code, int) or not 400 <= code < 600:
         code = next((_STATUSES[word] for word in codes if word in _STATUSES), 0)
-    problem = read_account_problem(code, fault.message, codes)
+    problem = read_problem(code, fault.message, codes)
+    if problem == "content":
+        status = code or 400
+        return Failure(
+            code="invalid_request",
+            message=fault.message,
+            status=status,
+            retryable=False,
+            client_may_retry=False,
+            upstream_status=status,
+        )
     if problem is not None:
         return _of_account(problem, code, fault.message)
+    known: ErrorCode = "upstream_bad_finish" if made_by_model(error) else FAULT_CODES.get(fault.code, _BROKEN)
     return Failure(
-        code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
+        code="upstream_rate_limited" if code == 429 else known,
         message=_OWN_WORDS.get(fault.code, fault.message),
         status=_OVERLOADED_OR_LATE.get(code, 0),
         upstream_status=code,
@@ -185,11 +201,11 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
     status = error.status or status
     words = error.words or f"the provider answered {status}{error.unreadable}"
     retry_after = headers.get("retry-after") or error.retry_after
-    problem = read_account_problem(status, words, error.codes)
-    if problem is not None:
+    problem = read_problem(status, words, error.codes)
+    if problem in _ACCOUNT_CODES:
         failure = _of_account(problem, status, words, retry_after)
         return failure if status in _CREDENTIALS else structs.replace(failure, body=error.envelope, dialect=dialect)
-    if status in _CREDENTIALS:
+    if status in _CREDENTIALS and problem != "content":
         message = (
             f"the provider refused the gateway's credentials ({status}); the gateway's operator must correct the key"
         )
@@ -220,7 +236,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
     )
 
 
-def _of_account(problem: AccountProblem, status: int, words: str, retry_after: str = "") -> Failure:
+def _of_account(problem: Problem, status: int, words: str, retry_after: str = "") -> Failure:
     return Failure(
         code=_ACCOUNT_CODES[problem],
         message=words,

@@ -47,8 +47,8 @@ from penstock.gateway.config import Provider, Retries, Secret, Target
 _FAILURES_TO_COOL = 5
 # The prefix of the error codes that are the provider's fault, unlike those of the gateway, of clients and of budgets.
 _PROVIDERS = "upstream_"
-# Not the provider's fault: the limit is the gateway's, and the request decides whether the answer exceeds it.
-_TOO_LARGE = "upstream_event_too_large"
+# Not the provider's fault: the request decides whether an answer exceeds the gateway's limit, or how the model ends it.
+_OF_REQUEST = frozenset(("upstream_event_too_large", "upstream_bad_finish"))
 _REFUSED = "upstream_auth"
 _OF_ACCOUNT = frozenset(("upstream_no_credit", "upstream_model_not_found"))
 _OF_KEY = frozenset((_REFUSED, "upstream_rate_limited", *_OF_ACCOUNT))
@@ -162,7 +162,7 @@ class TargetHealth:
         if (
             not failure.retryable
             or not failure.code.startswith(_PROVIDERS)
-            or failure.code == _TOO_LARGE
+            or failure.code in _OF_REQUEST
             or (of_account and not self._has_alternative(target, alternatives))
         ):
             if self._words[0] and self._find(target, self._clock()):

@@ -367,7 +367,7 @@ class ChoiceReader:
             return
         word = finish.strip().lower().removeprefix("finish_reason_")
         if word in FAILURES:
-            self.fail("provider-error", f"finish_reason {finish}")
+            self.fail("provider-error", f"finish_reason {finish}", {"finish_reason": word})
             return
         if word in NOT_FINISHED:
             self._sink.repair("finish-mapped", finish)
