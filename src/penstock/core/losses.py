@@ -192,6 +192,11 @@ LOSSES: dict[str, LossRow] = {
         "Providers pause only while they execute tools of their own.",
         changes_meaning=True,
     ),
+    "reasoning-hidden": LossRow(
+        "The provider sends reasoning. The client did not ask for it, and its API sends none then.",
+        "The text of the reasoning. Its tokens are reported and billed.",
+        "The answer is complete without it. `unasked_thinking` in `[server]` shows it.",
+    ),
     "seal-dropped": LossRow(
         "A provider signed its reasoning, and another one, or the client's API, has no use for the signature.",
         "The signature; the text of the reasoning stays.",

@@ -219,6 +219,10 @@ class ReadOnce(Struct, eq=False):
         return self.request
 
 
+ReasoningShown: TypeAlias = Literal["all", "seals", "none"]
+"""How much of a provider's reasoning a client gets. Seals without text are those that the next request needs."""
+
+
 class ClientRequest(Struct, eq=False, kw_only=True):
     """A request as a client sent it: its bytes, the fields that the gateway acts on, and the neutral form on demand."""
 
@@ -242,6 +246,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Codes of failures before the first content that the client expects in a stream, and not as an HTTP status."""
     echo: Mapping[str, object] = {}
     """Members that the answer repeats, in dialects whose answers do."""
+    reasoning: ReasoningShown = "all"
+    """How much of the reasoning of a provider of another dialect the client expects."""
     headers: Mapping[str, str] = {}
     """Request headers that a provider of the same dialect gets, too: neither credentials nor hop-by-hop headers."""
     read: Callable[[], Request]

@@ -26,7 +26,7 @@ from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
 from penstock.core.passthrough_format import PassThroughFormat
-from penstock.core.request import ClientRequest, Continuation
+from penstock.core.request import ClientRequest, Continuation, ReasoningShown
 from penstock.core.sink import Sink
 from penstock.core.tool_map import ClientTool
 
@@ -167,6 +167,8 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     it."""
     echo: Mapping[str, object] = MappingProxyType({})
     """Members of the request that the answer repeats, in dialects whose answers do (`ClientRequest.echo`)."""
+    reasoning: ReasoningShown = "all"
+    """How much of the reasoning of a provider of another dialect the client gets."""
     heartbeats: int = 0
     """How many heartbeats the client has got from earlier attempts at the same call."""
     stream_type: str = ""

@@ -231,6 +231,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             same_dialect=plan.dialect == request.dialect,
             issuer=plan.issuer,
             echo=request.echo,
+            reasoning="all" if plan.unasked_thinking else request.reasoning,
             heartbeats=call.heartbeats,
             stream_type=call.stream_type,
             overrides=call.keeping.overrides(plan.issuer) if call.keeping is not None else {},

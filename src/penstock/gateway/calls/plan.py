@@ -95,6 +95,8 @@ class Plan(Struct, eq=False, kw_only=True):
     timeouts: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
+    unasked_thinking: bool
+    """Whether clients get reasoning that they did not ask for."""
     content: ContentRule
     """Of which of its calls the content is kept."""
     record: str
@@ -183,6 +185,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,
+            unasked_thinking=server.unasked_thinking,
             content=route.content or self._config.content.keep,
             record=directory if self._recorded else "",
         )

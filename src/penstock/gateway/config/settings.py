@@ -88,6 +88,13 @@ class Server(Struct, frozen=True, kw_only=True):
     strict: Annotated[
         bool, Meta(description="true makes every call strict: a translation that would change the meaning fails.")
     ] = False
+    unasked_thinking: Annotated[
+        bool,
+        Meta(
+            description="true gives Messages clients that do not ask for thinking the reasoning of providers of "
+            "other APIs."
+        ),
+    ] = False
     shared_state: Annotated[
         bool,
         Meta(

@@ -641,6 +641,8 @@ class Relay:
             self._writer.note(events)
         else:
             data = self._writer.write(events)
+            if self._passthrough is None:  # on the fast path every event has something
+                self._watchdog.note_sent(data)
         if self._writer.losses and (lost := self._note_losses()) is not None:
             if self._phase == "streaming":
                 self._client.write(data)  # the part that the client's dialect can express

@@ -58,6 +58,8 @@ class Watchdog:
     """The reasons for a pause, as bits (`relay.py`). During a pause only the total timeout runs."""
     # Time that belongs to no gap: before the first event, and during pauses.
     _uncounted_s = 0.0
+    # Since when events have nothing for the client, such as reasoning that it did not ask for; None if the last had.
+    _unsent_since: float | None = None
     _last_heartbeat = 0.0
     _timer: asyncio.TimerHandle | None = None
 
@@ -92,6 +94,13 @@ class Watchdog:
         gaps.counts[bisect_left(BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - self.started)
+
+    def note_sent(self, data: bytes) -> None:
+        """Note what the client gets of the last event: heartbeats are due while it gets nothing."""
+        if data:
+            self._unsent_since = None
+        elif self._unsent_since is None:
+            self._unsent_since = self.last_event_at
 
     def resume(self) -> None:
         """The pause is over. Its time belongs to no gap, and the timeouts run again."""
@@ -128,8 +137,14 @@ class Watchdog:
             wait = timeouts.gap_s if self.seen_event else timeouts.first_event_s
             due = min(due, self.last_event_at + (_AFTER_DONE_S if self._watched.done else wait))
         if self._streamed and timeouts.heartbeat_s:
-            due = min(due, max(self.last_event_at, self._last_heartbeat) + timeouts.heartbeat_s)
+            due = min(due, self._last_sent + timeouts.heartbeat_s)
         self._timer = self.loop.call_at(max(due, now + _SOON_S), self._on_time)
+
+    @property
+    def _last_sent(self) -> float:
+        """When the client got something last: with the last event, unless that has nothing for the client."""
+        since = self._unsent_since if self._unsent_since is not None else self.last_event_at
+        return max(since, self._last_heartbeat)
 
     def _on_time(self) -> None:
         self._timer = None
@@ -160,11 +175,7 @@ class Watchdog:
             watched.time_out(from_transport("upstream_timeout_idle", message))
         if watched.over:
             return
-        if (
-            self._streamed
-            and timeouts.heartbeat_s
-            and now - max(self.last_event_at, self._last_heartbeat) >= timeouts.heartbeat_s
-        ):
+        if self._streamed and timeouts.heartbeat_s and now - self._last_sent >= timeouts.heartbeat_s:
             self._last_heartbeat = now
             watched.send_heartbeat()
         self.arm()

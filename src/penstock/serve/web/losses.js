@@ -115,6 +115,10 @@ export const LOSSES = {
   "meaning": "The provider paused a long answer, to be asked to go on, and the client's API has no such ending.",
   "lost": "The client takes the answer for complete."
  },
+ "reasoning-hidden": {
+  "meaning": "The provider sends reasoning. The client did not ask for it, and its API sends none then.",
+  "lost": "The text of the reasoning. Its tokens are reported and billed."
+ },
  "seal-dropped": {
   "meaning": "A provider signed its reasoning, and another one, or the client's API, has no use for the signature.",
   "lost": "The signature; the text of the reasoning stays."

@@ -22,6 +22,7 @@ from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id,
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.events import Finish
 from penstock.core.losses import Loss
+from penstock.core.request import ReasoningShown
 from penstock.core.seals import wrap
 
 
@@ -60,6 +61,8 @@ def _block(part: Part, losses: list[Loss], facts: AnswerFacts, inputs: CallInput
             return _text(text, citations, losses, own=facts.same_dialect)
         case RefusalPart(text):
             return {"type": "text", "text": text}
+        case ReasoningPart() if not facts.same_dialect and _is_hidden(part, facts.reasoning):
+            losses.append(Loss("reasoning-hidden"))
         case ReasoningPart():
             return _thinking(part, facts)
         case ToolCall(server=True) if not facts.same_dialect:
@@ -86,6 +89,12 @@ def _text(text: str, citations: tuple[Citation, ...], losses: list[Loss], *, own
     if written:
         block["citations"] = [body for _, body in written if body is not None]
     return block
+
+
+def _is_hidden(part: ReasoningPart, shown: ReasoningShown) -> bool:
+    """Whether a client that does not expect reasoning does not get this part (rule 5 of the writer)."""
+    sealed = bool(part.seals) and not part.text and not part.summary
+    return shown == "none" or (shown == "seals" and not sealed)
 
 
 def _thinking(part: ReasoningPart, facts: AnswerFacts) -> dict[str, object]:

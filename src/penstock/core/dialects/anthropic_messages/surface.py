@@ -15,8 +15,9 @@ from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWr
 from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.failure import Failure
+from penstock.core.json_getters import object_of
 from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, ReadOnce
+from penstock.core.request import ClientRequest, ReadOnce, ReasoningShown
 
 _ONCE = ("model", "stream", "messages", "max_tokens", "service_tier")
 _LISTS = ("tools", "stop_sequences")
@@ -88,7 +89,16 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         user=user if isinstance(user, str) else "",
         metadata={tag: headers[name] for name, tag in _TAGS.items() if name in headers},
         read=read,
+        reasoning=_reasoning(fields),
     )
+
+
+def _reasoning(fields: Mapping[str, object]) -> ReasoningShown:
+    """What the client expects of a provider that reasons: without `thinking`, Anthropic sends none, and clients may not
+    be prepared for it. With tools, a seal of the provider has to come back with the tool's result."""
+    if object_of(fields.get("thinking")).get("type", "disabled") != "disabled":
+        return "all"
+    return "seals" if fields.get("tools") else "none"
 
 
 def _is_forwarded(header: str) -> bool:

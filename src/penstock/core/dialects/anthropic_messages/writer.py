@@ -8,7 +8,8 @@
    Blocks that are not written (media, another API's server tools) take no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
    one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
-5. A seal of another issuer is wrapped (`core/seals.py`), so that it comes back with the next request.
+5. A seal of another issuer is wrapped (`core/seals.py`), so that it comes back with the next request. If the client
+   does not expect reasoning (`AnswerFacts.reasoning`), a block of it is written only if it has no text, but a seal.
 6. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
 """
 
@@ -81,6 +82,8 @@ class AnthropicMessagesWriter:
     _started = False
     _failed = False
     _refused = False
+    _unwritten: BlockStart | None = None  # a block of reasoning that the client may not expect, while it is empty
+    _hidden = False  # whether something of the last block of reasoning was not written
     _index = -1  # of the block that was started last
     _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
     _finish: Finish | None = None
@@ -102,6 +105,7 @@ class AnthropicMessagesWriter:
         self._calls: dict[int, int] = {}  # the index of each call's block
         self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
         self._redacted: set[int] = set()  # blocks that wait for the data of their start
+        self._shown = "all" if facts.same_dialect else facts.reasoning
         self._out: list[bytes] = []
 
     def write(self, events: Iterable[Event]) -> bytes:
@@ -140,6 +144,8 @@ class AnthropicMessagesWriter:
         match event:
             case TextDelta(_, text):
                 self._delta({"type": "text_delta", "text": text})
+            case ReasoningDelta() if self._shown != "all":
+                self._hide()
             case ReasoningDelta(_, text, _, part):
                 self._delta({"type": "thinking_delta", "thinking": self._summary.join(part, text)})
             case ToolCallDelta(_, call, arguments):
@@ -233,6 +239,8 @@ class AnthropicMessagesWriter:
     def _start_block(self, block: BlockStart) -> None:
         extras = block.data or {}
         match block.kind:
+            case "reasoning" if self._shown != "all" and self._unwritten is not block:
+                self._unwritten, self._hidden = block, False
             case "text" | "refusal":
                 self._open(block.block, {"type": "text", "text": "", **(extras if self._own else {})})
             case "reasoning" if block.type == "redacted_thinking":
@@ -291,7 +299,19 @@ class AnthropicMessagesWriter:
     def _emit_delta(self, index: int, delta: dict[str, object]) -> None:
         self._emit("content_block_delta", {"index": index, "delta": delta})
 
+    def _hide(self) -> None:
+        """Do not write something of a block of reasoning: one loss, however many pieces it has."""
+        if not self._hidden:
+            self._unwritten, self._hidden = None, True
+            self.losses.append(Loss("reasoning-hidden"))
+
     def _write_seal(self, seal: Seal) -> None:
+        if self._unwritten is not None and self._unwritten.block == seal.block:
+            if self._shown == "none":
+                self._hide()
+                return
+            self._start_block(self._unwritten)
+            self._unwritten = None
         value = seal.value
         if seal.scheme != SEAL_SCHEME:
             value = wrap(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer)
