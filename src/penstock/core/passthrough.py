@@ -48,28 +48,13 @@ and number all events. There, three more things must hold.
 1. *The frame reader knows the text.* It compares the whole with the deltas. `PassThrough` keeps the texts that it
    reads, and passes them on when the slow path catches up. They belong to the text of the last delta that the slow path
    read: after each read of the slow path, the template is dropped, unless that read ended with a delta whose JSON is
-   the template's apart from text, padding and counters (`advance`). If it has read the opening only, they belong to
-   the only text that was started.
+   the template's apart from text, padding and counters (`advance`).
 2. *The writer knows the text*, because it writes the whole. It gets the text of each forwarded delta, and counts it.
 3. *A delta is forwarded only if the writer would write the same*: the same members with the same values, in any order,
    apart from padding. `StreamWriter.compare` compares them once, after each read of the slow path. From then on each
    delta that matches the template is one number higher, and so is the writer's next number. They stay equal until the
    writer writes something. That is either an event of the slow path, after which they are compared again, or a
    heartbeat, which ends the agreement. Without agreement, deltas still take the fast path, and are written anew.
-
-There, the usual opening and the usual ending are read without the slow path, but never forwarded: the writer writes
-them, from the same events as after the slow path. So what a client gets does not depend on how they were read.
-
-- *The opening* (`core/numbered_openings.py`). Ids and times occur at several places in its events, and text deltas
-  repeat the id of the item. All of their occurrences are substituted at once. The JSON must change at exactly the
-  places that the dialect names, and each must have its value at all of them. Its numbers are literals, and those of the
-  text deltas continue them. The dialect promises (`is_usual`) that after such an opening the frame reader makes one
-  text delta of each delta, whatever its text is: nothing that was announced with the opening is compared with the text.
-- *The ending* (`openai_responses/trailer.py`). Typed decoders accept its usual events, which must come in one read,
-  with the numbers and ids that the frame reader expects and with the text of the deltas, by the same comparison as in
-  the frame reader. Its other values are read by the functions of the slow path, and must need no repair. For such an
-  ending the frame reader and the grammar yield the end of the block, perhaps the members of the response that have
-  changed, then `Finish`, `UsageReport`, `End`; `ResponsesTrailer.events` returns the same.
 
 **Dialects that report usage with the text** (`ReportedUsage`). Each message has text and the usage so far. Such
 dialects have templates of their own, in which the counts vary. `core/reported_usage.py` has the argument for them.
@@ -103,11 +88,9 @@ import msgspec
 
 from penstock.core.events import Event
 from penstock.core.grammar import Grammar
-from penstock.core.numbered_openings import learn_numbered_opening
 from penstock.core.passthrough_format import (
     DeltaTemplate,
     FastFrameReader,
-    NumberedOpeningFormat,
     Opening,
     PassThroughFormat,
     StreamTrailer,
@@ -501,11 +484,7 @@ class PassThrough:
         openings, opening, template = self._openings, self.format.opening, self.template
         if openings is None or opening is None or template is None:
             return
-        size = len(first) + template.size
-        if isinstance(opening, NumberedOpeningFormat):
-            openings.learn(size, partial(learn_numbered_opening, opening, first, events, template))
-        elif self._next_count is None:
-            openings.learn(size, partial(learn_opening, opening, first, events, template))
+        openings.learn(len(first) + template.size, partial(learn_opening, opening, first, events, template))
 
     @property
     def is_stale(self) -> bool:
@@ -623,10 +602,6 @@ class PassThrough:
 
     def _use_opening(self, opening: Opening) -> None:
         """Expect text deltas that match the opening's template, with the prefix of this stream."""
-        if opening.count is not None:
-            self.agreed = None  # the writer has yet to write the opening
-            self.use(opening.template, opening.fields, opening.count)
-            return
         self.template = opening.template
         self.fields = opening.fields
         self._prefix = opening.prefix
@@ -649,16 +624,11 @@ class PassThrough:
     def _expected_trailer(self, format: TrailerFormat) -> StreamTrailer | None:
         """An empty trailer, or None if the stream is not in a state in which a trailer may begin."""
         reader, grammar = self.frame_reader, self.grammar
-        trailer: StreamTrailer | None = None
         if self.opening is not None:
-            trailer = format.make(self.opening.events, self.fields)
-        elif format.after is not None and grammar is not None:
-            trailer = format.after(self.reader, grammar)
-        elif reader is not None and grammar is not None and grammar.expects_end:
-            trailer = reader.trailer()
-        if trailer is not None and self._texts and self.format.repeated is not None:
-            self.format.repeated.trailer(trailer).note_text("".join(self._texts), self._next_count)
-        return trailer
+            return format.make(self.opening.events, self.fields)
+        if format.after is not None and grammar is not None:
+            return format.after(self.reader, grammar)
+        return reader.trailer() if reader is not None and grammar is not None and grammar.expects_end else None
 
 
 class _RegularTemplate(NamedTuple):

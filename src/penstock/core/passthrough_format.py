@@ -65,37 +65,6 @@ class OpeningFormat(Struct, frozen=True, kw_only=True):
     """Whether text deltas repeat the fields of the opening, except for padding."""
 
 
-class RepeatedField(NamedTuple):
-    """A member of the events of an opening whose value varies between answers. `kind` restricts its values.
-
-    `places` are all members that have this value: the position of the event in the opening, and the path in its JSON.
-    `in_deltas` is the path of the value in text deltas; empty if they do not have it.
-    """
-
-    name: str
-    kind: Literal["token", "seconds"]
-    places: tuple[tuple[int, Path], ...]
-    in_deltas: Path = ()
-
-
-class NumberedOpeningFormat(Struct, frozen=True, kw_only=True):
-    """How an answer opens in a dialect with `RepeatedText`: several numbered events, then text deltas.
-
-    It is written anew for the client, never forwarded.
-    """
-
-    fields: tuple[RepeatedField, ...]
-    """The fields. Text deltas have exactly one of them, as a member of the JSON object itself."""
-    number: Path
-    """The path of the number in an event. Text deltas continue the numbers of the opening."""
-    is_usual: Callable[[list[object], list[Event]], bool]
-    """Takes the JSON and the hub's events of an opening. Returns whether text deltas are read after it in the same way,
-    whatever their text is."""
-    make: Callable[[list[Event], dict[str, bytes]], list[Event]]
-    """Takes the events of the learned opening, and the values (ASCII) of the fields in another opening. Returns the
-    events of that opening."""
-
-
 class TrailerFormat(Struct, frozen=True, kw_only=True):
     """How an answer ends. `mark` occurs in the first read of every trailer, and hardly ever in text."""
 
@@ -121,7 +90,7 @@ class PassThroughFormat(Struct, frozen=True, kw_only=True):
     slots: tuple[TemplateSlot, ...] = ()
     padding_event: Callable[[dict[str, object]], Event] | None = None
     """Makes the event for padding that has changed; None if the dialect has no such event."""
-    opening: OpeningFormat | NumberedOpeningFormat | None = None
+    opening: OpeningFormat | None = None
     trailer: TrailerFormat | None = None
     repeated: "RepeatedText | None" = None
     """What follows the forwarded text, in dialects that repeat it as a whole; None if the dialect does not."""
@@ -170,9 +139,7 @@ class RepeatedText(Struct, frozen=True, kw_only=True):
     reader: "Callable[[object], TextFollowingReader]"
     """Takes the stream's frame reader, and returns it as one that follows the text."""
     writer: "Callable[[object], TextFollowingWriter]"
-    """The same for the writer."""
-    trailer: "Callable[[StreamTrailer], TextFollowingReader]"
-    """The same for a trailer, which compares the text too."""
+    """Takes the answer's writer, and returns it as one that follows the text."""
 
 
 class ReportedUsage(Struct, frozen=True, kw_only=True):
@@ -204,8 +171,8 @@ class TextFollowingReader(Protocol):
     def note_text(self, text: str, number: int | None) -> None:
         """Continue after text deltas that `PassThrough` has read: their text, and the number of the next event.
 
-        They belong to the same text as the last text delta that the frame reader has read, or to the only text that an
-        opening has started. `number` is None if they have none.
+        They belong to the same text as the last text delta that the frame reader has read. `number` is None if they
+        have none.
         """
 
 
@@ -294,5 +261,3 @@ class Opening(Struct, eq=False):
     template: DeltaTemplate
     prefix: bytes
     chars: int = 0
-    count: int | None = None
-    """The counter of the first text delta; None without a counter. With one, `prefix` is not used."""

@@ -1,15 +1,15 @@
 """Templates for the fast path: the constant bytes of text deltas and of openings, and the proof that they are right.
 
 `learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first events
-of the answers of one target: `learn_opening` makes it, or `core/numbered_openings.py` in dialects that number their
-events. The complete argument why a template may replace the parser is at the top of `core/passthrough.py`.
+of the answers of one target: `learn_opening` makes it. The complete argument why a template may replace the parser is
+at the top of `core/passthrough.py`.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,7 +30,7 @@ _JSON = msgspec.json.Decoder()
 _ONE_LINE = re.compile(rb"(?:event:[^\r\n]*\n)?data:([^\r\n]*)\n\n")
 _LAST_BRACKET = re.compile(rb" *\}\n\n")
 # The values that a field of an opening may have. None of them can end a JSON string or a JSON number.
-PATTERNS = {
+_PATTERNS = {
     "token": rb"[\w.:-]{1,128}",
     "seconds": rb"[1-9][0-9]{8,10}",
     "padding": rb"[0-9A-Za-z]+",
@@ -44,13 +44,6 @@ _ESTABLISHED = 16
 # A longer event is not learned: the proof of a template decodes its JSON three times.
 MAX_LEARNED = 65_536
 _MISSING = object()
-
-
-class KnownOpening(Protocol):
-    """A proved opening."""
-
-    def read(self, data: bytes) -> Opening | None:
-        """The opening at the start of the data, or None if it does not match. More bytes may follow it."""
 
 
 class OpeningTemplate:
@@ -70,7 +63,7 @@ class OpeningTemplate:
         """Count a match: the text that followed the opening matched the template too."""
         self._matches += 1
 
-    def learn(self, size: int, prove: Callable[[], KnownOpening | None]) -> None:
+    def learn(self, size: int, prove: "Callable[[], KnownOpening | None]") -> None:
         """Learn an opening that did not match, of this size, if it can be proved.
 
         An established opening is replaced at once. Otherwise only the 1st, 2nd, 4th, 8th, … miss is learned, so that a
@@ -86,7 +79,7 @@ class OpeningTemplate:
             self._known = prove()
 
 
-class _UnnumberedOpening(NamedTuple):
+class KnownOpening(NamedTuple):
     """A proved opening: the pattern of its bytes, and the template of the text deltas that follow it.
 
     `prefix` is the template's prefix, if there are `prefix_fields` as a format string with a placeholder for each: text
@@ -217,15 +210,15 @@ def _is_proved(event: bytes, values: list[_SlotValue]) -> bool:
     """Whether substituting all values in the bytes changes the JSON at their paths, and nowhere else."""
     substitutes = [str(value.substitute).encode() for value in values]
     probe = b"".join(alternating(_literals(event, values), substitutes))
-    return differs_only(event, probe, {value.path: value.substitute for value in values if value.path})
+    return _differs_only(event, probe, {value.path: value.substitute for value in values if value.path})
 
 
-def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:
+def _differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:
     """Whether the JSON of the probe is that of the event with these changes, each of which really is one.
 
     If there are several events, the changes are those of the first one.
     """
-    decoded, changed = decoded_events(event), decoded_events(probe)
+    decoded, changed = _decoded_events(event), _decoded_events(probe)
     if not decoded:
         return False
     for path, new in changes.items():
@@ -236,7 +229,7 @@ def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> boo
     return decoded == changed
 
 
-def decoded_events(data: bytes) -> list[object]:
+def _decoded_events(data: bytes) -> list[object]:
     """The JSON of each event; none if a part of the data is not an event with one line of JSON."""
     lines = list(_ONE_LINE.finditer(data))
     if b"".join(line[0] for line in lines) != data:
@@ -258,13 +251,13 @@ def value_at(value: Any, path: Path) -> Any:
 
 def learn_opening(
     format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
-) -> _UnnumberedOpening | None:
+) -> KnownOpening | None:
     """Prove an opening: its first events, and the template of the text that follows it. None if it cannot be proved.
 
     Each value that text deltas repeat must occur exactly once in the prefix of the template. Then substitution proves
     the opening and the prefix, as for a text delta.
     """
-    decoded = decoded_events(first)
+    decoded = _decoded_events(first)
     (prefix,) = template.prefix
     tokens = _tokens(format, decoded[0], prefix) if decoded else None
     choice = format.choice(events)
@@ -274,7 +267,7 @@ def learn_opening(
     fields = {field.name: field for field in format.fields}
     if padded != {name for name in tokens if fields[name].kind == "padding"}:
         return None
-    substitutes = {name: substitute_for(token) for name, token in tokens.items()}
+    substitutes = {name: _substitute_for(token) for name, token in tokens.items()}
     found = {name: _slot_value(first, fields[name].path, token, b"", None) for name, token in tokens.items()}
     names = sorted(tokens, key=lambda name: found[name].start)
     values = [found[name] for name in names]
@@ -282,7 +275,7 @@ def learn_opening(
         return None
     literals = _literals(first, values)
     probe = b"".join(alternating(literals, [substitutes[name].strip(b'"') for name in names]))
-    if not differs_only(first, probe, {fields[name].path: decoded_token(substitutes[name]) for name in names}):
+    if not _differs_only(first, probe, {fields[name].path: _decoded_token(substitutes[name]) for name in names}):
         return None
     prefix_fields: list[str] = []
     if format.in_deltas:
@@ -291,15 +284,15 @@ def learn_opening(
         if repeated is None:
             return None
         prefix = repeated
-    groups = [b"(?P<%b>%b)" % (name.encode(), PATTERNS[fields[name].kind]) for name in names]
+    groups = [b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]) for name in names]
     spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
     pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
-    return _UnnumberedOpening(
-        re.compile(pattern), format, events, len(decoded), tier_of(events), choice, prefix, prefix_fields, template
+    return KnownOpening(
+        re.compile(pattern), format, events, len(decoded), _tier_of(events), choice, prefix, prefix_fields, template
     )
 
 
-def tier_of(events: list[Event]) -> object:
+def _tier_of(events: list[Event]) -> object:
     """The service tier that an opening with these events names, or None."""
     extras = (event.fields for event in events if isinstance(event, Extra) and event.place == "chunk")
     return next((fields["service_tier"] for fields in extras if "service_tier" in fields), None)
@@ -319,8 +312,8 @@ def _repeated_prefix(
     format = _replaced(prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in names})
     rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
     probe = format % tuple(substitutes[name].strip(b'"') for name in names) + rest
-    changes = {fields[name].path: decoded_token(substitutes[name]) for name in names}
-    return format if differs_only(prefix + rest, probe, changes) else None
+    changes = {fields[name].path: _decoded_token(substitutes[name]) for name in names}
+    return format if _differs_only(prefix + rest, probe, changes) else None
 
 
 def _escaped(literal: bytes, *, spaces: bool) -> bytes:
@@ -348,18 +341,18 @@ def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, 
             return None
         if field.if_repeated and token not in prefix:
             continue
-        if not re.fullmatch(PATTERNS[field.kind], token.strip(b'"')):
+        if not re.fullmatch(_PATTERNS[field.kind], token.strip(b'"')):
             return None
         tokens[field.name] = token
     return tokens
 
 
-def substitute_for(token: bytes) -> bytes:
+def _substitute_for(token: bytes) -> bytes:
     """Another token of the same kind."""
     return b'"%bx"' % token.strip(b'"') if token.startswith(b'"') else b"%d" % (int(token) + 1)
 
 
-def decoded_token(token: bytes) -> object:
+def _decoded_token(token: bytes) -> object:
     """The value of a token."""
     return token.strip(b'"').decode() if token.startswith(b'"') else int(token)
 

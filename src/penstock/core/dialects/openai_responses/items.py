@@ -112,20 +112,6 @@ class _OutputItem(Struct):
     scan: JsonScan | None = None
 
 
-class OpenText(NamedTuple):
-    """The only text of a message, while nothing else is open."""
-
-    id: str
-    """The id of the message."""
-    output_index: int
-    """The number of the message among the items, in the provider's events."""
-    block: int
-    """The hub's number of its block."""
-    text: RunningText
-    items: tuple[str, ...]
-    """The types of all items so far. The message is the last one."""
-
-
 class OutputItems:
     """The output of one response."""
 
@@ -397,24 +383,6 @@ class OutputItems:
         key = item.thinking or item.part
         assert key is not None
         item.texts.setdefault(key, RunningText()).add(text.encode())
-
-    def open_text(self) -> OpenText | None:
-        """The text that is open, if it is the first part of a message, and nothing is known of other parts."""
-        item, key = self._speaking, TextKey("text")
-        if (
-            item is None
-            or item.type != "message"
-            or item.part != key
-            or self._open != 1
-            or self.called
-            or self._unnamed
-        ):
-            return None
-        if item.ended or list(item.texts) != [key] or item.heads or item.cited or self.surrogates:
-            return None
-        text = item.texts[key]
-        types = tuple(item.type for item in self._order)
-        return OpenText(item.id, item.index, item.block, RunningText(text.size, text.checksum), types)
 
     def settle_text(self, event: Json, type: str, key: TextKey, whole: str) -> None:
         """A text is whole."""

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock.core.dialects.openai_responses.items import OpenText, OutputItems, TextField, TextKey
+from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.error_shapes import error_of, is_heartbeat, read_error
@@ -142,20 +142,6 @@ class OpenAIResponsesReader:
         if number is not None:
             self._number = number
 
-    @property
-    def extras(self) -> Json:
-        """The members that the response had at its start and that have no events of their own."""
-        return self._extras
-
-    @property
-    def next_number(self) -> int | None:
-        """The number that the next event should have; None if it is unknown."""
-        return self._number
-
-    def open_text(self) -> OpenText | None:
-        """The text that is open, if the response can end with it in the usual way (`trailer.py`)."""
-        return self._items.open_text() if self._started and not self.done else None
-
     def flush(self) -> None:
         """Emit everything that is buffered: the rest of the open items will not be read."""
         self._items.flush()
@@ -203,8 +189,7 @@ class OpenAIResponsesReader:
     def _start(self, response: Json) -> None:
         self._started = True
         self._id = text_of(response.get("id"))
-        self.start = envelope_of(response)
-        self._sink.events.append(self.start)
+        self._sink.events.append(_envelope_of(response))
         self._extras = extras_of(response)
         self._keep(self._extras)
         self._sink.events.append(ChoiceStart(0, "assistant"))
@@ -235,8 +220,8 @@ class OpenAIResponsesReader:
         """The end of the response. Where its own status says that it failed, or is incomplete, that counts."""
         own = response.get("status")
         status = own if own in ("incomplete", "failed", "cancelled") else status
-        self._sink.events.append(envelope_of(response))
-        self._keep(new_extras(response, self._extras))
+        self._sink.events.append(_envelope_of(response))
+        self._keep(_new_extras(response, self._extras))
         usage = response.get("usage")
         if isinstance(usage, dict) and usage:
             self._sink.events.append(UsageReport(read_usage(usage, self._sink, tier=response.get("service_tier"))))
@@ -375,7 +360,7 @@ class OpenAIResponsesReader:
         return clean | {"delta": delta}
 
 
-def envelope_of(response: Json) -> Start:
+def _envelope_of(response: Json) -> Start:
     """The id, the model and the time of a response."""
     return Start(text_of(response.get("id")), text_of(response.get("model")), integer_of(response.get("created_at")))
 
@@ -385,7 +370,7 @@ def extras_of(response: Json) -> Json:
     return _others(response, _RESPONSE_FIELDS)
 
 
-def new_extras(response: Json, known: Json) -> Json:
+def _new_extras(response: Json, known: Json) -> Json:
     """Those of these members that the response did not have before, or had with another value."""
     return {name: value for name, value in extras_of(response).items() if name not in known or known[name] != value}
 
