@@ -189,6 +189,61 @@ CASES: dict[str, list[Case]] = {
             [("tool-option-dropped", "strict")],
         ),
     ],
+    "claude-stops": [
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [HI], "stop": ["\n\n", "a ", " "]},
+            {"stop_sequences": ["a "]},
+            [("stop-dropped", r"'\n\n'"), ("stop-dropped", "' '")],
+        ),
+        Case(
+            "azure-anthropic/claude-opus-4-8",
+            {"messages": [HI], "stop": "\n"},
+            {"stop_sequences": None},
+            [("stop-dropped", r"'\n'")],
+        ),
+    ],
+    "bedrock-stops": [
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-8",
+            {"messages": [HI], "stop": ["\n", *"abcde"]},
+            {"inferenceConfig": {"stopSequences": [*"abcde"]}},
+            [("stop-dropped", r"'\n'"), ("stop-sequence-unreported", "")],
+        ),
+        Case(
+            "bedrock/us.amazon.nova-pro-v1:0",
+            {"messages": [HI], "stop": ["\n", *"abcde"]},
+            {"inferenceConfig": {"stopSequences": ["\n", *"abcde"]}},
+            [("stop-sequence-unreported", "")],
+        ),
+    ],
+    "bedrock-texts": [
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-8",
+            {
+                "messages": [
+                    {"role": "system", "content": " \n"},
+                    {"role": "user", "content": [text("\n"), text("Hi ")]},
+                    {"role": "assistant", "content": "\t", "tool_calls": [CALL]},
+                    {"role": "tool", "tool_call_id": "c1", "content": " "},
+                    {"role": "assistant", "content": "Answer: "},
+                ],
+            },
+            {
+                "system": None,
+                "messages": [
+                    {"role": "user", "content": [{"text": "Hi "}]},
+                    {
+                        "role": "assistant",
+                        "content": [{"toolUse": {"toolUseId": "c1", "name": "get_tide", "input": {}}}],
+                    },
+                    {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"json": {}}]}}]},
+                    {"role": "assistant", "content": [{"text": "Answer:"}]},
+                ],
+            },
+            [],
+        )
+    ],
     "claude-system-messages": [
         Case(
             "anthropic/claude-haiku-4-5",

@@ -103,3 +103,10 @@ def test_messages_of_one_role_are_joined_in_linear_time() -> None:
         return calls_of(lambda: asked("openai_chat", "anthropic_messages", {"messages": turns}))
 
     assert work(400) < 3 * work(200)
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "null", "\nnull "])
+@pytest.mark.parametrize("provider", [*WITH_OBJECTS, "cohere"])
+def test_a_call_without_arguments_has_an_empty_object(provider: str, arguments: str) -> None:
+    written = asked("openai_chat", provider, {"messages": called(arguments)})
+    assert written == asked("openai_chat", provider, {"messages": called("{}")})

@@ -105,7 +105,7 @@ LOSSES: dict[str, LossRow] = {
         changes_meaning=True,
     ),
     "stop-dropped": LossRow(
-        "The provider's API has no stop sequences, or fewer than the client sent.",
+        "The provider's API has no stop sequences, or fewer than the client sent, or none of white space only.",
         "The answer continues where the client wanted it to end.",
         "The client receives more text, never less.",
         changes_meaning=True,

@@ -91,10 +91,15 @@ def as_function(tool: Tool, losses: list[Loss]) -> Tool:
     )
 
 
+def json_arguments(arguments: str) -> str:
+    """The arguments of a function; an empty object where models and clients wrote none: nothing, spaces or null."""
+    return "{}" if arguments.strip() in ("", "null") else arguments
+
+
 def arguments_of(call: ToolCall) -> str:
     """The arguments of a call as a function has them."""
     if call.kind != "custom":
-        return call.arguments
+        return json_arguments(call.arguments)
     return msgspec.json.encode({_INPUT: call.arguments}).decode()
 
 

@@ -7,6 +7,7 @@ from penstock.core.completion import Choice, Completion
 from penstock.core.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
 from penstock.core.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
 from penstock.core.losses import Loss
+from penstock.core.tool_map import json_arguments
 from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 ENDING_WORDS: Mapping[Ending, str] = {
@@ -54,7 +55,7 @@ class CallInputs:
         if call.kind == "custom":
             return {"input": arguments}
         try:
-            given = self._decoder.decode(arguments or "{}")
+            given = self._decoder.decode(json_arguments(arguments))
         except (ValueError, TooComplexError):
             given = None
         if isinstance(given, dict):

@@ -18,6 +18,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.bodies import refused
+from penstock.core.json_getters import list_of
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
 from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
@@ -41,7 +42,7 @@ class RequestInputs:
     def read(self, call: ToolCall) -> dict[str, object]:
         """The arguments of a call. What is no JSON object is its `input`. Raises `RequestError`."""
         try:
-            given = self._decoder.decode(arguments_of(call) or "{}")
+            given = self._decoder.decode(arguments_of(call))
         except ValueError:
             given = None
         except TooComplexError:
@@ -173,6 +174,21 @@ def note_fields(request: Request, losses: list[Loss], *, known: Sequence[str] = 
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
     if request.stop:
         losses.append(Loss("stop-sequence-unreported"))
+
+
+def write_stops(stops: Sequence[str], losses: list[Loss], *, most: int | None = None, blank: bool = True) -> list[str]:
+    """The stop sequences that the API takes: at most so many, and those of white space if `blank` ones are allowed."""
+    taken = [stop for stop in stops if stop.strip() or (blank and stop)]
+    losses.extend(Loss("stop-dropped", repr(stop)) for stop in stops if not (stop.strip() or (blank and stop)))
+    losses.extend(Loss("stop-dropped", stop) for stop in taken[len(taken) if most is None else most :])
+    return taken[:most]
+
+
+def trim_prefill(messages: Sequence[Mapping[str, object]]) -> None:
+    """Remove spaces at the end of a conversation: Claude refuses the beginning of an answer that ends with them."""
+    content = list_of(messages[-1]["content"]) if messages and messages[-1]["role"] == "assistant" else []
+    if content and isinstance(last := content[-1], dict) and isinstance(last.get("text"), str):
+        last["text"] = last["text"].rstrip()
 
 
 def note_prefill(request: Request, losses: list[Loss]) -> None:

@@ -56,7 +56,7 @@ export const LOSSES = {
   "lost": "The model cannot use the tool."
  },
  "stop-dropped": {
-  "meaning": "The provider's API has no stop sequences, or fewer than the client sent.",
+  "meaning": "The provider's API has no stop sequences, or fewer than the client sent, or none of white space only.",
   "lost": "The answer continues where the client wanted it to end."
  },
  "stop-sequence-unreported": {

@@ -37,7 +37,13 @@ from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.schema_subset import output_schema, tool_schema
-from penstock.core.dialects.translated_parts import MISSING_THINKING, RequestInputs, lacks_thinking
+from penstock.core.dialects.translated_parts import (
+    MISSING_THINKING,
+    RequestInputs,
+    lacks_thinking,
+    trim_prefill,
+    write_stops,
+)
 from penstock.core.losses import Loss
 from penstock.core.media import is_text, media_loss
 from penstock.core.request import (
@@ -126,8 +132,8 @@ def write_request(
             choice = (choice or {"type": "auto"}) | {"disable_parallel_tool_use": True}
         if choice is not None:
             fields["tool_choice"] = choice
-    if request.stop:
-        fields["stop_sequences"] = list(request.stop)
+    if stops := write_stops(request.stop, losses, blank=False):
+        fields["stop_sequences"] = stops
     _write_reasoning(request.reasoning, settings, fields, losses)
     _write_sampling(request.sampling, settings, fields, losses)
     _write_format(request.format, fields, losses)
@@ -177,8 +183,7 @@ class _ContentWriter:
             content = message["content"]
             if message["role"] == "user" and isinstance(content, list):
                 content.sort(key=lambda block: block["type"] != "tool_result")
-        if written and written[-1]["role"] == "assistant":
-            _trim(written[-1]["content"])
+        trim_prefill(written)
         return written
 
     def content(self, parts: tuple[Part, ...]) -> list[Json]:
@@ -286,13 +291,6 @@ def _source(part: MediaPart) -> Json | None:
     if part.url:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": part.mime, "data": part.data} if part.mime else None
-
-
-def _trim(content: object) -> None:
-    """Remove spaces at the end of the conversation: the API refuses a prefilled answer that ends with them."""
-    last = content[-1] if isinstance(content, list) else {}
-    if isinstance(last.get("text"), str):
-        last["text"] = last["text"].rstrip()
 
 
 def _write_choice(choice: ToolChoice | None, names: ToolMap, losses: list[Loss]) -> Json | None:

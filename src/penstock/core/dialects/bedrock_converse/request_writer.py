@@ -1,6 +1,6 @@
 """Writes requests in the dialect of Bedrock's Converse API: `Request` → the fields of a body, and the losses.
 
-1. Roles alternate, so turns of one role are joined. No text may be empty.
+1. Roles alternate, so turns of one role are joined. No text may be white space only.
 2. Media are sent as data, or as an object in S3. The API fetches no other URLs.
 3. `toolConfig` is required as soon as the conversation has calls or results, even if the client offers no tools any
    more. There is no choice `none`: then the tools are left out, if they can be.
@@ -24,7 +24,9 @@ from penstock.core.dialects.translated_parts import (
     TranslatedParts,
     lacks_thinking,
     note_fields,
+    trim_prefill,
     write_sampling,
+    write_stops,
 )
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, is_text
@@ -34,7 +36,6 @@ from penstock.core.tool_ids import portable
 from penstock.core.tool_map import ToolMap
 
 _MAX_ID = 64
-_MAX_STOPS = 4
 _MAX_TEMPERATURE = 1.0
 _DEFAULT_SAMPLING = 1.0
 _LEAST_BUDGET = 1_024
@@ -68,6 +69,8 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
     strict_tools: bool = False
     """Whether the model can be made to follow the schema of a tool."""
+    blank_stops: bool = True
+    """Whether a stop sequence may be white space only."""
     combined_tools: bool = True
     """Whether the schema of a tool may have `anyOf`, `oneOf` or `allOf` at the top."""
 
@@ -109,9 +112,8 @@ def write_request(
             losses.append(Loss("sampling-dropped", name))
     if request.max_output is not None:
         config["maxTokens"] = request.max_output
-    if request.stop:
-        config["stopSequences"] = list(request.stop[:_MAX_STOPS])
-        losses.extend(Loss("stop-dropped", stop) for stop in request.stop[_MAX_STOPS:])
+    if stops := write_stops(request.stop, losses, blank=settings.blank_stops):
+        config["stopSequences"] = stops
     if config:
         fields["inferenceConfig"] = config
     if more:
@@ -143,7 +145,9 @@ class _ConverseMessages(TranslatedParts):
                 written[-1][1].extend(content)
             elif content:
                 written.append((role, content))
-        return [{"role": role, "content": content} for role, content in written]
+        messages: list[_Json] = [{"role": role, "content": content} for role, content in written]
+        trim_prefill(messages)
+        return messages
 
     def system(self, parts: Sequence[Part]) -> list[_Json]:
         blocks: list[_Json] = []
@@ -151,7 +155,7 @@ class _ConverseMessages(TranslatedParts):
             text = self._plain(part)
             if text is None:
                 self.note_dropped(part)
-            elif text:
+            elif text.strip():
                 blocks += [{"text": text}, *self._cache(getattr(part, "cache", ""))]
         return blocks
 
@@ -174,7 +178,7 @@ class _ConverseMessages(TranslatedParts):
     def _blocks(self, part: Part) -> list[_Json]:
         text = self._plain(part)
         if text is not None:
-            return [{"text": text}, *self._cache(getattr(part, "cache", ""))] if text else []
+            return [{"text": text}, *self._cache(getattr(part, "cache", ""))] if text.strip() else []
         match part:
             case MediaPart():
                 media = self._media(part)
@@ -204,7 +208,7 @@ class _ConverseMessages(TranslatedParts):
         content: list[_Json] = []
         for part in result.parts:
             text = self._plain(part)
-            if text:
+            if text and text.strip():
                 content.append({"text": text})
             elif isinstance(part, MediaPart) and (media := self._media(part)) is not None:
                 content.append(media)

@@ -11,7 +11,13 @@ from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
+from penstock.core.dialects.translated_parts import (
+    TranslatedParts,
+    note_fields,
+    note_prefill,
+    write_sampling,
+    write_stops,
+)
 from penstock.core.losses import Loss
 from penstock.core.media import url_of
 from penstock.core.request import Message, ReasoningSettings, Request, Tool, available_tools
@@ -53,8 +59,7 @@ def write_request(request: Request, settings: CohereSettings, losses: list[Loss]
     if request.max_output is not None:
         fields["max_tokens"] = request.max_output
     if request.stop:
-        fields["stop_sequences"] = list(request.stop[:_MAX_STOPS])
-        losses.extend(Loss("stop-dropped", stop) for stop in request.stop[_MAX_STOPS:])
+        fields["stop_sequences"] = write_stops(request.stop, losses, most=_MAX_STOPS)
     if request.format is not None:
         schema = request.format.schema
         fields["response_format"] = {"type": "json_object"} | ({"json_schema": schema} if schema is not None else {})
@@ -111,7 +116,7 @@ class _CohereMessages(TranslatedParts):
 
     def _call(self, call: ToolCall) -> _Json:
         self.note_cache(call.cache)
-        function = {"name": self.names.name(call.name, call.namespace), "arguments": arguments_of(call) or "{}"}
+        function = {"name": self.names.name(call.name, call.namespace), "arguments": arguments_of(call)}
         return {"id": portable(call.id or call.name, _MAX_ID), "type": "function", "function": function}
 
     def _user(self, parts: Sequence[Part]) -> list[_Json]:

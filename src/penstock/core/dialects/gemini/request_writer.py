@@ -32,7 +32,7 @@ from penstock.core.content import (
 from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
-from penstock.core.dialects.translated_parts import RequestInputs
+from penstock.core.dialects.translated_parts import RequestInputs, write_stops
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
 from penstock.core.request import (
@@ -91,8 +91,7 @@ def write_request(request: Request, settings: GeminiSettings, issuer: str, losse
     if request.choices > 1:
         config["candidateCount"] = request.choices
     if request.stop:
-        config["stopSequences"] = list(request.stop[:_MAX_STOPS])
-        losses.extend(Loss("stop-dropped", stop) for stop in request.stop[_MAX_STOPS:])
+        config["stopSequences"] = write_stops(request.stop, losses, most=_MAX_STOPS)
         if request.dialect != NAME:
             losses.append(Loss("stop-sequence-unreported"))
     _write_sampling(request.sampling, config, losses)
