@@ -52,6 +52,7 @@ SUBSET: Json = {
     "properties": {"n": {"type": "integer", "description": '{"minimum":1}'}},
     "additionalProperties": False,
 }
+RESULT: Json = {"type": "tool_result", "tool_use_id": "c1", "content": '{"scope": {"cache_control": "x"}}'}
 FORMAT: Json = {"type": "json_schema", "json_schema": {"name": "s", "schema": BOUNDED}}
 TEXT_SUBSET: Json = {"schema": json.dumps(SUBSET, separators=(",", ":")), "name": "s"}
 EITHER: Json = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "anyOf": [{"required": ["a"]}]}
@@ -187,6 +188,48 @@ CASES: dict[str, list[Case]] = {
             {"messages": [HI], "tools": [tool(BOUNDED, strict=True)]},
             {"toolConfig": {"tools": [spec(BOUNDED)]}},
             [("tool-option-dropped", "strict")],
+        ),
+    ],
+    "claude-cache-scope": [
+        *(
+            Case(
+                model,
+                {
+                    "system": [text("Be brief.") | {"cache_control": {"type": "ephemeral", "scope": "global"}}],
+                    "messages": [
+                        HI,
+                        ANSWER,
+                        {
+                            "role": "user",
+                            "content": [RESULT | {"cache_control": {"type": "ephemeral", "scope": "turn"}}],
+                        },
+                    ],
+                    "tools": [{"name": "f", "input_schema": EITHER, "cache_control": {"type": "ephemeral"}}],
+                },
+                {
+                    "system": [text("Be brief.") | {"cache_control": {"type": "ephemeral"}}],
+                    "messages": [
+                        HI,
+                        ANSWER,
+                        {"role": "user", "content": [RESULT | {"cache_control": {"type": "ephemeral"}}]},
+                    ],
+                    "tools": [{"name": "f", "input_schema": EITHER, "cache_control": {"type": "ephemeral"}}],
+                },
+                [("option-refused-by-provider", "cache_control.scope")] * 2,
+                MESSAGES,
+            )
+            for model in (
+                "azure-anthropic/claude-opus-4-8",
+                "bedrock/us.anthropic.claude-opus-4-8",
+                "vertex-anthropic/claude-opus-4-8",
+            )
+        ),
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [{"role": "user", "content": [text("Hi") | {"cache_control": {"scope": "global"}}]}]},
+            {"messages": [{"role": "user", "content": [text("Hi") | {"cache_control": {"scope": "global"}}]}]},
+            [],
+            MESSAGES,
         ),
     ],
     "claude-stops": [

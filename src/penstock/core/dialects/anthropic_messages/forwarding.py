@@ -7,7 +7,8 @@ A request for a provider of the same dialect keeps its bytes, except where the p
    Providers that want thinking without a signature (`unsigned_thinking`) get it all the same.
 2. `system` messages between other messages, where the provider's data says so (`mid_system`). Their text becomes a
    block of the user's message before or after them.
-3. The block of the system prompt that Claude Code addresses to Anthropic, where the provider is not Anthropic. Other
+3. The scope of breakpoints for the prompt cache, where the provider's data says so (`cache_scope`).
+4. The block of the system prompt that Claude Code addresses to Anthropic, where the provider is not Anthropic. Other
    providers would take it for a part of the prompt, and versions of it that change with each request miss their caches.
 """
 
@@ -161,3 +162,25 @@ def _without(tool: object, refused: tuple[str, ...], losses: list[Loss]) -> obje
     losses.extend(Loss("option-refused-by-provider", f"tools.{name}") for name in refused if name in tool)
     kept: Json = {name: value for name, value in tool.items() if name not in refused}
     return kept
+
+
+def without_cache_scope(written: Raw, losses: list[Loss]) -> Raw | None:
+    """The messages, system prompt or tools without the scope of cache breakpoints; None if none of them has one."""
+    if b'"scope"' not in bytes(written) or b'"cache_control"' not in bytes(written):
+        return None
+    found = len(losses)
+    edited = _unscoped(msgspec.json.decode(written), losses)
+    return Raw(msgspec.json.encode(edited)) if len(losses) > found else None
+
+
+def _unscoped(value: object, losses: list[Loss]) -> object:
+    if isinstance(value, list):
+        return [_unscoped(each, losses) for each in value]
+    if not isinstance(value, dict):
+        return value
+    edited: Json = {name: _unscoped(each, losses) if name == "content" else each for name, each in value.items()}
+    cache = value.get("cache_control")
+    if isinstance(cache, dict) and "scope" in cache:
+        losses.append(Loss("option-refused-by-provider", "cache_control.scope"))
+        edited["cache_control"] = {name: each for name, each in cache.items() if name != "scope"}
+    return edited

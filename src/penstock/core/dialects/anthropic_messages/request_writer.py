@@ -88,6 +88,8 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
     mid_system: bool = True
     """Whether `system` messages may be in the middle of the conversation."""
+    cache_scope: bool = True
+    """Whether the breakpoints of a client's own request for the prompt cache may have a `scope`."""
     refused_fields: tuple[str, ...] = ()
     """Fields that the provider rejects."""
     attribution: bool = False

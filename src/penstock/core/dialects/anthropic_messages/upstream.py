@@ -10,6 +10,7 @@ from penstock.core.dialects.anthropic_messages.forwarding import (
     betas_without,
     edit_messages,
     edit_system,
+    without_cache_scope,
     without_tool_fields,
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
@@ -78,9 +79,16 @@ class AnthropicMessagesUpstream:
             changes["messages"] = messages
         if "tools" in values and (tools := without_tool_fields(values["tools"], settings.refused_fields, losses)):
             changes["tools"] = tools
+        refused_betas = settings.refused_fields
+        if not settings.cache_scope:
+            refused_betas += ("prompt_caching_scope",) if settings.body_betas is None else ()
+            for name in ("system", "messages", "tools"):
+                given = changes.get(name) or values.get(name)
+                if given is not None and (unscoped := without_cache_scope(given, losses)) is not None:
+                    changes[name] = unscoped
         headers = {**_HEADERS, **request.headers}
-        if settings.refused_fields and "anthropic-beta" in headers:
-            betas = betas_without(headers.pop("anthropic-beta"), settings.refused_fields)
+        if refused_betas and "anthropic-beta" in headers:
+            betas = betas_without(headers.pop("anthropic-beta"), refused_betas)
             headers |= {"anthropic-beta": betas} if betas else {}
         if settings.body_betas is not None and "anthropic-beta" in headers:
             accepted = accepted_betas(headers.pop("anthropic-beta"), settings, losses)
