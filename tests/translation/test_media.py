@@ -249,3 +249,12 @@ def test_the_name_of_an_image_is_a_declared_loss() -> None:
     for provider, expected in photo(without=CHAT).items():
         body, losses = asked(CHAT, provider, request)
         assert (part_of(provider, body), ("field-dropped", "content.filename") in losses) == (expected, True)
+
+
+@pytest.mark.parametrize(("client", "provider"), [(CHAT, RESPONSES), (RESPONSES, CHAT), (CHAT, MESSAGES)])
+def test_the_detail_of_an_image_that_is_a_document_is_a_declared_loss(client: str, provider: str) -> None:
+    url = f"data:application/pdf;base64,{PDF}"
+    chat = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    part = chat if client == CHAT else {"type": "input_image", "image_url": url, "detail": "low"}
+    _, losses = asked(client, provider, request_with(client, part))
+    assert ("field-dropped", "content.detail") in losses

@@ -274,7 +274,8 @@ class _ChatContentWriter:
                 return {"type": "refusal", "refusal": text}
             case MediaPart():
                 self._note_cache(part.cache)
-                self._note_extras({name: value for name, value in part.extras.items() if name != "detail"})
+                known = ("detail",) if part.kind == "image" else ()
+                self._note_extras({name: value for name, value in part.extras.items() if name not in known})
                 return self._media(part)
             case OpaquePart(dialect, type, data) if dialect == NAME:
                 return {"type": type, **data}

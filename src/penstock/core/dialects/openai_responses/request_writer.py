@@ -192,7 +192,8 @@ class _ItemWriter:
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text} if text else None
             case MediaPart():
-                self._note(part.cache, {name: value for name, value in part.extras.items() if name != "detail"})
+                known = ("detail",) if part.kind == "image" else ()
+                self._note(part.cache, {name: value for name, value in part.extras.items() if name not in known})
                 if role == "assistant":
                     self._losses.append(Loss("content-dropped", part.kind))
                     return None
