@@ -117,6 +117,8 @@ HARD |= {
         ("event", "items of the end", b'{"type":"x"},', 60_000, "streamed", RESPONSES, MESSAGES),
         ("event", "summaries", b'{"text":"a"},', 60_000, "streamed", RESPONSES, RESPONSES),
         ("event", "an item of an unknown type", b"1.5,", LARGEST_EVENT, "streamed", RESPONSES, RESPONSES),
+        ("event", "arguments", b'\\"', LARGEST_EVENT, "kept", RESPONSES, RESPONSES),
+        ("event", "log probabilities", b"0,", LARGEST_EVENT, "streamed", CHAT, RESPONSES),
         ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", MESSAGES, CHAT),
         ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", CHAT, MESSAGES),
         ("request", "items", b"1.5,", 65_000, "streamed", RESPONSES, CHAT),

@@ -246,6 +246,23 @@ def test_the_deltas_of_a_call_are_its_arguments() -> None:
     assert ("".join(deltas), done["arguments"], done["name"]) == ("{}", "{}", "now")
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(pieces: int) -> None:
+    """They are encoded once, because an event of a megabyte has 20 ms."""
+    text, arguments = 'é"\n' * 30_000, '{"a":"\\n"}' * 10_000
+    chance: list[Json] = [{"token": "a", "logprob": -1, "bytes": [97]}]
+    said: list[Event] = [Extra("choice", {"logprobs": {"content": chance}}, 0), TextDelta(0, text)]
+    asked = [ToolCallStart(0, 0, "c1", "now"), *[ToolCallDelta(0, 0, arguments)] * pieces]
+    reported, _ = written(*BEGIN, *said * pieces, *asked, *DONE_WELL)
+    ended = {event["type"]: event for event in reported}
+    message, called = ended["response.completed"]["response"]["output"]
+    part = message["content"][0]
+    assert (part["text"], part["logprobs"]) == (text * pieces, chance * pieces)
+    assert ended["response.content_part.done"]["part"] == part
+    assert ended["response.output_text.done"]["text"] == text * pieces
+    assert called["arguments"] == arguments * pieces == ended["response.function_call_arguments.done"]["arguments"]
+
+
 def test_reasoning_has_a_summary_or_the_text_itself() -> None:
     """The text itself is a summary where the provider has another API: most clients show nothing else."""
     events = (

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.events import Annotation
@@ -61,6 +61,8 @@ class OpenItem(Struct):
     part: OpenPart | None = None
     pieces: list[str] = []
     """Of the arguments of a call, or of an image."""
+    encoded: str | Raw | None = None
+    """The arguments as the first event of them has them, if no other follows."""
     ended: bool = False
     done: bool = False
     """Whether its end was written."""

@@ -1,6 +1,6 @@
 """Output items and the response object, in the words of the Responses API. Streams and bodies are written with them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import Raw
@@ -44,6 +44,10 @@ NO_ARGUMENTS = "{}"
 """What a call of a function without arguments has: clients parse them as JSON."""
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # The native reason of a response that is incomplete and does not say why.
+# The most log probabilities of one event: more than a megabyte of them has. The most that get the bytes of their token,
+# at half a microsecond each.
+_MOST_LOGPROBS = 50_000
+_MOST_WITHOUT_BYTES = 10_000
 _NO_REASON = "incomplete"
 _FINISHED = ("stop", "tool_calls", "function_call", "pause", "error")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
@@ -162,12 +166,20 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
 def logprobs_body(logprobs: object) -> list[Json]:
     """The log probabilities of tokens, as chat completions have them. Here each has its bytes: where the provider gave
     none, they are those of the token's text."""
-    return [
-        each
-        | {"bytes": list_of(each.get("bytes")) or [*text_of(each.get("token")).encode(errors="surrogatepass")]}
-        | ({"top_logprobs": logprobs_body(each["top_logprobs"])} if "top_logprobs" in each else {})
-        for each in objects_of(logprobs)
-    ]
+    return _with_bytes(logprobs, iter(range(_MOST_WITHOUT_BYTES)))
+
+
+def _with_bytes(logprobs: object, left: Iterator[int]) -> list[Json]:
+    done: list[Json] = []
+    for each in objects_of(list_of(logprobs)[:_MOST_LOGPROBS]):
+        alternatives, known = each.get("top_logprobs"), each.get("bytes")
+        changes: Json = {}
+        if alternatives or (alternatives is None and "top_logprobs" in each):
+            changes["top_logprobs"] = _with_bytes(alternatives, left)
+        if (not known or type(known) is not list) and next(left, None) is not None:
+            changes["bytes"] = [*text_of(each.get("token")).encode(errors="surrogatepass")]
+        done.append({**each, **changes} if changes else each)
+    return done
 
 
 def usage_body(usage: Usage | None, *, own: bool) -> Json | None:

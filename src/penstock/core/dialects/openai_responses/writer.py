@@ -76,6 +76,8 @@ from penstock.core.usage import Usage
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
 # Events before the first content are released at this size, so that they do not fill the memory.
 _MAX_BUFFER = 65_536
+# Characters of a text that is encoded once for all of its events.
+_LONG = 65_536
 # The number of the part of a summary that is the whole reasoning.
 _WHOLE = -1
 # The members of calls that hold what the model wrote, and the names of their events.
@@ -371,11 +373,11 @@ class OpenAIResponsesWriter:
         if part is None:
             return
         form, text, place = part.form, "".join(part.pieces), item.address | part.place
-        part.body[form.text] = text
+        part.body[form.text] = encoded = _encoded_once(text)
         for citation in part.citations:
             self._annotate(item, part, citation, len(text))
         logprobs = {"logprobs": part.body["logprobs"]} if "logprobs" in part.body else {}
-        self._emit(f"{form.text_events}.done", place | {form.text: text} | logprobs)
+        self._emit(f"{form.text_events}.done", place | {form.text: encoded} | logprobs)
         self._emit(f"{form.events}.done", place | {"part": part.body})
         parts = item.body[form.list]
         assert isinstance(parts, list)
@@ -494,14 +496,16 @@ class OpenAIResponsesWriter:
         if item is None or not arguments:
             return  # a call that is not shown
         item.pieces.append(arguments)
-        self._emit(f"{_CALLS[item.type][1]}.delta", item.address | {"delta": arguments})
+        encoded = _encoded_once(arguments)
+        item.encoded = encoded if len(item.pieces) == 1 else None
+        self._emit(f"{_CALLS[item.type][1]}.delta", item.address | {"delta": encoded})
 
     def _end_call(self, item: OpenItem) -> None:
         member, events = _CALLS[item.type]
         if not item.pieces and item.type == "function_call":
             item.pieces.append(NO_ARGUMENTS)
             self._emit(f"{events}.delta", item.address | {"delta": NO_ARGUMENTS})
-        item.body[member] = "".join(item.pieces)
+        item.body[member] = item.encoded or _encoded_once("".join(item.pieces))
         name = {"name": item.body["name"]} if item.type == "function_call" else {}
         self._emit(f"{events}.done", item.address | name | {member: item.body[member]})
 
@@ -523,6 +527,11 @@ class OpenAIResponsesWriter:
         head = b'"type":"%b","sequence_number":%d%b' % (name, self._number, comma)
         self._number += 1
         self._out.append(b"event: %b\ndata: {%b%b\n\n" % (name, head, without_line_ends(data[1:])))
+
+
+def _encoded_once(text: str) -> str | Raw:
+    """A long text, encoded: several events have it, and each would take milliseconds to encode it."""
+    return Raw(msgspec.json.encode(text)) if len(text) > _LONG else text
 
 
 def _encoded(value: object) -> object:
