@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from penstock.core.wire.scan import JsonScan, brackets_of, is_deeper, outside_strings
+from penstock.core.wire.scan import JsonScan, brackets_of, is_deeper, marks_of, outside_strings
 from tests.mutation import split
 
 
@@ -38,6 +38,15 @@ def test_depth_is_that_of_brackets_outside_of_strings() -> None:
     assert not is_deeper(outside_strings(quoted), 100)
     assert brackets_of(quoted) == b"{}"
     assert is_deeper(b"[" * 101, 100)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_brackets_are_found_without_the_bytes_that_do_not_matter(seed: int) -> None:
+    random = Random(seed)
+    strings = ["".join(random.choices('a/bfnrtu"\\{}[]\n\t\x01\u20ac', k=random.randrange(30))) for _ in range(50)]
+    text = json.dumps([{string: [string, {}]} for string in strings]).encode()
+    assert brackets_of(marks_of(text)) == brackets_of(text) == b"[" + b"{[{}]}" * len(strings) + b"]"
+    assert len(marks_of(text)) < len(text)
 
 
 @pytest.mark.slow

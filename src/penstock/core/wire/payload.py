@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.wire.complexity import MOST, SMALL, Outline, outline_of
-from penstock.core.wire.scan import brackets_of, is_deeper, outside_strings
+from penstock.core.wire.scan import brackets_of, is_deeper, marks_of, outside_strings
 
 # Deeper than any chunk, and less deep than the recursion limit of `repr`, `==` or an encoder.
 MAX_DEPTH = 100
@@ -83,6 +83,8 @@ def is_too_deep(data: bytes, outside: bytes | None = None, most: int = MAX_DEPTH
 
     Decoders have limits too, which are the interpreter's: each version of Python has others.
     """
+    if outside is None and len(data) > SMALL:
+        data = marks_of(data)  # what follows takes less time then
     counted = data if outside is None else outside
     if counted.count(b"{") + counted.count(b"[") <= most:
         return False
