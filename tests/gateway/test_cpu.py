@@ -119,6 +119,7 @@ HARD |= {
         ("event", "an item of an unknown type", b"1.5,", LARGEST_EVENT, "streamed", RESPONSES, RESPONSES),
         ("event", "arguments", b'\\"', LARGEST_EVENT, "kept", RESPONSES, RESPONSES),
         ("event", "log probabilities", b"0,", LARGEST_EVENT, "streamed", CHAT, RESPONSES),
+        ("event", "log probabilities", b'{"token":"a"},', 400_000, "streamed", CHAT, RESPONSES),
         ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", MESSAGES, CHAT),
         ("request", "messages", b'{"role":"user","content":"Hi"},', 65_000, "streamed", CHAT, MESSAGES),
         ("request", "items", b"1.5,", 65_000, "streamed", RESPONSES, CHAT),

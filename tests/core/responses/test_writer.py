@@ -252,7 +252,7 @@ def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(p
     text, arguments = 'é"\n' * 30_000, '{"a":"\\n"}' * 10_000
     chance: list[Json] = [{"token": "a", "logprob": -1, "bytes": [97]}]
     said: list[Event] = [Extra("choice", {"logprobs": {"content": chance}}, 0), TextDelta(0, text)]
-    asked = [ToolCallStart(0, 0, "c1", "now"), *[ToolCallDelta(0, 0, arguments)] * pieces]
+    asked: list[Event] = [ToolCallStart(0, 0, "c1", "now"), *[ToolCallDelta(0, 0, arguments)] * pieces]
     reported, _ = written(*BEGIN, *said * pieces, *asked, *DONE_WELL)
     ended = {event["type"]: event for event in reported}
     message, called = ended["response.completed"]["response"]["output"]

@@ -44,11 +44,11 @@ NO_ARGUMENTS = "{}"
 """What a call of a function without arguments has: clients parse them as JSON."""
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # The native reason of a response that is incomplete and does not say why.
+_NO_REASON = "incomplete"
 # The most log probabilities of one event: more than a megabyte of them has. The most that get the bytes of their token,
 # at half a microsecond each.
 _MOST_LOGPROBS = 50_000
 _MOST_WITHOUT_BYTES = 10_000
-_NO_REASON = "incomplete"
 _FINISHED = ("stop", "tool_calls", "function_call", "pause", "error")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
