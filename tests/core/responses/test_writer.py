@@ -263,6 +263,15 @@ def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(p
     assert called["arguments"] == arguments * pieces == ended["response.function_call_arguments.done"]["arguments"]
 
 
+def test_only_so_many_log_probabilities_of_an_event_get_their_bytes() -> None:
+    """To look at each of a million would hold the event loop."""
+    chances = [{"token": "a", "top_logprobs": [{"token": "b"}]}] * 60_000
+    reported, _ = written(*BEGIN, Extra("choice", {"logprobs": {"content": chances}}, 0), TextDelta(0, "a"), *DONE_WELL)
+    (delta,) = [event for event in reported if event["type"] == "response.output_text.delta"]
+    assert delta["logprobs"][0] == {"token": "a", "top_logprobs": [{"token": "b", "bytes": [98]}], "bytes": [97]}
+    assert (len(delta["logprobs"]), delta["logprobs"][-1]) == (50_000, chances[-1])
+
+
 def test_reasoning_has_a_summary_or_the_text_itself() -> None:
     """The text itself is a summary where the provider has another API: most clients show nothing else."""
     events = (

@@ -45,10 +45,10 @@ NO_ARGUMENTS = "{}"
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # The native reason of a response that is incomplete and does not say why.
 _NO_REASON = "incomplete"
-# The most log probabilities of one event: more than a megabyte of them has. The most that get the bytes of their token,
-# at half a microsecond each.
+# The most log probabilities of one event: more than a megabyte of them has. The most, with their alternatives, that are
+# looked at one by one, at a microsecond each: thousands of tokens are not in one event of a stream.
 _MOST_LOGPROBS = 50_000
-_MOST_WITHOUT_BYTES = 10_000
+_MOST_COMPLETED = 3_000
 _FINISHED = ("stop", "tool_calls", "function_call", "pause", "error")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
@@ -166,20 +166,21 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
 def logprobs_body(logprobs: object) -> list[Json]:
     """The log probabilities of tokens, as chat completions have them. Here each has its bytes: where the provider gave
     none, they are those of the token's text."""
-    return _with_bytes(logprobs, iter(range(_MOST_WITHOUT_BYTES)))
+    return _with_bytes(logprobs, iter(range(_MOST_COMPLETED)))
 
 
 def _with_bytes(logprobs: object, left: Iterator[int]) -> list[Json]:
+    """The same for tokens and their alternatives, as long as some are `left`."""
+    given = objects_of(list_of(logprobs)[:_MOST_LOGPROBS])
     done: list[Json] = []
-    for each in objects_of(list_of(logprobs)[:_MOST_LOGPROBS]):
-        alternatives, known = each.get("top_logprobs"), each.get("bytes")
+    for each, _ in zip(given, left, strict=False):
         changes: Json = {}
-        if alternatives or (alternatives is None and "top_logprobs" in each):
-            changes["top_logprobs"] = _with_bytes(alternatives, left)
-        if (not known or type(known) is not list) and next(left, None) is not None:
+        if "top_logprobs" in each:
+            changes["top_logprobs"] = _with_bytes(each["top_logprobs"], left)
+        if not (known := each.get("bytes")) or type(known) is not list:
             changes["bytes"] = [*text_of(each.get("token")).encode(errors="surrogatepass")]
         done.append({**each, **changes} if changes else each)
-    return done
+    return done + given[len(done) :]
 
 
 def usage_body(usage: Usage | None, *, own: bool) -> Json | None:
