@@ -1,18 +1,23 @@
 """What provider events and requests cost in CPU time, and a search for those that cost most, in every dialect.
 
 A *pattern* is a unit that is repeated inside a shell: `{}` in a list of choices, `1e308,` in a field that has no
-meaning, `%41` in an error. First each of the smallest units (atoms) is tried in each shell, at a megabyte. Then
-patterns are made by a grammar, mutated, and those that cost most are mutated again: most are tried at a few kilobytes,
-and the worst are grown to a megabyte. An event is measured by the longest callback of a real relay that reads it, in
+meaning, `%41` in an error. First each of the smallest units (atoms) is tried in each shell. Then patterns are made by a
+grammar, mutated, and those that cost most are mutated again. To try a pattern is to measure it at growing sizes, as
+long as it may come near the limit: atoms up to a megabyte, as long as the time that follows from the last two sizes
+does; others up to a few kilobytes, unless their time grows faster than their size. The worst of these are grown, too.
+The garbage collector is off meanwhile, because it makes some runs slow that are not to blame; the worst are measured
+again with it (`worst_size`). An event is measured by the longest callback of a real relay that reads it, in
 the turns in which `http/client.py` hands it over. Half of the patterns are translated to another dialect.
 """
 
 import asyncio
+import gc
+import math
 import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -144,14 +149,14 @@ async def cost_of_event(
     steps: list[Callable[[], None]] = [*(partial(relay.on_data, read) for read in reads), relay.on_end]
     longest = 0.0
     for step in steps:
-        began = time.process_time()
+        began = time.thread_time()
         step()
-        longest = max(longest, time.process_time() - began)
+        longest = max(longest, time.thread_time() - began)
         turns = 0
         while packed and attempt.ending is None and turns < 1_000:  # what the relay does in turns of its own
-            began = time.process_time()
+            began = time.thread_time()
             await asyncio.sleep(0)
-            longest = max(longest, time.process_time() - began)
+            longest = max(longest, time.thread_time() - began)
             turns += 1
     return Cost(longest * 1000, attempt.code or str(attempt.ending))
 
@@ -160,7 +165,7 @@ def cost_of_request(
     data: bytes, how: str = "streamed", dialect: str = DEFAULT_DIALECT, provider_dialect: str = DEFAULT_DIALECT
 ) -> Cost:
     """How long it holds the event loop to read a request and to write it for a provider, for each megabyte begun."""
-    began = time.process_time()
+    began = time.thread_time()
     try:
         if how == "embeddings":
             embeddings = parse_embeddings(data)
@@ -176,16 +181,16 @@ def cost_of_request(
         outcome = "read"
     except RequestError as refused:
         outcome = refused.failure.code
-    return Cost((time.process_time() - began) * 1000 / max(len(data) / MB, 1), outcome)
+    return Cost((time.thread_time() - began) * 1000 / max(len(data) / MB, 1), outcome)
 
 
 def cost_of_error(data: bytes, dialect: str = DEFAULT_DIALECT, client_dialect: str = "") -> Cost:
     """The time to read the body of a provider's error, to mask secrets in it, and to write it for the client."""
-    began = time.process_time()
+    began = time.thread_time()
     failure = redacted(from_status(400, {}, data[:65_536], dialect), SECRETS)
     own = dialect if dialect in _DIALECTS["surface"] else DEFAULT_DIALECT
     surface_dialect(client_dialect or own).write_error(failure, "req_1")
-    return Cost((time.process_time() - began) * 1000, failure.code)
+    return Cost((time.thread_time() - began) * 1000, failure.code)
 
 
 def calls_of(work: Callable[[], object], function: object = None) -> int:
@@ -208,9 +213,9 @@ def calls_of(work: Callable[[], object], function: object = None) -> int:
     return count
 
 
-async def cost_of(pattern: Pattern) -> Cost:
-    """What a pattern costs."""
-    data = pattern.data()
+async def cost_of(pattern: Pattern, data: bytes = b"") -> Cost:
+    """What a pattern costs. `data` is what is sent, if it is known."""
+    data = data or pattern.data()
     if pattern.kind == "event":
         return await cost_of_event(data, pattern.how, pattern.dialect, pattern.other)
     if pattern.kind == "request":
@@ -236,13 +241,21 @@ _GROWN = {
 }
 # Smaller ones are compared by what they would take at this size.
 _COMPARED = {"event": TURN, "request": MB, "error": 65_536}
+LIMITS_MS = {"event": 20.0, "request": 15.0, "error": 20.0}
+"""The limits that Penstock promises: for an event of up to a megabyte, for each megabyte of a request, for an error."""
+# What would come so near to its limit is tried at the next size.
+_NEAR = 0.6
+# A small pattern that grows faster than this power of its size, and takes so many milliseconds, is tried at all sizes.
+_SUPERLINEAR = 1.3
+_NOTABLE_MS = 0.3
 _ELITE = 160
 _OF_ONE_SHELL = 6
 # Dialect, shell, unit, how, and the dialect of the other side.
 Key: TypeAlias = tuple[str, str, bytes, str, str]
 Found: TypeAlias = dict[Key, tuple[float, "Pattern", str]]
-_GROW_EVERY = 2_000
+_GROW_EVERY = 1_000
 _GROWN_AT_ONCE = 4
+_COLLECT_EVERY = 500
 
 
 def _best(found: Found) -> Found:
@@ -254,6 +267,26 @@ def _best(found: Found) -> Found:
         if shells[key[:2]] <= _OF_ONE_SHELL and len(best) < _ELITE:
             best[key] = value
     return best
+
+
+async def climb(pattern: Pattern) -> list[tuple[Pattern, bytes, Cost]]:
+    """What a pattern costs at growing sizes: up to its own, or beyond if its time grows faster than its size."""
+    size, limit = pattern.size, LIMITS_MS[pattern.kind]
+    large = size > _SMALL[pattern.kind][-1]
+    found: list[tuple[Pattern, bytes, Cost]] = []
+    for each in (size // 16, size // 4, size // 2, size) if large else (size // 4, size, *_GROWN[pattern.kind]):
+        sized = replace(pattern, size=each)
+        data = sized.data()
+        cost = await cost_of(sized, data)
+        found.append((sized, data, cost))
+        if len(found) > 1 and each != size // 2:
+            (_, smaller, before), (_, larger, now) = found[-2:]
+            ratio = math.log(max(len(larger) / len(smaller), 1.01))
+            power = min(max(math.log(max(now.ms, 1e-6) / max(before.ms, 1e-6)) / ratio, 1.0), 2.0)
+            at_most = now.ms * max(size / each, 1.0) ** power
+            if at_most < _NEAR * limit if large else (power < _SUPERLINEAR or now.ms < _NOTABLE_MS):
+                break
+    return found
 
 
 async def worst_size(pattern: Pattern) -> tuple[Pattern, Cost]:
@@ -312,23 +345,39 @@ class Search:
     async def run(self, cases: int) -> None:
         """Try so many more."""
         until = self.tried + cases
-        while self.tried < until:
-            kind = self._random.choices(("event", "request", "error"), (75, 20, 5))[0]
-            await self._try(next(self._first, None) or self._next(kind))
-            if self.tried % _GROW_EVERY == 0:
-                await self._grow(until)
+        gc.disable()
+        try:
+            while self.tried < until:
+                kind = self._random.choices(("event", "request", "error"), (75, 20, 5))[0]
+                await self._try(next(self._first, None) or self._next(kind))
+                if self.tried % _GROW_EVERY == 0:
+                    await self._grow()
+                if self.tried % _COLLECT_EVERY == 0:
+                    gc.collect()
+        finally:
+            gc.enable()
+
+    def add(self, worst: Mapping[str, Found], tried: int) -> None:
+        """Add what another search has found."""
+        self.tried += tried
+        for kind, found in worst.items():
+            own = self.worst[kind]
+            own |= {key: each for key, each in found.items() if key not in own or own[key][0] < each[0]}
 
     def ranking(self, kind: str) -> list[tuple[float, Pattern, str]]:
         """What costs most, of one kind; at a size at which it was tried."""
         return sorted(self.worst[kind].values(), key=lambda found: -found[0])
 
     async def _try(self, pattern: Pattern) -> None:
-        cost = await cost_of(pattern)
         self.tried += 1
+        for sized, data, cost in (await climb(pattern))[1:]:  # the first only shows the growth
+            await self._note(sized, data, cost)
+
+    async def _note(self, pattern: Pattern, data: bytes, cost: Cost) -> None:
         worst = self.worst[pattern.kind]
-        scale = max(_COMPARED[pattern.kind] / len(pattern.data()), 1)  # a unit may be longer than the size
+        scale = max(_COMPARED[pattern.kind] / len(data), 1)  # a unit may be longer than the size
         if cost.ms * scale > self._least[pattern.kind]:  # again: it may have been the machine
-            cost = min([cost, await cost_of(pattern), await cost_of(pattern)], key=lambda cost: cost.ms)
+            cost = min([cost, *[await cost_of(pattern, data) for _ in range(2)]], key=lambda cost: cost.ms)
         key, score = self._key(pattern), cost.ms * scale
         if key not in worst or score > worst[key][0]:
             worst[key] = (score, pattern, cost.outcome)
@@ -378,15 +427,13 @@ class Search:
             case _:
                 return (unit[:at] + unit[at:end] * random.choice((2, 3, 8)) + unit[end:])[:5_000]
 
-    async def _grow(self, until: int) -> None:
+    async def _grow(self) -> None:
         """Try the worst at greater sizes, where that was not done."""
         for kind in _WAYS:
             new = [found for found in self.ranking(kind) if self._key(found[1]) not in self._grown][:_GROWN_AT_ONCE]
             for _, pattern, _ in new:
                 self._grown.add(self._key(pattern))
-                for size in _GROWN[kind]:
-                    if self.tried < until:
-                        await self._try(replace(pattern, size=size))
+                await self._try(replace(pattern, size=_GROWN[kind][-1]))
 
     def _key(self, pattern: Pattern) -> Key:
         return pattern.dialect, pattern.shell, pattern.unit, pattern.how, pattern.other
