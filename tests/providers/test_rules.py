@@ -4,15 +4,17 @@ A case is one request to a built-in provider, with the settings that its data ha
 """
 
 import json
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 from msgspec import structs
 
-from penstock.core.content import ReasoningSeal
-from penstock.core.dialects.dialect import Destination
+from penstock.core.content import MediaPart, ReasoningSeal
+from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.seals import wrap
 from penstock.gateway.config import load
 from penstock.providers.catalog import rules
@@ -22,13 +24,14 @@ from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, Lost, sent
 
 class Case(NamedTuple):
     """`body`: members of the body that is sent, None for one that must be missing. `lost`: the losses, but for
-    `max-tokens-assumed`. `model` is `provider/model`."""
+    `max-tokens-assumed`. `model` is `provider/model`. `fetched`: the media that the gateway has fetched, by URL."""
 
     model: str
     fields: Json
     body: Json
     lost: Lost
     client: str = CHAT
+    fetched: Mapping[str, MediaPart] = MappingProxyType({})
 
 
 PLACES = {
@@ -97,6 +100,11 @@ SIGNED: list[Json] = [
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "10:41"}]},
 ]
 THOUGHT = thinking(wrap(ReasoningSeal("gemini", "c2ln"), "another"))
+PICTURE = "https://a.example/pic"
+LINKED: Json = {"type": "image", "source": {"type": "url", "url": PICTURE}}
+IMAGE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+FETCHED = {PICTURE: MediaPart(kind="image", mime="image/png", data="AAAA")}
+RESULT_BLOCK: Json = {"type": "tool_result", "tool_use_id": "c1"}
 THOUGHTS: Json = {"includeThoughts": True}
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
@@ -411,6 +419,23 @@ CASES: dict[str, list[Case]] = {
         Case("anthropic/claude-3-5-haiku-20241022", {"messages": [HI]}, {"max_tokens": 8_192}, []),
         Case("anthropic/claude-opus-4-8", {"messages": [HI]}, {"max_tokens": 32_000}, []),
     ],
+    "claude-media-urls": [
+        Case(
+            "vertex-anthropic/claude-opus-4-8",
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}]}]},
+            {"messages": [{"role": "user", "content": [IMAGE]}]},
+            [],
+            fetched=FETCHED,
+        ),
+        Case(
+            "vertex-anthropic/claude-opus-4-8",
+            {"messages": [{"role": "user", "content": [RESULT_BLOCK | {"content": [LINKED]}]}]},
+            {"messages": [{"role": "user", "content": [RESULT_BLOCK | {"content": [IMAGE]}]}]},
+            [],
+            MESSAGES,
+            FETCHED,
+        ),
+    ],
     "gemini-efforts": [
         Case(
             "vertex/gemini-2.5-pro",
@@ -502,7 +527,8 @@ def asked(case: Case, provider: Provider) -> tuple[Json, Lost]:
     model = case.model.partition("/")[2]
     dialect = provider.dialect_for(model, case.client)
     settings = provider.settings_for(model, dialect)
-    body, lost = sent(case.client, dialect, case.fields, Destination(model=model, settings=settings, issuer=ISSUER))
+    destination = Destination(model=model, settings=settings, issuer=ISSUER)
+    body, lost = sent(case.client, dialect, case.fields, destination, fetched=case.fetched)
     return body, [loss for loss in lost if loss[0] != "max-tokens-assumed"]
 
 
@@ -515,6 +541,17 @@ def test_the_provider_gets_a_request_that_it_takes(case: Case, providers: dict[s
 @pytest.mark.parametrize("case", ALL.values(), ids=ALL)
 def test_what_a_rule_changes_is_declared(case: Case, providers: dict[str, Provider]) -> None:
     assert asked(case, providers[case.model.partition("/")[0]])[1] == case.lost
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+def test_media_by_url_that_nothing_fetches_are_refused(client: str, providers: dict[str, Provider]) -> None:
+    case = CASES["claude-media-urls"][client == MESSAGES]
+    with pytest.raises(RequestError, match="base64 data, or ask the gateway's operator") as caught:
+        asked(case._replace(fetched={}), providers["vertex-anthropic"])
+    assert caught.value.failure.code == "invalid_request"
+    wrong = {PICTURE: MediaPart(kind="file", mime="application/pdf", data="AAAA")}
+    with pytest.raises(RequestError, match="type application/pdf"):
+        asked(case._replace(fetched=wrong), providers["vertex-anthropic"])
 
 
 def test_every_rule_has_a_case() -> None:

@@ -1,9 +1,12 @@
 """What the tests of translations share: a client's request, and a provider's answer, from one dialect to another."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from penstock import Accumulator, Completion, StreamReader, StreamWriter
+from penstock.core.content import MediaPart
 from penstock.core.dialects.dialect import AnswerFacts, Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 
@@ -33,11 +36,20 @@ def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple
     return sent(client, provider, fields, Destination(model="target", settings=settings, issuer=ISSUER))
 
 
-def sent(client: str, provider: str, fields: Json, destination: Destination) -> tuple[Json, Lost]:
-    """As `asked`, for any destination."""
+def sent(
+    client: str,
+    provider: str,
+    fields: Json,
+    destination: Destination,
+    *,
+    fetched: Mapping[str, MediaPart] = MappingProxyType({}),
+) -> tuple[Json, Lost]:
+    """As `asked`, for any destination. `fetched`: the media that the gateway has fetched, by URL."""
     surface, upstream = surface_dialect(client), upstream_dialect(provider)
     body = json.dumps({"model": "m"} | _LEAST[client] | fields).encode()
-    outgoing = upstream.write_request(surface.read_request(body, {}, _PATHS.get(client, surface.path)), destination)
+    request = surface.read_request(body, {}, _PATHS.get(client, surface.path))
+    request.fetched = fetched
+    outgoing = upstream.write_request(request, destination)
     return json.loads(outgoing.body), [(loss.code, loss.detail) for loss in outgoing.losses]
 
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from penstock.core.content import Part, TextPart, ToolChange, ToolResult
+from penstock.core.content import MediaPart, Part, TextPart, ToolChange, ToolResult
 from penstock.core.input_estimate import InputEstimate, estimate_input
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
@@ -257,6 +257,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""
+    fetched: Mapping[str, MediaPart] = {}
+    """The media that the gateway has fetched for providers that fetch none, by the URLs in the request."""
     memory: object = None
     """What lives as long as the request does: the memory that is reserved for it."""
     _estimate: InputEstimate | None = None

@@ -53,6 +53,16 @@ def is_forbidden(host: str) -> bool:
     return any(map(_is_reserved, (address, *embedded)))
 
 
+def is_public(host: str) -> bool:
+    """Whether an address is in the public internet: only there may a URL lead that a client has chosen."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    embedded = _embedded(address) if isinstance(address, IPv6Address) else ()
+    return not is_forbidden(host) and all(each.is_global for each in (address, *embedded))
+
+
 def _is_reserved(address: IPv4Address | IPv6Address) -> bool:
     return _may_serve_metadata(address) or address.is_multicast or address.is_unspecified or address == _BROADCAST
 

@@ -239,6 +239,7 @@ class App:
         self._models = ModelRoutes(config, upstreams, self._started)
         self._gateway = Gateway(config, upstreams.of, upstreams.local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
+        self._gateway.media = upstreams.media(config)
 
     def _update_jwt(self, config: Config) -> None:
         """Start, replace or stop the verification of JWTs."""

@@ -19,6 +19,7 @@ from penstock.replay.styles.catalog import load_style
 from penstock.replay.upstream import Replay
 from penstock.upstream.authorized import AuthorizedRemote, credentials_of
 from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
+from penstock.upstream.media import MediaFetcher
 from penstock.upstream.remote import Remote
 
 
@@ -42,6 +43,7 @@ class Upstreams:
         self._environment = environment
         self._home = home
         self._warn = warn
+        self._tls = tls
         self._pool = Pool(UpstreamLimits(), tls)
         self.remote = Remote(self._pool, environment)
         self.local_models: dict[str, LocalModel] = {}
@@ -78,6 +80,11 @@ class Upstreams:
         if source not in self._authorized:  # providers share credentials of the same source
             self._authorized[source] = AuthorizedRemote(self.remote, credentials_of(provider, self._warn))
         return self._authorized[source]
+
+    def media(self, config: Config) -> MediaFetcher | None:
+        """What fetches media that requests name by URL; None if the operator allows no hosts."""
+        hosts, limits = config.server.media_hosts, config.limits
+        return MediaFetcher(hosts, limits.max_media, limits.media_timeout_s, self._tls) if hosts else None
 
     def can_answer(self, target: Target) -> bool:
         """Whether a target can answer, as far as is known without a request. Remote providers are assumed to."""

@@ -119,6 +119,18 @@ def refused(message: str, *, param: str | None = None, code: ErrorCode = "invali
     return RequestError(Failure(code=code, message=message, param=param, retryable=False))
 
 
+class MediaUrlsError(RequestError):
+    """A request names media by URLs, which the provider does not fetch, and neither has the gateway (`fetched`)."""
+
+    def __init__(self, urls: Iterable[str]) -> None:
+        message = (
+            "the provider of this model takes no images or documents by URL; send them as base64 data, or ask the "
+            "gateway's operator to allow their hosts (media_hosts in [server])"
+        )
+        super().__init__(Failure(code="invalid_request", message=message, retryable=False))
+        self.urls = tuple(dict.fromkeys(urls))
+
+
 # Fields that OpenAI's APIs have in common.
 
 

@@ -33,6 +33,7 @@ from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import RequestBytes
 from penstock.upstream.local.model import LocalModel
+from penstock.upstream.media import MediaFetcher
 
 _NO_MODEL = "upstream_model_not_found"
 
@@ -56,6 +57,7 @@ class AttemptServices(Protocol):
     retry_budget: RetryBudget
     local_models: Mapping[str, LocalModel]
     keep_transcripts: bool
+    media: MediaFetcher | None
 
     def plans(self, model: str, dialect: str, *, stream: bool) -> Sequence[Plan]:
         """The plans of all targets of a model for clients of a dialect, including those that cool down."""
@@ -170,6 +172,10 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         """Write the request for the current target; returns a failure if that is not possible."""
         return None
 
+    def _fetches(self, failed: Failure | None) -> bool:  # noqa: ARG002
+        """Whether something is fetched without which the request cannot be written; then `_try` follows again."""
+        return False
+
     def _cooling_s(self) -> float:
         """The shortest cool-down of the targets that the request can be written for; 0 if there is none."""
         return 0.0
@@ -181,6 +187,8 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         """
         losses = self._call.losses
         while (failure := self._prepare()) is not None:  # the target gets no request: not an attempt
+            if self._fetches(failed):
+                return
             if self._tried + 1 >= len(self._plans):
                 if failed is not None:
                     self._call.losses, failure = losses, failed

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from penstock.core.dialects.bodies import MediaUrlsError
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss, changes_meaning
@@ -28,6 +29,7 @@ from penstock.gateway.relay.relay import Relay
 from penstock.gateway.relay.renaming_reader import RenamingReader
 from penstock.http.client import RequestBytes, UpstreamError
 from penstock.upstream.local.emulated_tools import ToolsError
+from penstock.upstream.media import MediaError, MediaFetcher
 
 
 class CallClient(Client, Refusable, Protocol):
@@ -46,6 +48,9 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     # it cannot be written for.
     _written: Mapping[Plan, OutgoingRequest | Failure] = MappingProxyType({})
     _cooling: Sequence[Plan] | None = None  # the plans of targets that cool down, once they are known
+    # The URLs of media that a target does not fetch, until the gateway has tried to; and why that failed.
+    _urls: tuple[str, ...] = ()
+    _unfetched: Failure | None = None
 
     def start(self) -> None:
         """As in the base class."""
@@ -204,8 +209,25 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             return written
         try:
             return plan.upstream.write_request(request, plan.destination)
+        except MediaUrlsError as error:
+            self._urls = error.urls
+            return self._unfetched or error.failure
         except RequestError as error:
             return error.failure
+
+    def _fetches(self, failed: Failure | None) -> bool:
+        if self._gateway.media is None or not self._urls or self._request.fetched or self._unfetched is not None:
+            return False
+        self._run_task(self._fetch(self._gateway.media, failed))
+        return True
+
+    async def _fetch(self, media: MediaFetcher, failed: Failure | None) -> None:
+        try:
+            self._request.fetched = await media.fetch(self._urls)
+        except MediaError as error:
+            self._unfetched = refusals.media_not_fetched(str(error))
+        self._many, self._written = True, {}  # a thread writes the data of the media
+        self._try(failed)
 
     def _cooling_s(self) -> float:
         health, cooling = self._gateway.health, self._cooling_plans() if self._cooling is None else self._cooling

@@ -31,6 +31,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.relay.recording import RecordedRequest, RecorderPort, RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.upstream.local.model import LocalModel
+from penstock.upstream.media import MediaFetcher
 
 Attempts: TypeAlias = ChatAttempts | EmbeddingAttempts
 
@@ -73,6 +74,8 @@ class Gateway:
         self._recorder = recorder
         self.collector: ContentCollector | None = None
         """What keeps the content of calls for the operator."""
+        self.media: MediaFetcher | None = None
+        """What fetches media for providers that take no URLs, if the operator allows it."""
         self._secrets = config.secrets()
         recorded = recorder is not None
         clients = [name for name, dialect in DIALECTS.items() if dialect.surface is not None]

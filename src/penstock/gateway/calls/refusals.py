@@ -48,6 +48,12 @@ def provider_routing(member: str) -> Failure:
     return Failure(code="provider_routing_not_allowed", message=message, param=member, retryable=False)
 
 
+def media_not_fetched(reason: str) -> Failure:
+    """The target takes no media by URL, and the gateway could not fetch those of the request."""
+    message = f"an image or a document could not be fetched from its URL: {reason}; send it as base64 data"
+    return Failure(code="invalid_request", message=message, retryable=False)
+
+
 def state_elsewhere(member: str, target: str) -> Failure:
     """A request refers to what a provider of the client's own API keeps, and this target has another API."""
     message = f"`{member}` refers to something that a provider of this API keeps, and {target} has another API"

@@ -30,6 +30,8 @@ _PROVIDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Upper case only, so that a key that was put here by mistake is refused, and not shown in a later message.
 _VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+# Names, IPv4 addresses and IPv6 addresses without brackets, with wildcards.
+_MEDIA_HOST = re.compile(r"[A-Za-z0-9*?._-]+|[0-9A-Fa-f:.]+")
 _PATH = re.compile(r"/(?:[!-~]*)")
 _BRACE = re.compile(r"[{}]")
 # Headers of the connection, or headers that Penstock sets in every request.
@@ -112,6 +114,14 @@ def check_hosts(section: str, hosts: tuple[str, ...], problems: Problems) -> Non
         except ValueError:
             message = "must be the name of a host, such as gateway.internal: no scheme, no port and no *"
             problems.error((section, "hosts", index), message)
+
+
+def check_media_hosts(hosts: tuple[object, ...], problems: Problems) -> None:
+    """Check the hosts, or patterns of hosts, from which media are fetched."""
+    for index, host in enumerate(hosts):
+        if isinstance(host, str) and not _MEDIA_HOST.fullmatch(host):
+            message = "must be a host or a pattern, such as *.example.com: no scheme, no port and no path"
+            problems.error(("server", "media_hosts", index), message)
 
 
 def check_token(token: Secret, keys: tuple[object, ...], problems: Problems) -> None:

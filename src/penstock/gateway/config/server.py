@@ -11,7 +11,7 @@ from msgspec import structs
 
 from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen, parse_url
-from penstock.gateway.config.checks import check_hosts, check_keys, check_token
+from penstock.gateway.config.checks import check_hosts, check_keys, check_media_hosts, check_token
 from penstock.gateway.config.people import check_group, check_identity_url, load_oidc
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
@@ -36,6 +36,7 @@ def load_server(
     _check_edge(server, problems)
     check_keys(server.keys, problems)
     check_hosts("server", server.hosts, problems)
+    check_media_hosts(server.media_hosts, problems)
     if server.public_url:
         try:
             parse_url(server.public_url)

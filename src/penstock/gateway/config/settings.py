@@ -106,6 +106,13 @@ class Server(Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="true lets clients send fields by which a provider chooses another model or route."),
     ] = False
+    media_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Hosts from which images and documents are fetched for providers that take no URLs: names, or "
+            "patterns such as *.example.com, or * for all with a public address."
+        ),
+    ] = ()
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
     heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats to a waiting client.")] = 10.0
     drain_s: Annotated[Seconds, Meta(description="Seconds that running calls can continue after SIGTERM.")] = 30.0
@@ -139,6 +146,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_head: Annotated[int, Meta(ge=1024, description="Bytes of a request's line and headers.")] = 65_536
     # Above any chunk ever recorded (12 KB), and far below what hurts.
     max_event: Annotated[int, Meta(ge=1024, description="Bytes of one event in a provider's stream.")] = 1_000_000
+    # As much as a client may send; base64 makes it a third larger.
+    max_media: Annotated[
+        int, Meta(ge=1024, description="Bytes of all images and documents that are fetched for one request.")
+    ] = 20_000_000
+    media_timeout_s: Annotated[Seconds, Meta(description="Seconds to fetch them.")] = 10.0
     head_timeout_s: Annotated[
         Seconds, Meta(description="Seconds for a client to send the request line and headers.")
     ] = 10.0

@@ -173,7 +173,10 @@ class TokenCounts:
         """The provider's own count; None if it cannot be had."""
         write = partial(plan.upstream.write_request, request, plan.destination)
         many = request.has_many_values
-        outgoing = await asyncio.get_running_loop().run_in_executor(None, write) if many else write()
+        try:
+            outgoing = await asyncio.get_running_loop().run_in_executor(None, write) if many else write()
+        except RequestError:
+            return None  # the provider would refuse it
         endpoint = gateway.endpoint_at(plan.target, self._counting.path)
         response = _CountResponse()
         try:

@@ -8,18 +8,23 @@ A request for a provider of the same dialect keeps its bytes, except where the p
 2. `system` messages between other messages, where the provider's data says so (`mid_system`). Their text becomes a
    block of the user's message before or after them.
 3. The scope of breakpoints for the prompt cache, where the provider's data says so (`cache_scope`).
-4. The block of the system prompt that Claude Code addresses to Anthropic, where the provider is not Anthropic. Other
+4. URLs of images and documents, where the provider fetches none (`url_media`). The gateway may have fetched them.
+5. The block of the system prompt that Claude Code addresses to Anthropic, where the provider is not Anthropic. Other
    providers would take it for a part of the prompt, and versions of it that change with each request miss their caches.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec import Raw
 
+from penstock.core.content import MediaPart
 from penstock.core.dialects.anthropic_messages.request import ATTRIBUTION, Json
-from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings
+from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, source_of
+from penstock.core.dialects.bodies import MediaUrlsError, refused
+from penstock.core.json_getters import objects_of
 from penstock.core.losses import Loss
 from penstock.core.seals import PREFIX
 
@@ -108,6 +113,35 @@ def _reminder(block: object) -> object:
     if not isinstance(block, dict) or not isinstance(block.get("text"), str):
         return block
     return block | {"text": f"<system-reminder>\n{block['text']}\n</system-reminder>"}
+
+
+def inline_media(messages: object, fetched: Mapping[str, MediaPart]) -> bool:
+    """Put media that the gateway has fetched in place of their URLs, for a provider that fetches none.
+
+    Returns whether there are any. Raises `RequestError` if one is missing, or is not what its block says.
+    """
+    blocks = [block for message in objects_of(messages) for block in _media_by_url(message.get("content"))]
+    missing = [url for _, url in blocks if url not in fetched]
+    if missing:
+        raise MediaUrlsError(missing)
+    for block, url in blocks:
+        source = source_of(fetched[url])
+        if source is None or (fetched[url].kind == "image") != (block["type"] == "image"):
+            raise refused(f"the URL of an {block['type']} block leads to media of the type {fetched[url].mime}")
+        block["source"] = source
+    return bool(blocks)
+
+
+def _media_by_url(content: object) -> Iterator[tuple[Json, str]]:
+    """The images and documents with a URL, also those in results of tools."""
+    for block in objects_of(content):
+        match block:
+            case {"type": "image" | "document", "source": {"type": "url", "url": str(url)}}:
+                yield block, url
+            case {"type": "tool_result", "content": nested}:
+                yield from _media_by_url(nested)
+            case _:
+                pass
 
 
 def edit_system(written: Raw, settings: MessagesSettings, losses: list[Loss]) -> dict[str, Raw | None]:

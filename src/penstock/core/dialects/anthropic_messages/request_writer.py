@@ -90,6 +90,8 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether `system` messages may be in the middle of the conversation."""
     cache_scope: bool = True
     """Whether the breakpoints of a client's own request for the prompt cache may have a `scope`."""
+    url_media: bool = True
+    """Whether the provider fetches images and documents by their URLs."""
     refused_fields: tuple[str, ...] = ()
     """Fields that the provider rejects."""
     attribution: bool = False
@@ -224,7 +226,7 @@ class _ContentWriter:
         return block
 
     def _media(self, part: MediaPart) -> Json | None:
-        source = None if part.file_id else _source(part)
+        source = None if part.file_id else source_of(part)
         if source is None:
             self._losses.append(media_loss(part))
             return None
@@ -281,7 +283,7 @@ class _ContentWriter:
         return self._cached(body, tool.cache)
 
 
-def _source(part: MediaPart) -> Json | None:
+def source_of(part: MediaPart) -> Json | None:
     """The source of an image or a document; None if the API has none. Documents are PDFs, or texts."""
     if part.kind == "file" and part.data and is_text(part.mime):
         try:

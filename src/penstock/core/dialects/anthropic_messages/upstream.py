@@ -10,6 +10,7 @@ from penstock.core.dialects.anthropic_messages.forwarding import (
     betas_without,
     edit_messages,
     edit_system,
+    inline_media,
     without_cache_scope,
     without_tool_fields,
 )
@@ -46,6 +47,8 @@ class AnthropicMessagesUpstream:
         neutral = request.read()
         names = ToolMap(neutral.tools)
         fields = write_request(neutral, settings, destination.issuer, losses, names)
+        if not settings.url_media:
+            inline_media(fields["messages"], request.fetched)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
@@ -77,6 +80,10 @@ class AnthropicMessagesUpstream:
             changes |= edit_system(values["system"], settings, losses)
         if (messages := edit_messages(values["messages"], settings, losses)) is not None:
             changes["messages"] = messages
+        if not settings.url_media and b'"url"' in bytes(values["messages"]):
+            decoded = msgspec.json.decode(values["messages"] if messages is None else messages)
+            if inline_media(decoded, request.fetched):
+                changes["messages"] = Raw(msgspec.json.encode(decoded))
         if "tools" in values and (tools := without_tool_fields(values["tools"], settings.refused_fields, losses)):
             changes["tools"] = tools
         refused_betas = settings.refused_fields
