@@ -57,7 +57,7 @@ FROM chosen c JOIN attempts a ON a.call = c.place WHERE a.first_event_ms IS NOT 
 UNION ALL
 SELECT a.provider, a.model, '{REPAIR}' || r.code, c.at_ms, {NO_BIN}, r.count, 0, 0, 0
 FROM chosen c JOIN call_repairs r ON r.call = c.place
-    JOIN attempts a ON a.call = c.place AND a.number = (SELECT MAX(b.number) FROM attempts b WHERE b.call = r.call)
+    JOIN attempts a ON a.call = c.place AND a.number = (SELECT MAX(b.number) FROM attempts b WHERE b.call = c.place)
 """
 # The columns of a usage.
 USED = (
