@@ -6,7 +6,9 @@ last a thousand streams run, and a browser opens the Live view.
 """
 
 import argparse
+import asyncio
 import os
+import re
 import resource
 import shutil
 import sys
@@ -15,6 +17,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
 
 from bench.page.book import make
 from bench.page.bulk import make_bulk
@@ -73,7 +77,8 @@ def main() -> int:
                 make(folder, options.calls)
             if made:
                 print(f"a book of {options.calls:,} calls, made in {time.monotonic() - began:.0f} s\n")
-            with Site(folder.absolute(), scratch, f'postgres = "{url}"' if url else "") as site:
+            ledger, server = (f'postgres = "{url}"', asyncio.run(server_pid(url))) if url else ("", None)
+            with Site(folder.absolute(), scratch, ledger, server) as site:
                 measure_views(site, None if options.keys else chromium)
                 if options.streams and chromium is not None and not options.keys:
                     measure_live(site, chromium, options.streams, options.gap)
@@ -95,6 +100,22 @@ def postgres(url: str | None) -> Iterator[str]:
             server.stop()
 
 
+async def server_pid(url: str) -> int | None:
+    """The process that started the processes of a database, if it runs on this machine."""
+    connection = await asyncpg.connect(url)
+    try:
+        return parent(await connection.fetchval("SELECT pg_backend_pid()"))
+    finally:
+        await connection.close()
+
+
+def parent(pid: int) -> int | None:
+    """The parent of a process, if it is one of PostgreSQL."""
+    status = Path(f"/proc/{pid}/status")
+    found = re.search(r"Name:\s+postgres\n(?:.*\n)*PPid:\s+(\d+)", status.read_text()) if status.exists() else None
+    return int(found[1]) if found else None
+
+
 def measure_views(site: Site, chromium: str | None) -> None:
     """Measure each request, each view, and the delays of streams meanwhile."""
     crowd = site.crowd(_FEW, _FEW_GAP_MS)
@@ -102,7 +123,7 @@ def measure_views(site: Site, chromium: str | None) -> None:
         began = time.monotonic()
         time.sleep(_QUIET_S)
         quiet, cpu = time.monotonic(), site.cpu_s()
-        columns = ("median", "worst", "CPU", "loop", "callback", "held")
+        columns = ("median", "worst", "CPU", "database", "loop", "callback", "held")
         print(f"{'the admin API answers; milliseconds':46}{''.join(f'{column:>9}' for column in columns)}")
         for took in ask_all(site):
             print(took, flush=True)

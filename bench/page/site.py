@@ -84,9 +84,10 @@ def delays(seen: "array.array[float]", since: float, until: float) -> Delays:
 class Site:
     """A gateway with the book of a folder."""
 
-    def __init__(self, folder: Path, scratch: Path, ledger: str = "") -> None:
-        """`ledger` are further lines of [ledger]."""
+    def __init__(self, folder: Path, scratch: Path, ledger: str = "", database: int | None = None) -> None:
+        """`ledger` are further lines of [ledger]; `database` is the process that has the database's as its children."""
         self._scratch = scratch
+        self._database = database
         self._mock = subprocess.Popen(
             [sys.executable, "-m", "bench.page.upstream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -157,6 +158,13 @@ class Site:
         """The CPU seconds of all threads of the gateway."""
         threads = Path(f"/proc/{self._gateway.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+    def database_s(self) -> float:
+        """The CPU seconds of all processes of the database; 0 if there are none."""
+        if self._database is None:
+            return 0.0
+        children = Path(f"/proc/{self._database}/task/{self._database}/children").read_text().split()
+        return sum(int(Path(f"/proc/{child}/schedstat").read_text().split()[0]) for child in children) / 1e9
 
     def loop_s(self) -> float:
         """The CPU seconds of the thread of the event loop."""

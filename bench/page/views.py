@@ -99,21 +99,24 @@ PAGES = {
 
 
 class Took(NamedTuple):
-    """How long something took, in milliseconds: the median and the worst; and of the gateway, if it is known: the CPU
-    of all threads and of the loop, the worst of a callback of the loop, and how long the loop was usually held."""
+    """How long something took, in milliseconds: the median and the worst. Of a request also: the CPU of all threads of
+    the gateway, of the database's processes and of the loop, the worst of a callback of the loop, and how long the loop
+    was usually held."""
 
     what: str
     usual: float
     worst: float
     cpu: float | None = None
-    loop: float | None = None
+    database: float = 0
+    loop: float = 0
     callback: float = 0
     held: float = 0
     wanted: float | None = None
 
     def __str__(self) -> str:
         late = self.wanted is not None and (self.usual > self.wanted or max(self.callback, self.held) > HELD_MS)
-        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}{self.loop:9.1f}{self.callback:9.1f}{self.held:9.1f}"
+        figures = (self.cpu, self.database, self.loop, self.callback, self.held)
+        cpu = "" if self.cpu is None else "".join(f"{figure:9.1f}" for figure in figures)
         return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{cpu}{'   slower than wanted' if late else ''}"
 
 
@@ -136,7 +139,8 @@ def ask_all(site: Site) -> Iterator[Took]:
 
 
 def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
-    before, loop_before = site.cpu_s(), site.loop_s()
+    clocks = (site.cpu_s, site.database_s, site.loop_s)
+    before = [clock() for clock in clocks]
     times, callbacks, holds = list[float](), list[float](), list[float]()
     for _ in range(ROUNDS):
         site.held.write()
@@ -144,9 +148,9 @@ def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
         callback, held = site.held.read()
         callbacks.append(callback)
         holds.append(held)
-    cpu, loop = 1e3 * (site.cpu_s() - before) / ROUNDS, 1e3 * (site.loop_s() - loop_before) / ROUNDS
+    cpu, database, loop = (1e3 * (clock() - began) / ROUNDS for clock, began in zip(clocks, before, strict=True))
     usual, held = statistics.median(times), statistics.median(holds)
-    return Took(what, usual, max(times), cpu, loop, max(callbacks), held, wanted)
+    return Took(what, usual, max(times), cpu, database, loop, max(callbacks), held, wanted)
 
 
 @contextmanager
