@@ -157,7 +157,6 @@ FORMS: dict[str, tuple[str, Json, dict[str, Json | str]]] = {
         chat_file(f"data:application/octet-stream;base64,{TEXT}", "a.CSV"),
         sheet("a.CSV", without=CHAT),
     ),
-    "chat: a data URL without base64": (CHAT, chat_file("data:text/csv,a%2Cb%0A1%2C2"), sheet(without=CHAT)),
     "chat: Markdown": (
         CHAT,
         chat_file(TEXT, "notes.md"),
@@ -196,6 +195,7 @@ MESSAGE: dict[str, Json] = {
 EMPTY: dict[str, tuple[str, Json]] = {
     "chat: a file with a name only": (CHAT, {"type": "file", "file": {"filename": "a.pdf"}}),
     "chat: an empty image": (CHAT, image_url("")),
+    "chat: a data URL in another encoding": (CHAT, chat_file("data:text/csv,a%2Cb%0A1%2C2")),
     "responses: an image of neither kind": (RESPONSES, {"type": "input_image"}),
     "responses: an empty data URL": (RESPONSES, {"type": "input_file", "file_data": "data:application/pdf;base64,"}),
     "messages: an image without data": (MESSAGES, {"type": "image", "source": source("image/png", "")}),
@@ -240,7 +240,7 @@ def test_media_are_what_they_are_in_the_words_of_each_api(
 def test_a_part_without_content_is_refused(client: str, part: Json, provider: str) -> None:
     if client == provider:
         return
-    with pytest.raises(RequestError, match="with neither data nor a URL nor a file id"):
+    with pytest.raises(RequestError, match="with neither base64 data nor a URL nor a file id"):
         asked(client, provider, request_with(client, part))
 
 

@@ -3,11 +3,8 @@
 1. The type is the one that the client states. If it states none, or `application/octet-stream`, the extension of the
    file name or of the URL has it, or the first bytes. Nothing is assumed: a type may stay unknown.
 2. The type decides the kind of the part: a PDF among the images is a document, an image among the files an image.
-3. Data is base64, wherever the client put it: in a `data:` URL, or bare.
+3. Data is base64, wherever the client put it: in a `data:` URL, or bare. A `data:` URL in another encoding is no data.
 """
-
-from base64 import b64encode
-from urllib.parse import unquote_to_bytes
 
 from msgspec import structs
 
@@ -56,7 +53,7 @@ def typed_media(part: MediaPart) -> MediaPart:
     if given[:5].lower() == "data:":
         head, _, text = given[5:].partition(",")
         mime = head.partition(";")[0] or mime
-        data = text if head.lower().endswith(";base64") else b64encode(unquote_to_bytes(text)).decode()
+        data, url = text if head.lower().endswith(";base64") else "", ""
     url = "" if data else url
     place = url.partition("?")[0].partition("#")[0]
     found = (media_type(mime), _by_extension(part.name), _by_extension(place), _by_bytes(data))

@@ -169,7 +169,9 @@ def check_translatable(request: Request) -> None:
     for part in (part for turn in request.turns for part in turn.parts):
         for each in part.parts if isinstance(part, ToolResult) else (part,):
             if isinstance(each, MediaPart) and not (each.data or each.url or each.file_id):
-                raise refused(f"the conversation has a part ({each.kind}) with neither data nor a URL nor a file id")
+                raise refused(
+                    f"the conversation has a part ({each.kind}) with neither base64 data nor a URL nor a file id"
+                )
     if any(not tool.name for tool in request.tools):
         raise refused("a tool has no name", param="tools")
     choice = request.tool_choice
