@@ -99,15 +99,15 @@ def values_of(body: object, path: str = "") -> Iterator[str]:
 
 def meaning_of(answer: Completion) -> Values:
     """What an answer says."""
-    said: list[tuple[str, object]] = []
+    parts: list[tuple[str, object]] = []
     for choice in answer.choices:
-        said += [("text", choice.text), ("refusal", choice.refusal), ("reasoning", choice.reasoning)]
-        said.append(("finish", choice.finish_reason))
-        said += [("call", [call.name, _decoded(call.arguments or "{}")]) for call in choice.tool_calls]
+        parts += [("text", choice.text), ("refusal", choice.refusal), ("reasoning", choice.reasoning)]
+        parts.append(("finish", choice.finish_reason))
+        parts += [("call", [call.name, _decoded(call.arguments or "{}")]) for call in choice.tool_calls]
     if answer.usage is not None:
         fields = ("input", "output", "cached", "cache_write", "reasoning")
-        said += [(f"usage.{name}", getattr(answer.usage, name, None)) for name in fields]
-    return Counter(f"{name} = {json.dumps(value)}" for name, value in said if value)
+        parts += [(f"usage.{name}", getattr(answer.usage, name, None)) for name in fields]
+    return Counter(f"{name} = {json.dumps(value)}" for name, value in parts if value)
 
 
 def _decoded(value: object) -> object:

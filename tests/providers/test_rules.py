@@ -77,8 +77,8 @@ TOOL: Json = {"type": "function", "function": {"name": "get_tide", "parameters":
 LATE: Json = {"role": "system", "content": "Be brief."}
 
 
-def text(said: str) -> Json:
-    return {"type": "text", "text": said}
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
 
 
 def called(signature: Json | None) -> list[Json]:
