@@ -47,7 +47,7 @@ def output_schema(schema: _Json, losses: list[Loss]) -> _Json:
     """The schema of an answer or of a strict tool, in the subset. Raises `RequestError` if it is too complex."""
     schemas = _Schemas(schema)
     written = schemas.write(schema)
-    losses.extend(Loss("schema-loosened", keyword) for keyword in schemas.lost)
+    losses.extend(Loss("schema-loosened" if word in _RESTRICTIONS else "field-dropped", word) for word in schemas.lost)
     return written
 
 
@@ -71,7 +71,7 @@ def tool_schema(schema: _Json, losses: list[Loss], *, strict: bool, combined: bo
 
 
 class _Schemas:
-    """The schemas of one root, to which references lead. `lost` are keywords that restrict, and are not written."""
+    """The schemas of one root, to which references lead. `lost` are keywords that are not written."""
 
     def __init__(self, root: _Json) -> None:
         self.lost: dict[str, None] = {}
@@ -85,7 +85,7 @@ class _Schemas:
         written: _Json = {name: self._each(schema[name], depth) for name in _DEFINITIONS if name in schema}
         if "$ref" in rest:  # which nothing may be beside
             written["$ref"] = rest.pop("$ref")
-            self.lost |= dict.fromkeys(f"{name} beside $ref" for name in rest)
+            self.lost |= dict.fromkeys(name if name in _RESTRICTIONS else f"{name} beside $ref" for name in rest)
             return written
         rest = self._separate(rest)
         kinds, kind = _kinds(rest), rest.pop("type", None)
