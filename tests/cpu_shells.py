@@ -53,7 +53,7 @@ FRAMING: dict[str, bytes] = {
     "an event that breaks off": b"data: %bx\n\n",
     "an event that is cut": b"data: %b",
     "an event in several lines": b"data: {\ndata: %b\ndata: }\n\n",
-    "lines after an event": b'data: {"x":"' + b"x" * 100_000 + b'"}\n%b',
+    "lines after an event": b'data: {"x":"' + b"x" * 200_000 + b'"}\n%b',
     "a stream": b"%b",
     "an array": b"[{},%b",
     "a list": b"data: [%b{}]\n\n",
