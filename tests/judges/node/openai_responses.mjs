@@ -69,7 +69,7 @@ function seen(response) {
     })),
     status,
     reason: incomplete_details?.reason ?? null,
-    usage: {
+    usage: usage && {
       input: usage.input_tokens,
       cached: usage.input_tokens_details.cached_tokens,
       output: usage.output_tokens,

@@ -198,7 +198,6 @@ def _seen(response: Response) -> Seen:
     parts = [part for item in output if item.type == "message" for part in item.content]
     thoughts = [item for item in output if item.type == "reasoning"]
     usage = response.usage
-    assert usage is not None
     return Seen(
         id=response.id,
         model=response.model,
@@ -217,7 +216,9 @@ def _seen(response: Response) -> Seen:
             "cached": usage.input_tokens_details.cached_tokens,
             "output": usage.output_tokens,
             "reasoning": usage.output_tokens_details.reasoning_tokens,
-        },
+        }
+        if usage is not None
+        else None,
         items=[item.type for item in output],
         parsed=_parsed(response),
     )

@@ -79,10 +79,10 @@ class ResponseSum:
         if type != "response.failed":
             assert self._done == set(range(len(self._items))), "an item is not done"
             assert response["output"] == self._items
-            usage = response["usage"]
-            assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
-            assert isinstance(usage["input_tokens_details"]["cached_tokens"], int)
-            assert isinstance(usage["output_tokens_details"]["reasoning_tokens"], int)
+            if (usage := response["usage"]) is not None:  # a provider of this API sent none
+                assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+                assert isinstance(usage["input_tokens_details"]["cached_tokens"], int)
+                assert isinstance(usage["output_tokens_details"]["reasoning_tokens"], int)
         self._last = response
 
     def _add_item(self, event: Json) -> None:
