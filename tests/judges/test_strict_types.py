@@ -36,6 +36,8 @@ TYPES: dict[str, tuple[Any, Any]] = {
     RESPONSES: (ResponseStreamEvent, Response),
     GEMINI: (google.GenerateContentResponse, google.GenerateContentResponse),
 }
+# Answers with something that the SDK of the provider's own API has no type for: its clients get it as it is.
+UNTYPED = frozenset(("a source beside its text, and one of another kind",))
 # The events that the SDKs do not parse: a heartbeat, and the mark of the end.
 UNREAD = ('{"type":"ping"}', "[DONE]")
 SCHEMA: Json = {"type": "object", "properties": {}}
@@ -109,6 +111,8 @@ def test_every_answer_is_valid(client: str) -> None:
 
     for name, scenario in SCENARIOS.items():
         for provider, wire in scenario.wires.items():
+            if provider == client and name in UNTYPED:
+                continue
             known = facts(provider, client)
             for data in events_of(client, known, provider, wire):
                 judge(event, data, f"{provider}, {name}, streamed")

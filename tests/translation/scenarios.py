@@ -520,7 +520,7 @@ _SCENARIOS: dict[str, Scenario] = {
         wires={
             CHAT: in_chat(
                 chat.delta({"audio": {"id": "audio_1", "transcript": "High "}}),
-                chat.delta({"audio": {"data": "c291bmQ=", "transcript": "at noon"}}),
+                chat.delta({"audio": {"data": "c291bmQ=", "transcript": "at noon", "expires_at": 9}}),
             )
         },
         clients={client: {"text": "High at noon"} for client in (MESSAGES, RESPONSES, GEMINI)},
