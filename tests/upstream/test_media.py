@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 
 from penstock.core.content import MediaPart
+from penstock.http.pool import Pool
 from penstock.http.ssrf import is_public
 from penstock.upstream.media import MediaError, MediaFetcher
 
@@ -74,6 +75,22 @@ def test_media_become_data_of_their_type() -> None:
     assert fetched("/a.png?b=c") == image
     assert fetched("/untyped").mime == "image/png"
     assert fetched("/text") == MediaPart(kind="file", mime="text/plain", data="SGk=")
+
+
+def test_nothing_is_kept_of_hosts_that_clients_choose() -> None:
+    async def resolved(_host: str, _port: int) -> list[str]:
+        return ["10.0.0.1"]
+
+    async def work() -> dict[str, object]:
+        fetcher = MediaFetcher(("*.example",), 2_000, 1.0, resolver=resolved)
+        for number in range(3):
+            with pytest.raises(MediaError):
+                await fetcher.fetch([f"http://a{number}.example/x.png"])
+        return vars(fetcher)
+
+    kept = asyncio.run(work())
+    assert not any(isinstance(value, Pool) for value in kept.values())
+    assert not any("a1.example" in str(value) for value in kept.values())
 
 
 def test_a_request_has_no_credentials() -> None:

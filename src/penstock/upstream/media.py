@@ -16,7 +16,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from ssl import SSLContext
+from ssl import SSLContext, create_default_context
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.core.content import MediaPart
@@ -52,24 +52,27 @@ class MediaFetcher:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._tls = tls
         self._resolve = resolver
-        self._pool = Pool(UpstreamLimits(), tls, self._addresses)
 
     async def fetch(self, urls: Sequence[str]) -> dict[str, MediaPart]:
         """The media at these URLs, as base64 data; raises `MediaError`."""
         if len(urls) > _MAX_URLS:
             raise MediaError(f"the request names {len(urls)} URLs, and at most {_MAX_URLS} are fetched")
-        room = _Room(self._max_bytes)
+        if self._tls is None:  # it reads files
+            self._tls = await asyncio.to_thread(create_default_context)
+        # One for each request: a pool has an entry for each origin, and clients choose these.
+        pool, room = Pool(UpstreamLimits(), self._tls, self._addresses), _Room(self._max_bytes)
         try:
             async with asyncio.timeout(self._timeout_s), asyncio.TaskGroup() as group:
-                tasks = {url: group.create_task(self._get(url, room)) for url in urls}
+                tasks = {url: group.create_task(self._get(url, pool, room)) for url in urls}
         except TimeoutError:
             raise MediaError(f"fetching took longer than {self._timeout_s:g} s") from None
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return {url: task.result() for url, task in tasks.items()}
 
-    async def _get(self, url: str, room: "_Room") -> MediaPart:
+    async def _get(self, url: str, pool: Pool, room: "_Room") -> MediaPart:
         parts = _split(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         if not any(fnmatchcase(host, pattern) for pattern in self._hosts):
@@ -79,7 +82,7 @@ class MediaFetcher:
         origin = Origin(host, port, tls=parts.scheme == "https")
         received = _ReceivedMedia(host, room)
         try:
-            connection = await self._pool.open(origin, self._timeout_s)
+            connection = await pool.open(origin, self._timeout_s)
         except UpstreamError as error:
             raise MediaError(f"{host} cannot be reached ({error.code})") from None
         try:
