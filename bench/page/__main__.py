@@ -123,7 +123,7 @@ def measure_views(site: Site, chromium: str | None) -> None:
         began = time.monotonic()
         time.sleep(_QUIET_S)
         quiet, cpu = time.monotonic(), site.cpu_s()
-        columns = ("median", "worst", "CPU", "database", "loop", "callback", "held")
+        columns = ("median", "worst", "CPU", "database", "loop", "callback", "blocked")
         print(f"{'the admin API answers; milliseconds':46}{''.join(f'{column:>9}' for column in columns)}")
         for took in ask_all(site):
             print(took, flush=True)

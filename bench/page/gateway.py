@@ -1,12 +1,12 @@
-"""The gateway, which also measures how long its event loop is held: `python -m bench.page.gateway FILE serve …`.
+"""The gateway, which also measures how long its event loop is blocked: `python -m bench.page.gateway FILE serve …`.
 
 A timer of the loop fires about every millisecond. Between two of its calls, the loop's thread runs the callbacks that
 are due. So a callback that holds the loop shows as a long time between them. The file has two numbers, in milliseconds,
 of the worst since it was last set to zero:
 
-    CPU   what the thread used: no other process affects it
-    held  the time between two calls, without that in which the thread was ready but had no core. It includes the wait
-          for the interpreter's lock (GIL) while another thread of the gateway has it.
+    CPU      what the thread used: no other process affects it
+    blocked  the time between two calls, without that in which the thread was ready but had no core. It includes the
+             wait for the interpreter's lock (GIL) while another thread of the gateway has it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _BEAT_S = 0.001
 _FIGURES = struct.Struct("dd")
 
 
-class HeldLoop:
+class LoopDelays:
     """The file with the figures, shared by the gateway and the benchmark."""
 
     def __init__(self, path: Path) -> None:
@@ -37,15 +37,15 @@ class HeldLoop:
 
     def read(self) -> tuple[float, float]:
         """The longest CPU time and the longest hold, in milliseconds."""
-        cpu, held = _FIGURES.unpack(self._shared)
-        return cpu, held
+        cpu, blocked = _FIGURES.unpack(self._shared)
+        return cpu, blocked
 
-    def write(self, cpu_ms: float = 0, held_ms: float = 0) -> None:
+    def write(self, cpu_ms: float = 0, blocked_ms: float = 0) -> None:
         """Set both."""
-        self._shared[:] = _FIGURES.pack(cpu_ms, held_ms)
+        self._shared[:] = _FIGURES.pack(cpu_ms, blocked_ms)
 
 
-def _beat(held: HeldLoop) -> None:
+def _beat(delays: LoopDelays) -> None:
     """Measure in the running loop until it ends."""
     loop = asyncio.get_running_loop()
     ready = Path("/proc/thread-self/schedstat").open("rb", buffering=0)  # noqa: SIM115 - open as long as the loop
@@ -57,19 +57,19 @@ def _beat(held: HeldLoop) -> None:
     def beat(last: tuple[float, float, float]) -> None:
         at = now()
         wall, cpu, waited = (1e3 * (after - before) for before, after in zip(last, at, strict=True))
-        worst_cpu, worst_held = held.read()
-        held.write(max(worst_cpu, cpu), max(worst_held, wall - 1e3 * _BEAT_S - waited))
+        worst_cpu, longest_blocked = delays.read()
+        delays.write(max(worst_cpu, cpu), max(longest_blocked, wall - 1e3 * _BEAT_S - waited))
         loop.call_later(_BEAT_S, beat, at)
 
     beat(now())
 
 
 if __name__ == "__main__":
-    _held = HeldLoop(Path(sys.argv.pop(1)))
+    _delays = LoopDelays(Path(sys.argv.pop(1)))
 
     def _run_measured(work: Coroutine[Any, Any, Result]) -> Result:
         async def measured() -> Result:
-            _beat(_held)
+            _beat(_delays)
             return await work
 
         return run_loop(measured())

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from bench.page.gateway import HeldLoop
+from bench.page.gateway import LoopDelays
 
 KEY = "sk-bench"
 _LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
@@ -101,7 +101,7 @@ class Site:
                 sys.executable,
                 "-m",
                 "bench.page.gateway",
-                str(scratch / "held"),
+                str(scratch / "blocked"),
                 "serve",
                 "--config",
                 str(file),
@@ -111,8 +111,8 @@ class Site:
             stderr=self._log,
             text=True,
         )
-        self.held = HeldLoop(scratch / "held")
-        """How long the event loop was held."""
+        self.delays = LoopDelays(scratch / "blocked")
+        """How long the event loop was blocked."""
         self.port, self.admin = self._listening()
         link = self._link(file)
         self._token = (folder / "admin-token").read_text().strip()

@@ -17,7 +17,7 @@ _COMMON_KEY = "key_000000000003"
 # The requests, and the milliseconds in which they should be answered.
 LIST_MS, SUM_MS = 100, 100
 # The milliseconds for which a request may hold the event loop.
-HELD_MS = 5
+BLOCKED_MS = 5
 LISTS = {
     "newest": "",
     "deep in, by keyset": "before={deep}",
@@ -71,7 +71,7 @@ OTHERS = {
     "Keys: names of all": "keys?names=1&all=1&limit=10000",
     "Keys: one": f"keys/{_COMMON_KEY}",
     "Teams": "teams",
-    "Holds": "holds",
+    "Holds": "blocks",
     "State": "state",
     "Warnings": "warnings",
     "Audit": "audit",
@@ -101,7 +101,7 @@ PAGES = {
 class Took(NamedTuple):
     """How long something took, in milliseconds: the median and the worst. Of a request also: the CPU of all threads of
     the gateway, of the database's processes and of the loop, the worst of a callback of the loop, and how long the loop
-    was usually held."""
+    was usually blocked."""
 
     what: str
     usual: float
@@ -110,12 +110,12 @@ class Took(NamedTuple):
     database: float = 0
     loop: float = 0
     callback: float = 0
-    held: float = 0
+    blocked: float = 0
     wanted: float | None = None
 
     def __str__(self) -> str:
-        late = self.wanted is not None and (self.usual > self.wanted or max(self.callback, self.held) > HELD_MS)
-        figures = (self.cpu, self.database, self.loop, self.callback, self.held)
+        late = self.wanted is not None and (self.usual > self.wanted or max(self.callback, self.blocked) > BLOCKED_MS)
+        figures = (self.cpu, self.database, self.loop, self.callback, self.blocked)
         cpu = "" if self.cpu is None else "".join(f"{figure:9.1f}" for figure in figures)
         return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{cpu}{'   slower than wanted' if late else ''}"
 
@@ -141,16 +141,16 @@ def ask_all(site: Site) -> Iterator[Took]:
 def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
     clocks = (site.cpu_s, site.database_s, site.loop_s)
     before = [clock() for clock in clocks]
-    times, callbacks, holds = list[float](), list[float](), list[float]()
+    times, callbacks, blocks = list[float](), list[float](), list[float]()
     for _ in range(ROUNDS):
-        site.held.write()
+        site.delays.write()
         times.append(site.ask(path)[0])
-        callback, held = site.held.read()
+        callback, blocking = site.delays.read()
         callbacks.append(callback)
-        holds.append(held)
+        blocks.append(blocking)
     cpu, database, loop = (1e3 * (clock() - began) / ROUNDS for clock, began in zip(clocks, before, strict=True))
-    usual, held = statistics.median(times), statistics.median(holds)
-    return Took(what, usual, max(times), cpu, database, loop, max(callbacks), held, wanted)
+    usual, blocked = statistics.median(times), statistics.median(blocks)
+    return Took(what, usual, max(times), cpu, database, loop, max(callbacks), blocked, wanted)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _RULES = "rules.toml"
 _NOT_PROVIDERS = (_RULES, "evidence.toml")
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProviderRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an API of some providers refuses or demands, and the public reports or documents that show it.
 
     `settings` are added to those of every provider in `providers`, in each of `dialects` that it offers. Without
@@ -54,9 +54,9 @@ def catalog() -> Mapping[str, Mapping[str, object]]:
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
+def rules() -> Mapping[str, ProviderRule]:
     """All rules, by name."""
-    return MappingProxyType(convert(_load(_RULES)["rules"], dict[str, Rule]))
+    return MappingProxyType(convert(_load(_RULES)["rules"], dict[str, ProviderRule]))
 
 
 def is_available(table: Mapping[str, object], env: Mapping[str, str]) -> bool:
@@ -64,7 +64,7 @@ def is_available(table: Mapping[str, object], env: Mapping[str, str]) -> bool:
     return "model" in table or any(key in table and env.get(str(table[key])) for key in ("env", "url_env"))
 
 
-def _apply(rule: Rule, table: dict[str, Any]) -> None:
+def _apply(rule: ProviderRule, table: dict[str, Any]) -> None:
     offers = {**table.get("dialects", {}), table.get("dialect", DEFAULT_DIALECT): table}
     for offer in (offers[dialect] for dialect in rule.dialects if dialect in offers):
         settings = offer.setdefault("settings", {})

@@ -251,9 +251,9 @@ def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(p
     """They are encoded once, because an event of a megabyte has 20 ms."""
     text, arguments = 'é"\n' * 30_000, '{"a":"\\n"}' * 10_000
     chance: list[Json] = [{"token": "a", "logprob": -1, "bytes": [97]}]
-    said: list[Event] = [Extra("choice", {"logprobs": {"content": chance}}, 0), TextDelta(0, text)]
+    words: list[Event] = [Extra("choice", {"logprobs": {"content": chance}}, 0), TextDelta(0, text)]
     asked: list[Event] = [ToolCallStart(0, 0, "c1", "now"), *[ToolCallDelta(0, 0, arguments)] * pieces]
-    reported, _ = written(*BEGIN, *said * pieces, *asked, *DONE_WELL)
+    reported, _ = written(*BEGIN, *words * pieces, *asked, *DONE_WELL)
     ended = {event["type"]: event for event in reported}
     message, called = ended["response.completed"]["response"]["output"]
     part = message["content"][0]
