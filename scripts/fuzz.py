@@ -25,6 +25,7 @@ from tests.messages import DIALECT as MESSAGES  # noqa: E402
 from tests.messages import HEALTHY as HEALTHY_MESSAGES  # noqa: E402
 from tests.mutation import mutated  # noqa: E402
 from tests.provider_streams import HEALTHY as HEALTHY_OF_PROVIDERS  # noqa: E402
+from tests.request_members import random_case, unaccounted  # noqa: E402
 from tests.responses import DIALECT as RESPONSES  # noqa: E402
 from tests.responses import HEALTHY as HEALTHY_RESPONSES  # noqa: E402
 
@@ -50,6 +51,9 @@ def main() -> int:
     parser.add_argument(
         "--interleaved", action="store_true", help="break nothing: let the parts of whole answers take turns at random"
     )
+    parser.add_argument(
+        "--members", action="store_true", help="break nothing: look for members of requests that no provider gets"
+    )
     parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
     parser.add_argument(
         "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
@@ -60,7 +64,8 @@ def main() -> int:
     tried = failed = 0
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        case = _interleaved_case if arguments.interleaved else functools.partial(_broken_case, arguments.dialect)
+        whole = _members_case if arguments.members else _interleaved_case if arguments.interleaved else None
+        case = whole or functools.partial(_broken_case, arguments.dialect)
         attempt = functools.partial(_try_batch, case)
         for count, problems, outcomes in pool.imap_unordered(attempt, batches):
             tried += count
@@ -70,7 +75,7 @@ def main() -> int:
                 print(problem, flush=True)
             if tried % (BATCH * 200) == 0:
                 print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s", flush=True)
-    for name, times in () if arguments.interleaved else growth().items():
+    for name, times in () if whole is not None else growth().items():
         print(f"{times:>10.1f}  times as long for four times the bytes: {name}")
         failed += times > _MAX_GROWTH
     for (ending, fault), count in sorted(seen.items(), key=lambda item: -item[1]):
@@ -110,6 +115,13 @@ def _interleaved_case(random: Random) -> Case:
     answer = random_answer(random, talk=random.random() < 0.5, custom=provider == DEFAULT_DIALECT)
     kind = (f"{provider}, {len(answer.calls)} calls", "")
     return Case(provider, answer, lambda: (differences(answer, provider, clients), kind))
+
+
+def _members_case(random: Random) -> Case:
+    """A request of every kind of client, for every kind of provider."""
+    case = random_case(random)
+    kind = (f"{case.client} to {case.provider}", "")
+    return Case(case.provider, case, lambda: (unaccounted(case), kind))
 
 
 def _try_batch(

@@ -114,6 +114,10 @@ A client and a provider can use different APIs. What the translation between the
 **loss**: it has a code, it is counted and it is reported. A request to a provider of the client's own API has no
 losses, except for fields that the provider is known to reject.
 
+Every member of a request reaches the provider, or is a loss, or the request is refused with 400. Refused is what is
+wrong in the client's own API and has no counterpart in another one: an unknown role, the format `json_schema` without
+a schema, a `tool_choice` that names a tool which `tools` does not have. A provider of the client's own API gets it.
+
 | where | what |
 |---|---|
 | the header `x-penstock-losses` | `code=count`, of the losses that were known before the headers were sent |

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {
             "turns": (
                 Message("user", (TextPart("Hi"),)),
-                Message("system", (TextPart("Be brief."),), extras={"role": "developer"}),
+                Message("system", (TextPart("Be brief."),)),
             )
         },
     ),

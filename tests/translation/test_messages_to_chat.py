@@ -324,7 +324,12 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
         {},
         [("field-dropped", "context_management"), ("field-dropped", "container")],
     ),
-    "adaptive thinking: the model decides": ({"thinking": {"type": "adaptive", "display": "omitted"}}, {}, []),
+    "adaptive thinking: the model decides": ({"thinking": {"type": "adaptive"}}, {}, []),
+    "thinking that is not shown": (
+        {"thinking": {"type": "adaptive", "display": "omitted"}},
+        {},
+        [("field-dropped", "reasoning.summary")],
+    ),
     "an effort, where nothing is known of the provider": (
         {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
         {},

@@ -212,12 +212,12 @@ INPUTS: dict[str, tuple[Json, list[Json], Lost]] = {
     ),
     "an item of a hosted tool": (
         {"input": [HI, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, HI]},
-        [HI, {"role": "assistant", "content": ""}, HI],
+        [HI, HI],
         [("content-dropped", "web_search_call")],
     ),
     "an item of an unknown type": (
         {"input": [HI, {"type": "hologram", "depth": 3}, HI]},
-        [HI, {"role": "assistant", "content": ""}, HI],
+        [HI, HI],
         [("content-dropped", "hologram")],
     ),
 }

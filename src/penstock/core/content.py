@@ -5,14 +5,16 @@ of the next request. No part is specific to a provider. `extras` holds fields of
 they were in the dialect that was read; only a writer of the same dialect writes them again.
 
 `cache` is a hint of the client that the provider should cache the prompt up to the end of this part. Its value is the
-lifetime as the API writes it (`5m`, `1h`), or empty without a hint.
+lifetime as the API writes it (`1h`, `30m`; `5m` is the default), or empty without a hint.
 """
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.events import ToolKind
+from penstock.core.json_getters import object_of, text_of
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 
@@ -127,3 +129,27 @@ class OpaquePart(Struct, frozen=True, gc=False):
 
 
 Part: TypeAlias = TextPart | ReasoningPart | RefusalPart | MediaPart | ToolCall | ToolResult | ToolChange | OpaquePart
+
+
+def take_cache(fields: dict[str, object]) -> str:
+    """Remove the mark for the prompt cache from the fields of a part or a tool, and return its lifetime; empty if none.
+
+    Anthropic's `cache_control` is accepted in the APIs of OpenAI too, as other gateways do. OpenAI's own mark is
+    `prompt_cache_breakpoint`. A mark without a lifetime asks for the provider's default. Unknown members of it stay.
+    """
+    lifetime = ""
+    for name in ("cache_control", "prompt_cache_breakpoint"):
+        if isinstance(fields.get(name), dict):
+            mark = object_of(fields.pop(name))
+            lifetime = lifetime or text_of(mark.get("ttl")) or "5m"
+            unknown = {key: value for key, value in mark.items() if key not in ("type", "mode", "ttl")}
+            fields |= {f"{name}.{key}": value for key, value in unknown.items() if value is not None}
+    return lifetime
+
+
+def with_extras(parts: Sequence[Part], extras: dict[str, object]) -> list[Part]:
+    """The parts of a message, the first of which gets the fields of the message that have no meaning to us."""
+    for place, part in enumerate(parts) if extras else ():
+        if not isinstance(part, ToolChange | OpaquePart):
+            return [*parts[:place], structs.replace(part, extras=part.extras | extras), *parts[place + 1 :]]
+    return list(parts)

@@ -1,8 +1,12 @@
 """Typed getters for JSON from outside, which has the type `object` until one of these has checked it."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
+from typing import Any, TypeAlias
+
+Known: TypeAlias = Mapping[str, "Known | None"]
+"""The members that an object may have, and those of the objects in them; None for a member that is kept as a whole."""
 
 # Enough of a value to recognise it by.
 _SHOWN_CHARACTERS = 80
@@ -76,3 +80,21 @@ def object_of(value: object) -> dict[str, object]:
 def objects_of(value: object) -> list[dict[str, object]]:
     """The objects of a list; none if the value is not a list."""
     return [item for item in list_of(value) if isinstance(item, dict)]
+
+
+def others(fields: Mapping[Any, object], known: Collection[str] = ()) -> dict[str, object]:
+    """The members of an object that are not among the known ones, without those that are null."""
+    return {name: value for name, value in fields.items() if value is not None and name not in known}
+
+
+def unknown_members(value: object, known: Known, within: str = "") -> dict[str, object]:
+    """The members of an object, or of the objects in a list, that are not known, by their paths; nulls are left out."""
+    if isinstance(value, list):
+        return {name: each for item in value for name, each in unknown_members(item, known, within).items()}
+    found: dict[str, object] = {}
+    for name, each in object_of(value).items():
+        if name not in known:
+            found |= {within + name: each} if each is not None else {}
+        elif (inner := known[name]) is not None:
+            found |= unknown_members(each, inner, f"{within}{name}.")
+    return found

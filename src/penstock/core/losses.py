@@ -176,7 +176,7 @@ LOSSES: dict[str, LossRow] = {
         changes_meaning=True,
     ),
     "citation-dropped": LossRow(
-        "The client's API has no field for a citation.",
+        "The client's API has no field for a citation; or, in a conversation, the provider's API has none.",
         "The citation; the text that it belongs to stays.",
         "The text is complete without it.",
     ),

@@ -54,6 +54,12 @@ def typed_media(part: MediaPart) -> MediaPart:
         head, _, text = given[5:].partition(",")
         mime = head.partition(";")[0] or mime
         data, url = text if head.lower().endswith(";base64") else "", ""
+    # Of several places, one is enough; the others are declared.
+    unused = {
+        "file_url": part.url if data and part.url != given else "",
+        "file_id": part.file_id if data or url else "",
+    }
+    extras = extras | {name: value for name, value in unused.items() if value}
     url = "" if data else url
     place = url.partition("?")[0].partition("#")[0]
     found = (media_type(mime), _by_extension(part.name), _by_extension(place), _by_bytes(data))
@@ -61,7 +67,8 @@ def typed_media(part: MediaPart) -> MediaPart:
     kind = kind_of(mime, part.kind)
     if part.name and kind != "file":  # only documents have a name
         extras = {**extras, "filename": part.name}
-    return structs.replace(part, kind=kind, mime=mime, data=data, url=url, extras=extras)
+    file_id = "" if data or url else part.file_id
+    return structs.replace(part, kind=kind, mime=mime, data=data, url=url, file_id=file_id, extras=extras)
 
 
 def media_type(mime: str) -> str:

@@ -125,6 +125,8 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     cache_key: str = ""
     verbosity: str = ""
     """How much the answer should say: "low", "medium" or "high"."""
+    invalid: tuple[str, str] | None = None
+    """A member that no API can express, and what is wrong with it: only its own API may be asked."""
     extras: dict[str, object] = {}
 
 

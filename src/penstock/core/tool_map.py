@@ -80,6 +80,9 @@ def _plain_name(name: str, namespace: str | None) -> str:
 def as_function(tool: Tool, losses: list[Loss]) -> Tool:
     """A custom tool as a function that takes its text. A grammar becomes a part of the description."""
     description = tool.description
+    form = tool.format or {}
+    if unknown := form.keys() - {"type", "syntax", "definition"}:
+        losses.extend(Loss("tool-option-dropped", f"format.{name}") for name in unknown)
     if tool.format is not None and tool.format.get("type") == "grammar":
         losses.append(Loss("grammar-dropped", tool.name))
         syntax, definition = tool.format.get("syntax"), tool.format.get("definition")

@@ -165,7 +165,10 @@ def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
 
 
 def check_translatable(request: Request) -> None:
-    """Raise `RequestError` for media without content, a tool without a name, or a demand for a tool of one API only."""
+    """Raise `RequestError` if no provider of another dialect can be asked what a request asks."""
+    if request.invalid is not None:
+        param, message = request.invalid
+        raise refused(message, param=param)
     for part in (part for turn in request.turns for part in turn.parts):
         for each in part.parts if isinstance(part, ToolResult) else (part,):
             if isinstance(each, MediaPart) and not (each.data or each.url or each.file_id):
@@ -175,7 +178,18 @@ def check_translatable(request: Request) -> None:
     if any(not tool.name for tool in request.tools):
         raise refused("a tool has no name", param="tools")
     choice = request.tool_choice
-    if choice is None or choice.mode in ("auto", "none") or (choice.mode == "allowed" and not choice.required):
+    if choice is None or choice.mode in ("auto", "none"):
+        return
+    declared = {name for tool in request.tools for name in (tool.name, tool.type)}
+    missing = [name for name in choice.names if name not in declared]
+    if missing or not request.tools:
+        what = (
+            f"names a tool that is not in `tools`: {', '.join(missing)}"
+            if missing
+            else "demands a tool without `tools`"
+        )
+        raise refused(f"`tool_choice` {what}", param="tool_choice")
+    if choice.mode == "allowed" and not choice.required:
         return
     named = [tool for tool in request.tools if not choice.names or {tool.name, tool.type} & set(choice.names)]
     if named and all(tool.kind == "server" for tool in named):

@@ -13,6 +13,8 @@ MAX_ID = 64
 """OpenAI refuses a longer id of a call."""
 MAX_USER = 64
 """OpenAI refuses a longer `user`."""
+NO_SCHEMA = "the format `json_schema` needs a schema"
+"""Why a request is refused whose format names no schema."""
 # Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
 _BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 

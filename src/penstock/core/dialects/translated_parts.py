@@ -3,7 +3,7 @@
 Every request arrives in another dialect, so there are no bytes to forward, and what the API cannot express is a loss.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.core.content import (
@@ -21,7 +21,7 @@ from penstock.core.dialects.bodies import refused
 from penstock.core.json_getters import list_of
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
-from penstock.core.request import Message, Request, Sampling, Tool, ToolChoice
+from penstock.core.request import Message, ReasoningSettings, Request, Sampling, Tool, ToolChoice
 from penstock.core.tool_map import ToolMap, arguments_of, as_function
 from penstock.core.wire.payload import TextDecoder, TooComplexError
 
@@ -59,17 +59,6 @@ class TranslatedParts:
         self.names = names
         self._inputs = RequestInputs()
 
-    def note_turn(self, turn: Message) -> None:
-        """Note the fields of a turn that only the client's API has."""
-        others = [*turn.extras, *(["name"] if turn.name else [])]
-        self.losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
-
-    def note_part(self, part: Part) -> None:
-        """Note the fields of a part that only the client's API has, and its hint for a cache."""
-        if isinstance(part, TextPart | MediaPart):
-            self.note_cache(part.cache)
-            self.losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
-
     def note_cache(self, cache: str) -> None:
         """Note a hint for a cache that the API does not have."""
         if cache:
@@ -91,7 +80,7 @@ class TranslatedParts:
         """The text of a part; None if it is no text."""
         match part:
             case TextPart(text):
-                self.note_part(part)
+                self.note_cache(part.cache)
                 return text
             case RefusalPart(text):
                 return text
@@ -148,7 +137,6 @@ class TranslatedParts:
             if tool.kind == "server":
                 self.losses.append(Loss("server-tool-dropped", tool.type or tool.name))
                 continue
-            self.losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
             functions.append(as_function(tool, self.losses) if tool.kind == "custom" else tool)
         return functions
 
@@ -159,7 +147,7 @@ class TranslatedParts:
         return [tool for tool in tools if tool.name in choice.names]
 
 
-def note_fields(request: Request, losses: list[Loss], *, known: Sequence[str] = ()) -> None:
+def note_fields(request: Request, losses: list[Loss], *, known: Collection[str] = ()) -> None:
     """Note the fields of a request that the API lacks, except the `known` ones."""
     given = {
         "parallel_tool_calls": request.parallel_calls is False,
@@ -169,7 +157,8 @@ def note_fields(request: Request, losses: list[Loss], *, known: Sequence[str] = 
         "service_tier": request.tier not in ("", "auto", "default"),
     }
     dropped = [name for name, value in given.items() if value and name not in known]
-    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    losses.extend(Loss("field-dropped", name) for name in dropped)
+    note_unknown(request, losses, known)
     if request.cache_key:
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
     if request.stop:
@@ -189,6 +178,58 @@ def trim_prefill(messages: Sequence[Mapping[str, object]]) -> None:
     content = list_of(messages[-1]["content"]) if messages and messages[-1]["role"] == "assistant" else []
     if content and isinstance(last := content[-1], dict) and isinstance(last.get("text"), str):
         last["text"] = last["text"].rstrip()
+
+
+def note_unknown(request: Request, losses: list[Loss], known: Collection[str] = ()) -> None:
+    """Note what only the client's API has: members of the request, of its messages, parts and tools; and citations.
+
+    The provider's API has the members in `known`, too.
+    """
+    dropped = [*request.extras]
+    if request.format is not None and request.format.description:
+        dropped.append("response_format.description")
+    reasoning = request.reasoning or ReasoningSettings()
+    if reasoning.summary == "none":
+        dropped.append("reasoning.summary")
+    if reasoning.effort not in (None, "none") and (reasoning.budget is not None or reasoning.enabled is False):
+        other = "none" if reasoning.enabled is False else f"{reasoning.budget} tokens"
+        losses.append(Loss("effort-approximated", f"{reasoning.effort} and {other}"))
+    for turn in request.turns:
+        dropped += [f"messages.{name}" for name in (*turn.extras, *(["name"] if turn.name else []))]
+    dropped = [name for name in dropped if name not in known]
+    for parts in (request.system, *(turn.parts for turn in request.turns)):
+        dropped += _unknown_of_parts(parts, losses, known)
+    losses.extend(Loss("field-dropped", name) for name in dropped)
+    for tool in request.tools:
+        if tool.kind != "server":  # which is a loss as a whole
+            losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
+
+
+def _unknown_of_parts(parts: Iterable[Part], losses: list[Loss], known: Collection[str]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, OpaquePart | ToolChange) or (isinstance(part, ToolCall) and part.server):
+            continue  # each is a loss as a whole, or is text
+        of_images = known if not isinstance(part, MediaPart) or part.kind == "image" else ()
+        yield from (name for each in part.extras if (name := f"content.{each}") not in of_images)
+        if isinstance(part, TextPart):
+            losses.extend(Loss("citation-dropped", citation.url) for citation in part.citations)
+        elif isinstance(part, ToolResult):
+            yield from _unknown_of_parts(part.parts, losses, known)
+
+
+def is_written(message: Mapping[str, object], turn: Message) -> bool:
+    """Whether a message of the assistant says anything, or its turn said nothing."""
+    return not turn.parts or any(value for name, value in message.items() if name != "role")
+
+
+def note_lifetime(cache: str, known: Mapping[str, str], losses: list[Loss]) -> str:
+    """How the provider's API writes the lifetime of a mark for its cache; empty for its default.
+
+    `known` has the lifetimes by the clients' words. A mark of another lifetime gets the default, which is a loss.
+    """
+    if cache not in known:
+        losses.append(Loss("cache-hint-dropped", f"the lifetime {cache}"))
+    return known.get(cache, "")
 
 
 def note_prefill(request: Request, losses: list[Loss]) -> None:

@@ -104,7 +104,7 @@ export const LOSSES = {
   "lost": "All choices but the first."
  },
  "citation-dropped": {
-  "meaning": "The client's API has no field for a citation.",
+  "meaning": "The client's API has no field for a citation; or, in a conversation, the provider's API has none.",
   "lost": "The citation; the text that it belongs to stays."
  },
  "media-dropped": {

@@ -23,10 +23,22 @@ from penstock.core.content import (
     ToolCall,
     ToolChange,
     ToolResult,
+    take_cache,
 )
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
 from penstock.core.dialects.anthropic_messages.reader import NAME
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
+from penstock.core.json_getters import (
+    Known,
+    integer_of,
+    list_of,
+    object_of,
+    objects_of,
+    others,
+    shown,
+    take_numbers,
+    text_of,
+    unknown_members,
+)
 from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
 from penstock.core.seals import received
@@ -38,17 +50,32 @@ ATTRIBUTION = "x-anthropic-billing-header:"
 _TOOL_SEARCH = "tool_search_tool_"
 _TIERS = {"standard_only": "default"}
 _ROLES: Mapping[object, Role] = {"assistant": "assistant", "system": "system"}
+_SOURCE = ("type", "data", "media_type", "url", "file_id", "content")
+_THINKING = {"enabled": True, "adaptive": True, "disabled": False}
+_TEXT: Known = {"type": None, "text": None}
+# What is read of these fields.
+_KNOWN: Known = {
+    "metadata": {"user_id": None},
+    "tool_choice": dict.fromkeys(("type", "name", "disable_parallel_tool_use")),
+    "output_config": {"effort": None, "format": {"type": None, "schema": None}},
+    "output_format": {"type": None, "schema": None},
+    "thinking": dict.fromkeys(("type", "budget_tokens", "display")),
+}
 
 
 def read_request(fields: Mapping[str, object]) -> Request:
     """The request in neutral form."""
     rest = dict(fields)
-    metadata = object_of(rest.pop("metadata", None))
-    choice = object_of(rest.pop("tool_choice", None))
-    output = dict(object_of(rest.pop("output_config", None)))
-    form = output.pop("format", None) or rest.pop("output_format", None)
+    unknown = unknown_members({name: rest.get(name) for name in _KNOWN}, _KNOWN)
+    metadata, choice = object_of(rest.pop("metadata", None)), object_of(rest.pop("tool_choice", None))
+    output, thinking = object_of(rest.pop("output_config", None)), object_of(rest.pop("thinking", None))
+    holder, name = (output, "format") if output.get("format") else (rest, "output_format")
+    form = _read_format(holder.get(name))
+    invalid = ("output_config.format", "the format needs a `schema`") if holder.get(name) and form is None else None
+    rest.pop(name, None)
+    if thinking.get("type") is not None and thinking["type"] not in _THINKING:
+        unknown["thinking.type"] = thinking["type"]
     stop = rest.pop("stop_sequences", None)
-    extras = {name: value for name, value in output.items() if name != "effort"}
     messages = list_of(rest.pop("messages", None))
     tier = text_of(rest.pop("service_tier", None))
     return Request(
@@ -63,20 +90,27 @@ def read_request(fields: Mapping[str, object]) -> Request:
         max_output=integer_of(rest.pop("max_tokens", None)),
         stop=tuple(word for word in list_of(stop) if isinstance(word, str)),
         sampling=_read_sampling(rest),
-        format=_read_format(form),
-        reasoning=_read_reasoning(rest.pop("thinking", None), output.get("effort")),
+        format=form,
+        reasoning=_read_reasoning(thinking, output.get("effort")),
         tier=_TIERS.get(tier, tier),
         user=text_of(metadata.get("user_id")),
-        extras={name: value for name, value in rest.items() if value is not None}
-        | ({"output_config": extras} if extras else {}),
+        invalid=invalid or _unknown_role(messages),
+        extras=others(rest) | unknown,
     )
+
+
+def _unknown_role(messages: Sequence[object]) -> tuple[str, str] | None:
+    """The problem with a role that the API does not have: another API would take the message for the user's."""
+    roles = (message.get("role") for message in messages if isinstance(message, dict))
+    role = next((role for role in roles if role not in (*_ROLES, "user", None)), None)
+    return ("messages", f"messages: unknown role {shown(role)}") if role is not None else None
 
 
 def _read_message(message: object) -> Message:
     fields = dict(message) if isinstance(message, dict) else {"content": message}
     role = _ROLES.get(text_of(fields.pop("role", None)), "user")
     parts = _read_content(fields.pop("content", None))
-    return Message(role, tuple(parts), extras={name: value for name, value in fields.items() if value is not None})
+    return Message(role, tuple(parts), extras=others(fields))
 
 
 def _read_content(content: object) -> list[Part]:
@@ -95,8 +129,10 @@ def _read_attribution(part: Part) -> Part:
 def _read_block(block: object) -> Part:
     if isinstance(block, str):
         return TextPart(block)
-    fields = dict(object_of(block))
-    type, cache = text_of(fields.pop("type", None)), _read_cache(fields.pop("cache_control", None))
+    fields = others(object_of(block))
+    type, cache = text_of(fields.pop("type", None)), take_cache(fields)
+    if fields.get("caller") == {"type": "direct"}:  # the default
+        del fields["caller"]
     match type, fields:
         case "text", {"text": str(text), **rest}:
             citations = tuple(_read_citation(item) for item in objects_of(rest.pop("citations", None)))
@@ -121,7 +157,7 @@ def _read_block(block: object) -> Part:
             return ToolResult(id, tuple(_read_content(content)), is_error, cache=cache, extras=rest)
         case "search_result", {"content": list(content), **rest}:
             texts = [text_of(rest.pop(name, None)) for name in ("title", "source")]
-            return _text([*texts, *_texts(content)], cache, rest)
+            return _text([*texts, *_texts(content)], cache, rest | unknown_members(content, _TEXT, "content."))
         case "tool_reference", {"tool_name": str(name)}:
             return ToolChange(added=(name,))
         case "tool_addition", {"tool": {"definition": {"name": str(name)}} | {"name": str(name)}}:
@@ -144,12 +180,14 @@ def _texts(blocks: Sequence[object]) -> list[str]:
 def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart | TextPart | OpaquePart:
     kind: MediaKind = "image" if type == "image" else "file"
     name = text_of(extras.pop("title", None))
+    extras |= {f"source.{each}": value for each, value in others(source, _SOURCE).items()}
     match source:
         case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
             return _text([name, text_of(extras.pop("context", None)), text], cache, extras)
         case {"type": "content", "content": [*blocks]} if all(
             isinstance(block, dict) and block.get("type") == "text" for block in blocks
         ):
+            extras |= unknown_members(blocks, _TEXT, "source.content.")
             return _text([name, text_of(extras.pop("context", None)), *_texts(blocks)], cache, extras)
         case {"type": "base64", "data": str(data)}:
             mime = text_of(source.get("media_type"))
@@ -173,13 +211,6 @@ def _read_citation(citation: Json) -> Citation:
     )
 
 
-def _read_cache(control: object) -> str:
-    """The lifetime of a cache breakpoint; five minutes if it names none."""
-    if not isinstance(control, dict):
-        return ""
-    return text_of(control.get("ttl")) or "5m"
-
-
 def _added_tools(messages: Sequence[object]) -> Iterator[Json]:
     """The tools that are defined in messages. They are deferred: their block adds them."""
     for message in objects_of(messages):
@@ -197,7 +228,7 @@ def _read_tools(tools: list[Json]) -> tuple[Tool, ...]:
 def _read_tool(tool: Json, *, searched: bool) -> Tool:
     fields = dict(tool)
     type, name = text_of(fields.pop("type", None)), text_of(fields.pop("name", None))
-    cache = _read_cache(fields.pop("cache_control", None))
+    cache = take_cache(fields)
     if type not in ("", "custom"):
         return Tool(name=name or type, kind="server", type=type, cache=cache, extras=fields)
     deferred = fields.pop("defer_loading", None) is True and not searched
@@ -248,6 +279,6 @@ def _read_reasoning(thinking: object, effort: object) -> ReasoningSettings | Non
     return ReasoningSettings(
         effort=effort if isinstance(effort, str) else None,
         budget=integer_of(settings.get("budget_tokens")),
-        enabled={"enabled": True, "adaptive": True, "disabled": False}.get(text_of(type)),
+        enabled=_THINKING.get(text_of(type)),
         summary="none" if display == "omitted" else display if isinstance(display, str) else None,
     )

@@ -41,6 +41,8 @@ from penstock.core.dialects.translated_parts import (
     MISSING_THINKING,
     RequestInputs,
     lacks_thinking,
+    note_lifetime,
+    note_unknown,
     trim_prefill,
     write_stops,
 )
@@ -64,6 +66,7 @@ from penstock.core.tool_map import ToolMap, as_function
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
 _MAX_BREAKPOINTS = 4
+_LIFETIMES = {"5m": "", "1h": "1h"}
 _MAX_ID = 128
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORT_WORDS = {"minimal": "low", "none": "low"}
@@ -121,8 +124,8 @@ def write_request(
         "model": request.model,
         "messages": require_conversation(request, writer.messages(request.turns), losses),
     }
-    if request.system:
-        fields["system"] = writer.content(request.system)
+    if system := writer.content(request.system):
+        fields["system"] = system
     fields["max_tokens"] = request.max_output or settings.default_max_tokens
     if request.max_output is None:
         losses.append(Loss("max-tokens-assumed", str(settings.default_max_tokens)))
@@ -149,7 +152,8 @@ def write_request(
     elif request.tier:
         losses.append(Loss("field-dropped", "service_tier"))
     dropped = ["verbosity"] if request.verbosity else []
-    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    losses.extend(Loss("field-dropped", name) for name in dropped)
+    note_unknown(request, losses)
     if request.metadata:
         losses.append(Loss("field-dropped", "metadata"))
     if request.cache_key:
@@ -171,8 +175,6 @@ class _ContentWriter:
     def messages(self, turns: Sequence[Message]) -> list[Json]:
         written: list[Json] = []
         for turn in without_system_turns(turns, self._losses, placed=self._settings.mid_system):
-            others = [*turn.extras, *(["name"] if turn.name else [])]
-            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
             blocks = self.content(turn.parts)
             if not blocks:
                 continue
@@ -200,7 +202,6 @@ class _ContentWriter:
             case RefusalPart(text):
                 return {"type": "text", "text": text} if text.strip() else None
             case MediaPart():
-                self._losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
                 return self._cached(self._media(part), part.cache)
             case ToolCall():
                 return self._call(part)
@@ -222,7 +223,8 @@ class _ContentWriter:
             if self._breakpoints > _MAX_BREAKPOINTS:
                 self._losses.append(Loss("cache-hint-dropped", cache))
             else:
-                block["cache_control"] = {"type": "ephemeral"} | ({"ttl": cache} if cache != "5m" else {})
+                lifetime = note_lifetime(cache, _LIFETIMES, self._losses)
+                block["cache_control"] = {"type": "ephemeral"} | ({"ttl": lifetime} if lifetime else {})
         return block
 
     def _media(self, part: MediaPart) -> Json | None:
@@ -279,7 +281,6 @@ class _ContentWriter:
         body["input_schema"] = tool_schema(tool.schema or {}, self._losses, strict=tool.strict is True)
         if tool.strict:  # false is the default, and older models refuse the field
             body["strict"] = True
-        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         return self._cached(body, tool.cache)
 
 

@@ -24,6 +24,7 @@ from penstock.core.dialects.translated_parts import (
     TranslatedParts,
     lacks_thinking,
     note_fields,
+    note_lifetime,
     trim_prefill,
     write_sampling,
     write_stops,
@@ -47,6 +48,7 @@ _FORMATS = {
     "video": ("mkv", "mov", "mp4", "webm", "flv", "mpeg", "wmv"),
     "file": ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
 }
+_LIFETIMES = {"5m": "", "1h": "1h"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9\s()\[\]-]")
 _SPACES = re.compile(r"\s+")
 _MAX_NAME = 200
@@ -121,7 +123,8 @@ def write_request(
     _write_format(request, fields, losses)
     if request.tier in _TIERS:
         fields["serviceTier"] = {"type": request.tier}
-    note_fields(request, losses, known=("service_tier",) if request.tier in _TIERS else ())
+    tier = ("service_tier",) if request.tier in _TIERS else ()
+    note_fields(request, losses, known=("response_format.description", *tier))
     return fields
 
 
@@ -138,7 +141,6 @@ class _ConverseMessages(TranslatedParts):
     def messages(self, turns: Sequence[Message]) -> list[_Json]:
         written: list[tuple[str, list[_Json]]] = []
         for turn in turns:
-            self.note_turn(turn)
             role = "assistant" if turn.role == "assistant" else "user"
             content = [block for part in turn.parts for block in self._blocks(part)]
             if content and written and written[-1][0] == role:
@@ -173,7 +175,8 @@ class _ConverseMessages(TranslatedParts):
         if not self._settings.cache_points:
             self.note_cache(cache)
             return []
-        return [{"cachePoint": {"type": "default"} | ({"ttl": cache} if cache == "1h" else {})}]
+        lifetime = note_lifetime(cache, _LIFETIMES, self.losses)
+        return [{"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime else {})}]
 
     def _blocks(self, part: Part) -> list[_Json]:
         text = self._plain(part)
@@ -207,7 +210,7 @@ class _ConverseMessages(TranslatedParts):
     def _result(self, result: ToolResult) -> _Json:
         content: list[_Json] = []
         for part in result.parts:
-            text = self._plain(part)
+            text = self.text(part)
             if text and text.strip():
                 content.append({"text": text})
             elif isinstance(part, MediaPart) and (media := self._media(part)) is not None:
@@ -239,7 +242,6 @@ class _ConverseMessages(TranslatedParts):
         if format not in _FORMATS.get(part.kind, ()) or not (part.data or own):
             self.note_dropped(part)
             return None
-        self.losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
         source: _Json = {"s3Location": {"uri": part.url}} if own else {"bytes": part.data}
         body: _Json = {"format": format, "source": source}
         if part.kind == "file":
@@ -311,6 +313,8 @@ def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[
         losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
         return {}
     if settings.reasoning == "adaptive":
+        if budget is not None:
+            losses.append(Loss("effort-approximated", f"{budget} as adaptive"))
         fields: _Json = {"thinking": {"type": "adaptive"}}
         return fields | ({"output_config": {"effort": effort}} if effort else {})
     given = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget

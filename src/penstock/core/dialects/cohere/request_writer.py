@@ -13,6 +13,7 @@ from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.translated_parts import (
     TranslatedParts,
+    is_written,
     note_fields,
     note_prefill,
     write_sampling,
@@ -66,7 +67,7 @@ def write_request(request: Request, settings: CohereSettings, losses: list[Loss]
     thinking = _thinking(request.reasoning, settings, losses)
     if thinking is not None:
         fields["thinking"] = thinking
-    note_fields(request, losses)
+    note_fields(request, losses, known=("content.detail",))
     note_prefill(request, losses)
     return fields
 
@@ -84,11 +85,11 @@ class _CohereMessages(TranslatedParts):
         if system:
             written.append({"role": "system", "content": system})
         for turn in request.turns:
-            self.note_turn(turn)
             if turn.role == "system":
                 written.append({"role": "system", "content": self.texts(turn.parts)})
             elif turn.role == "assistant":
-                written.append(self._answer(turn))
+                message = self._answer(turn)
+                written += [message] if is_written(message, turn) else []
             else:
                 written += self._user(turn.parts)
         return written
@@ -140,8 +141,6 @@ class _CohereMessages(TranslatedParts):
             if isinstance(part, MediaPart) and _is_image(part):
                 detail = part.extras.get("detail")
                 self.note_cache(part.cache)
-                others = [name for name in part.extras if name != "detail"]
-                self.losses.extend(Loss("field-dropped", f"content.{name}") for name in others)
                 image: _Json = {"url": url_of(part)}
                 content.append({"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})})
             elif text := self.texts([part]):

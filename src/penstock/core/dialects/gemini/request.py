@@ -17,11 +17,22 @@ from penstock.core.content import (
     TextPart,
     ToolCall,
     ToolResult,
+    with_extras,
 )
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.signatures import read_signature, standard_base64
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.json_getters import (
+    Known,
+    integer_of,
+    list_of,
+    object_of,
+    objects_of,
+    others,
+    shown,
+    text_of,
+    unknown_members,
+)
 from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.tool_ids import CallIds
@@ -40,10 +51,25 @@ _CONFIG = (
     *_SAMPLING, *_WHOLE, "maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseSchema",
     "responseJsonSchema", "thinkingConfig",
 )  # fmt: skip
-_TOP = (
-    "contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "serviceTier", "model", "labels",
-    "stream",
+_ROLES = ("user", "model", "function", "tool", None)
+# The members of a part that it is read from.
+_DATA = (
+    "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData", "fileData",
 )  # fmt: skip
+
+
+def _both(names: Iterable[str], **inner: Known) -> dict[str, Known | None]:
+    """Members that are read, by either of their names; of these, their own members."""
+    known: dict[str, Known | None] = {**dict.fromkeys(names), **inner}
+    return {name: below for each, below in known.items() for name in (each, snake_case(each))}
+
+
+# What is read of a request, except for lists.
+_KNOWN: Known = _both(
+    ("contents", "systemInstruction", "tools", "serviceTier", "model", "labels", "stream"),
+    toolConfig=_both((), functionCallingConfig=_both(("mode", "allowedFunctionNames"))),
+    generationConfig=_both(_CONFIG, thinkingConfig=_both(("thinkingBudget", "thinkingLevel", "includeThoughts"))),
+)
 # Enums, which protocol buffers write by their names and accept by their numbers.
 _MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
 _MODE_NUMBERS = {1: "AUTO", 2: "ANY", 3: "NONE", 4: "VALIDATED"}
@@ -58,6 +84,12 @@ def read_request(fields: Mapping[str, object]) -> Request:
     """The request in neutral form."""
     config = object_of(member(fields, "generationConfig"))
     labels = object_of(fields.get("labels"))
+    sampling, form = _read_sampling(config), _read_format(config)
+    calling = object_of(member(object_of(member(fields, "toolConfig")), "functionCallingConfig"))
+    choice = _read_choice(calling)
+    extras = unknown_members(fields, _KNOWN) | _unread(config, sampling, form)
+    if (choice is None or not choice.names) and member(calling, "allowedFunctionNames"):
+        extras["toolConfig.functionCallingConfig.allowedFunctionNames"] = member(calling, "allowedFunctionNames")
     return Request(
         dialect=NAME,
         model=text_of(fields.get("model")),
@@ -65,23 +97,40 @@ def read_request(fields: Mapping[str, object]) -> Request:
         system=tuple(_system(member(fields, "systemInstruction"))),
         turns=_read_contents(member(fields, "contents")),
         tools=tuple(_read_tools(member(fields, "tools"))),
-        tool_choice=_read_choice(object_of(member(object_of(member(fields, "toolConfig")), "functionCallingConfig"))),
+        tool_choice=choice,
         max_output=integer_of(member(config, "maxOutputTokens")),
         choices=max(integer_of(member(config, "candidateCount")) or 1, 1),
         stop=tuple(word for word in list_of(member(config, "stopSequences")) if isinstance(word, str)),
-        sampling=_read_sampling(config),
-        format=_read_format(config),
+        sampling=sampling,
+        format=form,
         reasoning=_read_reasoning(object_of(member(config, "thinkingConfig"))),
         tier=text_of(member(fields, "serviceTier")).lower(),
         metadata={name: value for name, value in labels.items() if isinstance(value, str)},
-        extras=_others(fields, _TOP)
-        | {f"generationConfig.{name}": value for name, value in _others(config, _CONFIG).items()},
+        invalid=_unknown_role(member(fields, "contents")),
+        extras=extras,
     )
+
+
+def _unread(config: _Json, sampling: Sampling, form: ResponseFormat | None) -> _Json:
+    """Settings that have another value than the API knows, or that another one overrides."""
+    names = {**_SAMPLING, **_WHOLE}
+    unread = [theirs for theirs, ours in names.items() if getattr(sampling, ours) is None]
+    if member(config, "responseMimeType") not in ("application/json", "text/plain"):
+        unread.append("responseMimeType")
+    if isinstance(member(config, "responseJsonSchema"), dict) or form is None or form.schema is None:
+        unread.append("responseSchema")
+    return {f"generationConfig.{name}": value for name in unread if (value := member(config, name)) is not None}
+
+
+def _unknown_role(contents: object) -> tuple[str, str] | None:
+    """The problem with a role that the API does not have: another API would take the content for the user's."""
+    role = next((role for each in objects_of(contents) if (role := each.get("role")) not in _ROLES), None)
+    return ("contents", f"contents: unknown role {shown(role)}") if role is not None else None
 
 
 def _others(holder: Mapping[str, object], known: tuple[str, ...]) -> _Json:
     names = {name for each in known for name in (each, snake_case(each))}
-    return {name: value for name, value in holder.items() if name not in names and value is not None}
+    return others(holder, names)
 
 
 def _system(content: object) -> Iterable[Part]:
@@ -89,11 +138,14 @@ def _system(content: object) -> Iterable[Part]:
     if isinstance(content, str):
         return [TextPart(content)]
     parts = object_of(content).get("parts") if isinstance(content, dict) else content
-    return [
-        OpaquePart(NAME, next(iter(part)), part) if part.get("text") is None else TextPart(text_of(part["text"]))
+    read: list[Part] = [
+        OpaquePart(NAME, next(iter(part)), part)
+        if part.get("text") is None
+        else TextPart(text_of(part["text"]), extras=_others(part, ("text",)))
         for part in objects_of(_list(parts))
         if part and part.get("text") != ""
     ]
+    return with_extras(read, others(content, ("parts", "role")) if isinstance(content, dict) else {})
 
 
 def _list(value: object) -> list[object]:
@@ -110,7 +162,8 @@ def _read_contents(contents: object) -> tuple[Message, ...]:
         parts: list[Part] = [TextPart(content)] if isinstance(content, str) else []
         for part in _list(fields.get("parts")):
             parts += _read_part(part, calls)
-        turns.append(Message("assistant" if role == "assistant" else "user", tuple(parts)))
+        extras = others(fields, ("role", "parts"))
+        turns.append(Message("assistant" if role == "assistant" else "user", tuple(parts), extras=extras))
     return tuple(turns)
 
 
@@ -129,13 +182,14 @@ def _read_part(part: object, calls: CallIds) -> list[Part]:
     fields = object_of(part)
     signature = text_of(member(fields, "thoughtSignature"))
     seals = (read_signature(signature),) if signature and signature not in _PLACEHOLDERS else ()
-    text = fields.get("text")
+    text, extras = fields.get("text"), _others(fields, _DATA)
     if isinstance(text, str) and fields.get("thought") is True:
-        return [ReasoningPart(text, seals=seals)]
+        return [ReasoningPart(text, seals=seals, extras=extras)]
     signed: list[Part] = [ReasoningPart(seals=seals)] if seals else []
-    if isinstance(text, str):
-        return [*signed, TextPart(text)] if text else signed
-    return [*signed, _read_other(fields, calls)]
+    if fields.get("thought") is True:
+        extras["thought"] = True
+    read: list[Part] = [TextPart(text)] if isinstance(text, str) else [_read_other(fields, calls)]
+    return [*signed, *with_extras(read, extras)] if text != "" or extras else signed
 
 
 def _read_other(fields: _Json, calls: CallIds) -> Part:
@@ -145,7 +199,8 @@ def _read_other(fields: _Json, calls: CallIds) -> Part:
     if call.get("name"):
         name = text_of(call["name"])
         arguments = msgspec.json.encode(call.get("args") or {}).decode()
-        return ToolCall(calls.start(text_of(call.get("id")), name), name, arguments)
+        id = calls.start(text_of(call.get("id")), name)
+        return ToolCall(id, name, arguments, extras=others(call, ("name", "args", "id")))
     if result:
         name = text_of(result.get("name"))
         id = calls.answered(text_of(result.get("id")), name)
@@ -154,7 +209,9 @@ def _read_other(fields: _Json, calls: CallIds) -> Part:
     data, url, mime = (text_of(member(holder, name)) for name in ("data", "fileUri", "mimeType"))
     if data or url:
         name = text_of(member(holder, "displayName"))
-        return typed_media(MediaPart(kind="file", mime=mime, name=name, data=standard_base64(data), url=url))
+        extras = _others(holder, ("data", "fileUri", "mimeType", "displayName"))
+        media = MediaPart(kind="file", mime=mime, name=name, data=standard_base64(data), url=url, extras=extras)
+        return typed_media(media)
     kind = next((name for name in fields if name not in ("thoughtSignature", "thought_signature")), "")
     return OpaquePart(NAME, kind, fields)
 
@@ -163,11 +220,12 @@ def _read_result(id: str, name: str, result: _Json) -> ToolResult:
     """The result of a call. One that is only an output or an error is that text; any other is JSON."""
     given = result.get("response")
     response = given if isinstance(given, dict) else {} if given is None else {"output": given}
-    media = [part for each in objects_of(result.get("parts")) if isinstance(part := _media(each), MediaPart)]
+    beside = [_media(each) for each in objects_of(result.get("parts"))]
     is_error = set(response) == {"error"}
     only = next(iter(response.values())) if set(response) in ({"output"}, {"error"}, {"result"}) else response
     text = only if isinstance(only, str) else msgspec.json.encode(only).decode()
-    return ToolResult(id, (TextPart(text), *media), is_error, name)
+    extras = others(result, ("id", "name", "response", "parts"))
+    return ToolResult(id, (TextPart(text), *beside), is_error, name, extras=extras)
 
 
 def _media(part: _Json) -> Part:
@@ -185,7 +243,7 @@ def _read_tools(tools: object) -> Iterable[Tool]:
 
 def _read_function(declaration: _Json) -> Tool:
     schema, subset = member(declaration, "parametersJsonSchema"), declaration.get("parameters")
-    known = ("name", "description", "parameters", "parametersJsonSchema")
+    known = ("name", "description", "parametersJsonSchema", *(() if isinstance(schema, dict) else ("parameters",)))
     return Tool(
         name=text_of(declaration.get("name")),
         description=text_of(declaration.get("description")),

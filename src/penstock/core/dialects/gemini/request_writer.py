@@ -32,7 +32,7 @@ from penstock.core.content import (
 from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
-from penstock.core.dialects.translated_parts import RequestInputs, write_stops
+from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_stops
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
 from penstock.core.request import (
@@ -116,7 +116,8 @@ def _note_losses(request: Request, losses: list[Loss]) -> None:
         "verbosity": request.verbosity,
     }
     dropped = [name for name, value in given.items() if value]
-    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    losses.extend(Loss("field-dropped", name) for name in dropped)
+    note_unknown(request, losses)
     if request.cache_key:
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
 
@@ -135,8 +136,6 @@ class _GeminiContents:
     def contents(self, turns: Sequence[Message]) -> list[_Json]:
         written: list[tuple[str, list[_Json]]] = []
         for turn in without_system_turns(turns, self._losses):
-            others = [*turn.extras, *(["name"] if turn.name else [])]
-            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
             role = "model" if turn.role == "assistant" else "user"
             parts = self._model_parts(turn.parts) if role == "model" else self._user_parts(turn.parts)
             if parts and written and written[-1][0] == role:
@@ -217,7 +216,6 @@ class _GeminiContents:
             case RefusalPart(text):
                 return {"text": text} if text else None
             case MediaPart():
-                self._losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
                 self._note_cache(part.cache)
                 return self._media(part)
             case ToolCall():
@@ -243,6 +241,8 @@ class _GeminiContents:
             self._losses.append(media_loss(part))
             return None
         mime: _Json = {"mimeType": part.mime} if part.mime else {}
+        if part.kind == "file" and part.name:
+            self._losses.append(Loss("field-dropped", "content.name"))
         if part.url:
             return {"fileData": mime | {"fileUri": part.url}}
         return {"inlineData": mime | {"data": part.data}}
@@ -294,7 +294,6 @@ class _GeminiContents:
             body["parametersJsonSchema"] = tool.schema
         if tool.strict:
             self._losses.append(Loss("tool-option-dropped", "strict"))
-        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         self._note_cache(tool.cache)
         return body
 

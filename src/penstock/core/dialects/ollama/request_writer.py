@@ -13,7 +13,13 @@ from msgspec import Struct
 
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.translated_parts import TranslatedParts, note_fields, note_prefill, write_sampling
+from penstock.core.dialects.translated_parts import (
+    TranslatedParts,
+    is_written,
+    note_fields,
+    note_prefill,
+    write_sampling,
+)
 from penstock.core.losses import Loss
 from penstock.core.request import Message, ReasoningSettings, Request, available_tools
 from penstock.core.tool_map import ToolMap
@@ -82,11 +88,11 @@ class _OllamaMessages(TranslatedParts):
         if system:
             written.append({"role": "system", "content": system})
         for turn in request.turns:
-            self.note_turn(turn)
             if turn.role == "system":
                 written.append({"role": "system", "content": self.texts(turn.parts)})
             elif turn.role == "assistant":
-                written.append(self._answer(turn))
+                message = self._answer(turn)
+                written += [message] if is_written(message, turn) else []
             else:
                 written += self._user(turn.parts)
         return written
@@ -129,7 +135,7 @@ class _OllamaMessages(TranslatedParts):
     def _message(self, role: str, parts: Sequence[Part]) -> _Json:
         images = [part for part in parts if isinstance(part, MediaPart) and part.kind == "image" and part.data]
         for image in images:
-            self.note_part(image)
+            self.note_cache(image.cache)
         message: _Json = {"role": role, "content": self.texts([part for part in parts if part not in images])}
         return message | ({"images": [image.data for image in images]} if images else {})
 

@@ -5,8 +5,8 @@ Reading never fails: a message, a part or a tool of unknown shape is kept as an 
 are one turn of the user.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,8 +19,22 @@ from penstock.core.content import (
     TextPart,
     ToolCall,
     ToolResult,
+    take_cache,
+    with_extras,
 )
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
+from penstock.core.dialects.openai_options import NO_SCHEMA
+from penstock.core.json_getters import (
+    Known,
+    integer_of,
+    list_of,
+    object_of,
+    objects_of,
+    others,
+    shown,
+    take_numbers,
+    text_of,
+    unknown_members,
+)
 from penstock.core.media import typed_media
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.seals import PREFIX, received
@@ -28,11 +42,23 @@ from penstock.core.tool_ids import CallIds
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
+Value = TypeVar("Value")
 
 _SYSTEM_ROLES = ("system", "developer")
+_ROLES = (*_SYSTEM_ROLES, "user", "assistant", "tool", "function", None)
 _SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 # The fields that may hold the reasoning of earlier turns.
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
+_NAMED: Known = {"name": None}
+_CHOSEN: Known = {"type": None, "function": _NAMED, "custom": _NAMED, "name": None}
+# What is read of these fields, except where they are lists.
+_KNOWN: Known = {
+    "tool_choice": {**_CHOSEN, "allowed_tools": {"mode": None, "tools": _CHOSEN}},
+    "function_call": _NAMED,
+    "response_format": {"type": None, "json_schema": dict.fromkeys(("name", "schema", "strict", "description"))},
+    "reasoning": dict.fromkeys(("effort", "max_tokens", "enabled", "exclude")),
+    "stream_options": {"include_usage": None},  # usage is always asked for
+}
 
 
 def read_request(fields: Mapping[str, object]) -> Request:
@@ -41,11 +67,12 @@ def read_request(fields: Mapping[str, object]) -> Request:
     system, turns = _read_messages(list_of(rest.pop("messages", None)))
     tools = [_read_tool(tool) for tool in objects_of(rest.pop("tools", None))]
     tools += [_read_function(function, {}) for function in objects_of(rest.pop("functions", None))]
-    choice = _read_choice(rest.pop("tool_choice", None)) or _read_function_choice(rest.pop("function_call", None))
-    caps = [integer_of(rest.pop(name, None)) for name in ("max_completion_tokens", "max_tokens")]
+    unknown = unknown_members({name: rest.get(name) for name in _KNOWN}, _KNOWN)
+    rest.pop("stream_options", None)
+    choice = _take(rest, "tool_choice", _read_choice) or _take(rest, "function_call", _read_function_choice)
+    cap = _take(rest, "max_completion_tokens", integer_of) or _take(rest, "max_tokens", integer_of)
+    form, invalid = _read_format(rest)
     stop = rest.pop("stop", None)
-    for name in ("stream_options", "function_call"):
-        rest.pop(name, None)
     metadata = rest.pop("metadata", None)
     parallel = rest.pop("parallel_tool_calls", None)
     return Request(
@@ -57,19 +84,35 @@ def read_request(fields: Mapping[str, object]) -> Request:
         tools=tuple(tools),
         tool_choice=choice,
         parallel_calls=parallel if isinstance(parallel, bool) else None,
-        max_output=next((cap for cap in caps if cap is not None), None),
+        max_output=cap,
         choices=integer_of(rest.pop("n", None)) or 1,
         stop=(stop,) if isinstance(stop, str) else tuple(word for word in list_of(stop) if isinstance(word, str)),
         sampling=_read_sampling(rest),
-        format=_read_format(rest.pop("response_format", None)),
+        format=form,
         reasoning=_read_reasoning(rest),
         tier=text_of(rest.pop("service_tier", None)),
         user=text_of(rest.pop("user", None)),
         metadata={key: value for key, value in object_of(metadata).items() if isinstance(value, str)},
         cache_key=text_of(rest.pop("prompt_cache_key", None)),
         verbosity=text_of(rest.pop("verbosity", None)),
-        extras={key: value for key, value in rest.items() if value is not None},
+        invalid=invalid or _unknown_role(list_of(fields.get("messages"))),
+        extras=others(rest) | unknown,
     )
+
+
+def _take(rest: Json, name: str, read: Callable[[object], Value | None]) -> Value | None:
+    """Read a field, and remove it if it could be read."""
+    value = read(rest.get(name))
+    if value is not None:
+        del rest[name]
+    return value
+
+
+def _unknown_role(messages: Sequence[object]) -> tuple[str, str] | None:
+    """The problem with a role that the API does not have: another API would take the message for the user's."""
+    roles = (message.get("role") for message in messages if isinstance(message, dict))
+    role = next((role for role in roles if role not in _ROLES), None)
+    return ("messages", f"`messages` has the unknown role {shown(role)}") if role is not None else None
 
 
 def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message]]:
@@ -88,16 +131,16 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
             turns.append(Message("user", tuple(results)))
             results = []
         if role in _SYSTEM_ROLES:
-            parts = _read_content(fields.pop("content", None))
+            parts = with_extras(_read_content(fields.pop("content", None)), others(fields))
             if turns:
-                turns.append(Message("system", tuple(parts), extras={"role": role} if role == "developer" else {}))
+                turns.append(Message("system", tuple(parts)))
             else:
                 system += parts
         elif role == "assistant":
             turns.append(_read_answer(fields, calls))
         else:
             content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
-            turns.append(Message("user", tuple(content), name, _without_nulls(fields)))
+            turns.append(Message("user", tuple(content), name, others(fields)))
     if results:
         turns.append(Message("user", tuple(results)))
     return system, turns
@@ -112,30 +155,35 @@ def _read_content(content: object) -> list[Part]:
 def _read_part(part: object) -> Part:
     if isinstance(part, str):
         return TextPart(part)
-    fields = object_of(part)
+    fields = others(object_of(part))
+    cache = take_cache(fields)
     match fields:
         case {"type": "text", "text": str(text), **rest}:
-            return TextPart(text, extras=rest)
-        case {"type": "refusal", "refusal": str(text)}:
-            return RefusalPart(text)
-        case {"type": "image_url", "image_url": str(url) | {"url": str(url)}}:
-            image = object_of(fields["image_url"])
-            extras = {key: value for key, value in image.items() if key != "url"}
-            return typed_media(MediaPart(kind="image", url=url, extras=extras))
-        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
-            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data))
-        case {"type": "file", "file": dict(file)}:
-            return _read_file(file)
+            return TextPart(text, cache=cache, extras=rest)
+        case {"type": "refusal", "refusal": str(text), **rest}:
+            return RefusalPart(text, rest)
+        case {"type": "image_url", "image_url": str(url) | {"url": str(url)}, **rest}:
+            extras = others(object_of(fields["image_url"]), ("url",))
+            return typed_media(MediaPart(kind="image", url=url, cache=cache, extras=rest | extras))
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **audio}, **rest}:
+            extras = rest | others(audio)
+            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data, cache=cache, extras=extras))
+        case {"type": "file", "file": dict(file), **rest}:
+            return _read_file(file, cache, rest)
         case {"type": str(type), **rest}:
             return OpaquePart(NAME, type, rest)
         case _:
             return OpaquePart(NAME, "", {"value": part})
 
 
-def _read_file(file: Json) -> MediaPart:
+def _read_file(file: Json, cache: str, extras: Json) -> MediaPart:
     """A file. Some clients send a URL, which OpenAI has in Responses only."""
-    data, url, file_id, name = (text_of(file.get(key)) for key in ("file_data", "file_url", "file_id", "filename"))
-    return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name))
+    known = ("file_data", "file_url", "file_id", "filename")
+    data, url, file_id, name = (text_of(file.get(key)) for key in known)
+    extras = extras | others(file, known)
+    return typed_media(
+        MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name, cache=cache, extras=extras)
+    )
 
 
 def _read_answer(fields: Json, ids: CallIds) -> Message:
@@ -155,8 +203,9 @@ def _read_answer(fields: Json, ids: CallIds) -> Message:
     function = object_of(fields.pop("function_call", None))
     if function:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
-        parts.append(ToolCall(ids.start("", called), called, arguments, "function_call"))
-    return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
+        extras = others(function, ("name", "arguments"))
+        parts.append(ToolCall(ids.start("", called), called, arguments, "function_call", extras))
+    return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), others(fields))
 
 
 def _read_earlier_reasoning(fields: Json) -> list[tuple[ReasoningPart, str]]:
@@ -196,11 +245,12 @@ def _read_earlier_reasoning(fields: Json) -> list[tuple[ReasoningPart, str]]:
 def _read_call(call: Json, ids: CallIds) -> Part:
     id = text_of(call.get("id"))
     match call:
-        case {"type": "custom", "custom": {"name": str(name), "input": str(text)}}:
-            return ToolCall(ids.start(id, name), name, text, "custom")
+        case {"type": "custom", "custom": {"name": str(name), "input": str(text), **custom}, **rest}:
+            extras = others(rest, ("id", "index")) | others(custom)
+            return ToolCall(ids.start(id, name), name, text, "custom", extras)
         case {"function": {"name": str(name), **function}, **rest}:
-            arguments = function.get("arguments")
-            extras = {key: value for key, value in rest.items() if key not in ("id", "type", "index")}
+            arguments = function.pop("arguments", None)
+            extras = others(rest, ("id", "type", "index")) | others(function)
             written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
             return ToolCall(ids.start(id, name), name, written, extras=extras)
         case _:
@@ -210,7 +260,8 @@ def _read_call(call: Json, ids: CallIds) -> Part:
 def _read_result(fields: Json, ids: CallIds) -> ToolResult:
     name = text_of(fields.get("name"))
     id = ids.answered(text_of(fields.get("tool_call_id")), name)
-    return ToolResult(id, tuple(_read_content(fields.get("content"))), name=name)
+    extras = others(fields, ("tool_call_id", "content", "name"))
+    return ToolResult(id, tuple(_read_content(fields.get("content"))), name=name, extras=extras)
 
 
 def _read_tool(tool: Json) -> Tool:
@@ -218,18 +269,24 @@ def _read_tool(tool: Json) -> Tool:
         case {"type": "function", "function": dict(function), **rest}:
             return _read_function(function, dict(rest))
         case {"type": "function", "name": str()}:  # as Responses has it
-            return _read_function(tool, {})
-        case {"type": "custom", "custom": {"name": str(name), **custom}}:
+            return _read_function(others(tool, ("type",)), {})
+        case {"type": "custom", "custom": {"name": str(name), **custom}, **rest}:
             return Tool(
                 name=name,
                 description=text_of(custom.get("description")),
                 kind="custom",
-                format=object_of(custom.get("format")) or None,
+                format=_read_grammar(object_of(custom.get("format"))) or None,
+                extras=others(rest) | others(custom, ("description", "format")),
             )
         case _:
             type = text_of(tool.get("type"))
             settings = {key: value for key, value in tool.items() if key not in ("type", "name")}
             return Tool(name=text_of(tool.get("name")) or type, kind="server", type=type, extras=settings)
+
+
+def _read_grammar(form: Json) -> Json:
+    """The format of a custom tool. Other APIs have the members of a grammar beside its type."""
+    return {name: value for name, value in form.items() if name != "grammar"} | object_of(form.get("grammar"))
 
 
 def _read_function(function: Json, extras: Json) -> Tool:
@@ -240,7 +297,7 @@ def _read_function(function: Json, extras: Json) -> Tool:
         description=text_of(function.get("description")),
         schema=schema if isinstance(schema, dict) else None,
         strict=strict if isinstance(strict, bool) else None,
-        extras=extras,
+        extras=others(extras) | others(function, ("name", "description", "parameters", "strict")),
     )
 
 
@@ -289,27 +346,37 @@ def _read_sampling(rest: Json) -> Sampling:
     return msgspec.convert(given, Sampling, strict=False)
 
 
-def _read_format(form: object) -> ResponseFormat | None:
-    match form:
+def _read_format(rest: Json) -> tuple[ResponseFormat | None, tuple[str, str] | None]:
+    """The format of the answer, which is removed from the fields, or the problem with it. An unknown one stays."""
+    match rest.get("response_format"):
+        case {"type": "text"}:
+            form = None
         case {"type": "json_object"}:
-            return ResponseFormat("json")
-        case {"type": "json_schema", "json_schema": dict(described)}:
-            schema, strict = described.get("schema"), described.get("strict")
-            return ResponseFormat(
+            form = ResponseFormat("json")
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema), **described}}:
+            strict = described.get("strict")
+            form = ResponseFormat(
                 "schema",
                 text_of(described.get("name")),
-                schema if isinstance(schema, dict) else None,
+                schema,
                 strict if isinstance(strict, bool) else None,
                 text_of(described.get("description")),
             )
+        case {"type": "json_schema"}:
+            return None, ("response_format", NO_SCHEMA)
         case _:
-            return None
+            return None, None
+    del rest["response_format"]
+    return form, None
 
 
 def _read_reasoning(rest: Json) -> ReasoningSettings | None:
-    effort = rest.pop("reasoning_effort", None)
-    settings = rest.pop("reasoning", None)
+    effort = rest.get("reasoning_effort")
+    settings = rest.get("reasoning")
     if isinstance(settings, dict):
+        rest.pop("reasoning")
+        if not settings.get("effort"):
+            rest.pop("reasoning_effort", None)
         enabled = settings.get("enabled")
         return ReasoningSettings(
             effort=text_of(settings.get("effort")) or text_of(effort) or None,
@@ -319,8 +386,5 @@ def _read_reasoning(rest: Json) -> ReasoningSettings | None:
         )
     if not isinstance(effort, str):
         return None
+    rest.pop("reasoning_effort")
     return ReasoningSettings(effort=effort, enabled=False if effort == "none" else None)
-
-
-def _without_nulls(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}

@@ -32,7 +32,8 @@ from penstock.core.dialects.openai_options import (
     describe_schema,
     write_effort,
 )
-from penstock.core.json_getters import object_of, objects_of, text_of
+from penstock.core.dialects.translated_parts import is_written, note_unknown
+from penstock.core.json_getters import object_of, objects_of, others, text_of
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
@@ -117,7 +118,8 @@ def write_request(
         return fields | request.extras
     _drop_unusual(fields, request, losses)
     dropped = ["verbosity"] if request.verbosity and not settings.verbosity else []
-    losses.extend(Loss("field-dropped", name) for name in (*dropped, *request.extras))
+    losses.extend(Loss("field-dropped", name) for name in dropped)
+    note_unknown(request, losses, ("messages.name", "content.detail", "response_format.description"))
     last = request.turns[-1] if request.turns else None
     if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
         losses.append(Loss("prefill-not-continued"))
@@ -155,17 +157,15 @@ class _ChatContentWriter:
         if not self._settings.mid_system:
             turns = without_system_turns(turns, self._losses)
         for turn in turns:
-            if not self._own:
-                self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in turn.extras)
             written += self._turn(turn)
         return written
 
     def _turn(self, turn: Message) -> list[Json]:
         if turn.role == "system":
-            role = turn.extras.get("role", "system") if self._own else "system"
-            return [{"role": role, "content": self._content(turn.parts)}]
+            return [{"role": "system", "content": self._content(turn.parts)}]
         if turn.role == "assistant":
-            return [self._answer(turn)]
+            answer = self._answer(turn)
+            return [answer] if is_written(answer, turn) else []
         moved: list[Part] = []
         written = [self._result(part, moved) for part in turn.parts if isinstance(part, ToolResult)]
         rest = [*moved, *(part for part in turn.parts if not isinstance(part, ToolResult))]
@@ -182,7 +182,7 @@ class _ChatContentWriter:
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         written, reasoning = self._calls(turn.parts)
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
-        wanted = text or (calls and not self._own)  # providers that want it refuse calls without it, if it is empty too
+        wanted = text or (written and not self._own)  # providers that want it refuse calls without it, even empty
         if wanted and self._settings.reasoning_field:
             message[self._settings.reasoning_field] = text
             self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
@@ -254,7 +254,6 @@ class _ChatContentWriter:
         self._note_cache(result.cache)
         for part in result.parts:
             self._note_cache(part.cache if isinstance(part, TextPart) else "")
-            self._note_extras(part.extras if isinstance(part, TextPart) else {})
         return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": text}
 
     def _content(self, parts: Sequence[Part]) -> object:
@@ -268,14 +267,11 @@ class _ChatContentWriter:
         match part:
             case TextPart(text):
                 self._note_cache(part.cache)
-                self._note_extras(part.extras)
                 return {"type": "text", "text": text} | (part.extras if self._own else {})
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text}
             case MediaPart():
                 self._note_cache(part.cache)
-                known = ("detail",) if part.kind == "image" else ()
-                self._note_extras({name: value for name, value in part.extras.items() if name not in known})
                 return self._media(part)
             case OpaquePart(dialect, type, data) if dialect == NAME:
                 return {"type": type, **data}
@@ -318,9 +314,10 @@ class _ChatContentWriter:
         body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
-        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         if tool.kind == "custom":
-            return {"type": "custom", "custom": body | ({"format": tool.format} if tool.format else {})}
+            kind, grammar = (tool.format or {}).get("type"), others(tool.format or {}, ("type",))
+            form = {"type": kind} | ({"grammar": grammar} if grammar else {})
+            return {"type": "custom", "custom": body | ({"format": form} if tool.format else {})}
         if tool.schema is not None:
             body["parameters"] = tool.schema
         if tool.strict or (tool.strict is not None and self._own):  # false is the default
@@ -330,10 +327,6 @@ class _ChatContentWriter:
     def _note_cache(self, cache: str) -> None:
         if cache:
             self._losses.append(Loss("cache-hint-dropped", cache))
-
-    def _note_extras(self, extras: Json) -> None:
-        if not self._own:
-            self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
 
 
 def with_placeholders(written: Raw) -> Raw | None:

@@ -67,8 +67,7 @@ class OpenAIChatUpstream:
             changes["stream_options"] = _with_usage(request)
         elif "stream_options" in request.members.values:
             changes["stream_options"] = None
-            if stream:
-                losses = (Loss("option-refused-by-provider", "stream_options"),)
+            losses = (Loss("option-refused-by-provider", "stream_options"),)
         return OutgoingRequest(request.members.edited(changes), losses=losses)
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:

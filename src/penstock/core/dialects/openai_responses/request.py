@@ -20,9 +20,23 @@ from penstock.core.content import (
     TextPart,
     ToolCall,
     ToolResult,
+    take_cache,
+    with_extras,
 )
+from penstock.core.dialects.openai_options import NO_SCHEMA
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, take_numbers, text_of
+from penstock.core.json_getters import (
+    Known,
+    integer_of,
+    list_of,
+    object_of,
+    objects_of,
+    others,
+    shown,
+    take_numbers,
+    text_of,
+    unknown_members,
+)
 from penstock.core.media import typed_media
 from penstock.core.request import (
     Message,
@@ -45,6 +59,15 @@ _WITHOUT_LOSS: Mapping[str, tuple[object, ...]] = {
     "store": (True, False),
     "truncation": ("disabled", "auto"),
 }
+# What an item has only where it is stored: other providers store none.
+_OF_ITEMS = ("id", "status", "type")
+_CHOSEN: Known = dict.fromkeys(("type", "name"))
+_TEXT: Known = dict.fromkeys(("type", "text"))
+# What is read of these fields.
+_KNOWN: Known = {
+    "tool_choice": {**_CHOSEN, "mode": None, "tools": {**_CHOSEN, "server_label": None}, "server_label": None},
+    "stream_options": {},
+}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -59,11 +82,16 @@ def read_request(fields: Mapping[str, object]) -> Request:
         conversation.add(item)
     parallel, metadata = rest.pop("parallel_tool_calls", None), object_of(rest.pop("metadata", None))
     text = dict(object_of(rest.pop("text", None)))
-    form, verbosity = text.pop("format", None), text_of(text.pop("verbosity", None))
-    user, safety = text_of(rest.pop("user", None)), text_of(rest.pop("safety_identifier", None))
+    verbosity = text_of(text.pop("verbosity", None))
+    form, invalid = _read_format(text)
+    user = text_of(rest.pop("user", None)) or text_of(rest.pop("safety_identifier", None))
     sampling, reasoning = _read_sampling(rest), _read_reasoning(rest)
+    unknown = unknown_members({name: rest.get(name) for name in _KNOWN}, _KNOWN)
     rest.pop("stream_options", None)
-    extras = rest | ({"text": text} if text else {})
+    extras = rest | unknown | conversation.extras | {f"text.{name}": value for name, value in text.items()}
+    choice = _read_choice(rest.get("tool_choice"))
+    if choice is not None:
+        extras.pop("tool_choice")
     return Request(
         dialect=NAME,
         model=text_of(extras.pop("model", None)),
@@ -71,17 +99,18 @@ def read_request(fields: Mapping[str, object]) -> Request:
         system=tuple(conversation.system),
         turns=tuple(conversation.turns()),
         tools=tuple(_read_tools([*objects_of(extras.pop("tools", None)), *conversation.tools])),
-        tool_choice=_read_choice(extras.pop("tool_choice", None)),
+        tool_choice=choice,
         parallel_calls=parallel if isinstance(parallel, bool) else None,
         max_output=integer_of(extras.pop("max_output_tokens", None)),
         sampling=sampling,
-        format=_read_format(form),
+        format=form,
         reasoning=reasoning,
         tier=text_of(extras.pop("service_tier", None)),
-        user=user or safety,
+        user=user,
         metadata={name: value for name, value in metadata.items() if isinstance(value, str)},
         cache_key=text_of(extras.pop("prompt_cache_key", None)),
         verbosity=verbosity,
+        invalid=invalid or conversation.invalid,
         extras={name: value for name, value in extras.items() if not _is_without_loss(name, value)},
     )
 
@@ -97,6 +126,10 @@ class _ItemTurns:
         self.system: list[Part] = []
         self.tools: list[Json] = []
         """The tools that items have added."""
+        self.extras: Json = {}
+        """Members of such items that have no meaning to us."""
+        self.invalid: tuple[str, str] | None = None
+        """The problem with a role that the API does not have: another API would take the message for the user's."""
         self._turns: list[tuple[Role, list[Part], bool]] = []
 
     def turns(self) -> Iterator[Message]:
@@ -112,23 +145,28 @@ class _ItemTurns:
                 self._add_message(fields)
             case "additional_tools":
                 self.tools += objects_of(fields.get("tools"))
+                unknown = others(fields, (*_OF_ITEMS, "role", "tools"))
+                self.extras |= {f"input.{name}": value for name, value in unknown.items()}
             case "function_call_output" | "custom_tool_call_output":
-                content = _read_content(fields.get("output"))
-                self._append("user", [ToolResult(text_of(fields.get("call_id")), tuple(content))], joined=True)
+                content, extras = _read_content(fields.get("output")), others(fields, (*_OF_ITEMS, "call_id", "output"))
+                result = ToolResult(text_of(fields.get("call_id")), tuple(content), extras=extras)
+                self._append("user", [result], joined=True)
             case _:
                 self._append("assistant", [_read_answer_item(type, fields)], joined=True)
 
     def _add_message(self, fields: Json) -> None:
-        role, parts = fields.get("role"), _read_content(fields.get("content"))
+        role, extras = fields.get("role"), others(fields, (*_OF_ITEMS, "role", "content"))
+        parts = with_extras(_read_content(fields.get("content")), extras)
         if role in _SYSTEM_ROLES and not self._turns:
             self.system += parts
         elif role in _SYSTEM_ROLES:
             self._append("system", parts, joined=False)
         elif role == "assistant":
-            phase = {"phase": fields["phase"]} if fields.get("phase") is not None else {}
-            self._append("assistant", [_with_extras(part, phase) for part in parts], joined=True)
+            self._append("assistant", parts, joined=True)
         else:
             self._append("user", parts, joined=False)
+            if role not in ("user", None):
+                self.invalid = ("input", f"`input` has the unknown role {shown(role)}")
 
     def _append(self, role: Role, parts: list[Part], *, joined: bool) -> None:
         """Add parts: to the last turn, if both may be joined with others of their role."""
@@ -139,25 +177,22 @@ class _ItemTurns:
             self._turns.append((role, parts, joined))
 
 
-def _with_extras(part: Part, extras: Json) -> Part:
-    return msgspec.structs.replace(part, extras=extras) if extras and isinstance(part, TextPart) else part
-
-
 def _read_answer_item(type: str, fields: Json) -> Part:
-    match type, fields:
-        case "function_call", {"name": str(name)}:
-            arguments = fields.get("arguments")
+    namespace, rest = text_of(fields.get("namespace")) or None, others(fields, (*_OF_ITEMS, "call_id", "namespace"))
+    match type, rest:
+        case "function_call", {"name": str(name), **rest}:
+            arguments = rest.pop("arguments", None)
             written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-            return ToolCall(_call_id(fields), name, written, namespace=text_of(fields.get("namespace")) or None)
-        case "custom_tool_call", {"name": str(name)}:
-            namespace = text_of(fields.get("namespace")) or None
-            return ToolCall(_call_id(fields), name, text_of(fields.get("input")), "custom", namespace=namespace)
+            return ToolCall(_call_id(fields), name, written, extras=rest, namespace=namespace)
+        case "custom_tool_call", {"name": str(name), **rest}:
+            return ToolCall(_call_id(fields), name, text_of(rest.pop("input", None)), "custom", rest, namespace)
         case "reasoning", _:
-            seal = text_of(fields.get("encrypted_content"))
+            seal = text_of(rest.pop("encrypted_content", None))
             return ReasoningPart(
-                "".join(_texts(fields.get("content"))),
-                tuple(_texts(fields.get("summary"))),
+                "".join(_texts(rest.get("content"))),
+                tuple(_texts(rest.get("summary"))),
                 (received(seal, SEAL_SCHEME),) if seal else (),
+                extras=unknown_members(rest, {"content": _TEXT, "summary": _TEXT}),
             )
         case _:
             return OpaquePart(NAME, type, fields)
@@ -180,34 +215,37 @@ def _read_content(content: object) -> list[Part]:
 def _read_part(part: object) -> Part:
     if isinstance(part, str):
         return TextPart(part)
-    fields = object_of(part)
+    fields = others(object_of(part))
+    cache = take_cache(fields)
     match fields:
-        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-            citations = tuple(_read_citation(item) for item in objects_of(fields.get("annotations")))
-            return TextPart(text, citations)
-        case {"type": "refusal", "refusal": str(text)}:
-            return RefusalPart(text)
-        case {"type": "input_image"}:
-            return _read_image(fields)
-        case {"type": "input_file"}:
-            return _read_file(fields)
-        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
-            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data))
+        case {"type": "input_text" | "output_text" | "text", "text": str(text), **rest}:
+            citations = tuple(_read_citation(item) for item in objects_of(rest.pop("annotations", None)))
+            return TextPart(text, citations, cache, {name: value for name, value in rest.items() if value != []})
+        case {"type": "refusal", "refusal": str(text), **rest}:
+            return RefusalPart(text, rest)
+        case {"type": "input_image", **rest}:
+            return _read_image(rest, cache)
+        case {"type": "input_file", **rest}:
+            return _read_file(rest, cache)
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **audio}, **rest}:
+            extras = rest | others(audio)
+            return typed_media(MediaPart(kind="audio", mime=f"audio/{form}", data=data, cache=cache, extras=extras))
         case {"type": str(type)}:
             return OpaquePart(NAME, type, fields)
         case _:
             return OpaquePart(NAME, "", {"value": part})
 
 
-def _read_image(part: Json) -> MediaPart:
-    url, file_id, detail = text_of(part.get("image_url")), text_of(part.get("file_id")), part.get("detail")
-    extras: Json = {"detail": detail} if isinstance(detail, str) and detail != "auto" else {}
-    return typed_media(MediaPart(kind="image", url=url, file_id=file_id, extras=extras))
+def _read_image(part: Json, cache: str) -> MediaPart:
+    url, file_id = (text_of(part.pop(key, None)) for key in ("image_url", "file_id"))
+    extras = part if part.get("detail") != "auto" else others(part, ("detail",))
+    return typed_media(MediaPart(kind="image", url=url, file_id=file_id, cache=cache, extras=extras))
 
 
-def _read_file(part: Json) -> MediaPart:
-    data, url, file_id, name = (text_of(part.get(key)) for key in ("file_data", "file_url", "file_id", "filename"))
-    return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name))
+def _read_file(part: Json, cache: str) -> MediaPart:
+    known = ("file_data", "file_url", "file_id", "filename")
+    data, url, file_id, name = (text_of(part.pop(key, None)) for key in known)
+    return typed_media(MediaPart(kind="file", data=data, url=url, file_id=file_id, name=name, cache=cache, extras=part))
 
 
 def _read_citation(annotation: Json) -> Citation:
@@ -225,11 +263,11 @@ def _read_tools(tools: list[Json]) -> Iterator[Tool]:
         if tool.get("type") != "namespace":
             yield _read_tool(tool, None)
             continue
-        namespace, about = text_of(tool.get("name")) or None, tool.get("description")
+        namespace = text_of(tool.get("name")) or None
+        # Other APIs have no place for what describes several tools.
+        about = {f"namespace.{name}": value for name, value in others(tool, ("type", "name", "tools")).items() if value}
         for number, inner in enumerate(objects_of(tool.get("tools"))):
-            # Other APIs have no place for what describes several tools.
-            described = {"namespace.description": about} if about and not number else {}
-            yield _read_tool(inner | described, namespace)
+            yield _read_tool(inner | about if not number else inner, namespace)
 
 
 def _read_tool(tool: Json, namespace: str | None) -> Tool:
@@ -240,7 +278,8 @@ def _read_tool(tool: Json, namespace: str | None) -> Tool:
         return Tool(name=name or type, kind="server", type=type, namespace=namespace, extras=fields)
     description, form = text_of(fields.pop("description", None)), fields.pop("format", None)
     schema, strict = fields.pop("parameters", None), fields.pop("strict", None)
-    fields.pop("defer_loading", None)  # providers of other APIs cannot search for tools: they get all
+    if fields.get("defer_loading") is False:  # the default
+        del fields["defer_loading"]
     return Tool(
         name=name,
         description=description,
@@ -273,8 +312,8 @@ def _read_choice(choice: object) -> ToolChoice | None:
 
 def _chosen(tool: Json) -> str:
     """The name of a chosen tool; of one that the provider executes, its type."""
-    named = object_of(tool.get("function")) or tool  # as chat completions have it
-    return text_of(named.get("name")) or text_of(tool.get("type"))
+    type, named = text_of(tool.get("type")), object_of(tool.get("function")) or tool  # as chat completions have it
+    return type if type not in ("function", "custom", "") else text_of(named.get("name"))
 
 
 def _read_sampling(rest: Json) -> Sampling:
@@ -294,9 +333,7 @@ def _read_sampling(rest: Json) -> Sampling:
 def _read_reasoning(rest: Json) -> ReasoningSettings | None:
     settings = dict(object_of(rest.pop("reasoning", None)))
     effort, summary = settings.pop("effort", None), settings.pop("summary", None)
-    left = {name: value for name, value in settings.items() if value is not None}
-    if left:
-        rest["reasoning"] = left
+    rest |= {f"reasoning.{name}": value for name, value in others(settings).items()}
     if not isinstance(effort, str):
         return None  # without an effort the model decides; a summary is what other APIs show anyway
     return ReasoningSettings(
@@ -306,13 +343,22 @@ def _read_reasoning(rest: Json) -> ReasoningSettings | None:
     )
 
 
-def _read_format(form: object) -> ResponseFormat | None:
+def _read_format(text: Json) -> tuple[ResponseFormat | None, tuple[str, str] | None]:
+    """The format of the answer, which is removed from `text`, or the problem with it. An unknown one stays there."""
+    form = text.get("format")
     match form:
-        case {"type": "json_object"}:
-            return ResponseFormat("json")
+        case {"type": "text", **rest}:
+            read = None
+        case {"type": "json_object", **rest}:
+            read = ResponseFormat("json")
         case {"type": "json_schema", "schema": dict(schema), **rest}:
-            name, strict, description = rest.get("name"), rest.get("strict"), rest.get("description")
+            name, strict, description = (rest.pop(each, None) for each in ("name", "strict", "description"))
             known = strict if isinstance(strict, bool) else None
-            return ResponseFormat("schema", text_of(name), schema, known, text_of(description))
+            read = ResponseFormat("schema", text_of(name), schema, known, text_of(description))
+        case {"type": "json_schema"}:
+            return None, ("text.format", NO_SCHEMA)
         case _:
-            return None
+            return None, None
+    del text["format"]
+    text |= {f"format.{name}": value for name, value in rest.items() if value is not None}
+    return read, None

@@ -32,6 +32,7 @@ from penstock.core.content import (
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
+from penstock.core.dialects.translated_parts import note_unknown
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
@@ -123,7 +124,7 @@ def _note_dropped(request: Request, fields: Json, losses: list[Loss]) -> None:
         losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
     dropped = [name for name, given in (("service_tier", request.tier), ("user", request.user)) if given]
     losses.extend(Loss("field-dropped", name) for name in dropped if name not in fields)
-    losses.extend(Loss("field-dropped", name) for name in request.extras)
+    note_unknown(request, losses, ("content.detail", "response_format.description", "reasoning.summary"))
     last = request.turns[-1] if request.turns else None
     if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
         losses.append(Loss("prefill-not-continued"))
@@ -147,8 +148,6 @@ class _ItemWriter:
             turns = without_system_turns(turns, self._losses)
         written = self._message(self._settings.system_role, request.system)
         for turn in turns:
-            others = [*turn.extras, *(["name"] if turn.name else [])]
-            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
             role = self._settings.system_role if turn.role == "system" else turn.role
             written += self._turn(role, turn.parts)
         return written
@@ -187,13 +186,12 @@ class _ItemWriter:
     def _content(self, role: str, part: Part) -> Json | None:
         match part:
             case TextPart(text):
-                self._note(part.cache, part.extras)
+                self._note_cache(part.cache)
                 return {"type": "output_text" if role == "assistant" else "input_text", "text": text} if text else None
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text} if text else None
             case MediaPart():
-                known = ("detail",) if part.kind == "image" else ()
-                self._note(part.cache, {name: value for name, value in part.extras.items() if name not in known})
+                self._note_cache(part.cache)
                 if role == "assistant":
                     self._losses.append(Loss("content-dropped", part.kind))
                     return None
@@ -216,11 +214,12 @@ class _ItemWriter:
         if part.kind == "audio":
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.url:
+            self._losses.extend([Loss("field-dropped", "content.name")] if part.name else [])
             return {"type": "input_file", "file_url": url}
         return {"type": "input_file", "filename": part.name or "file", "file_data": url}
 
     def _call(self, call: ToolCall) -> list[Json]:
-        self._note(call.cache, {})
+        self._note_cache(call.cache)
         if call.server:
             self._losses.append(Loss("content-dropped", call.name))
             return []
@@ -234,7 +233,7 @@ class _ItemWriter:
         return [body | {"arguments": call.arguments or "{}"}]
 
     def _result(self, result: ToolResult) -> list[Json]:
-        self._note(result.cache, {})
+        self._note_cache(result.cache)
         id = result.call_id or result.name
         parts, moved = list(result.parts), list[Part]()
         if not self._settings.result_parts and any(isinstance(part, MediaPart) for part in parts):
@@ -286,11 +285,10 @@ class _ItemWriter:
         return written
 
     def _tool(self, tool: Tool) -> Json | None:
-        self._note(tool.cache, {})
+        self._note_cache(tool.cache)
         if tool.kind == "server":
             self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
-        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         body: Json = {"type": "function", "name": portable(tool.name, _MAX_NAME)}
         if tool.description:
             body["description"] = tool.description
@@ -299,10 +297,9 @@ class _ItemWriter:
         body["parameters"] = tool.schema or {"type": "object", "properties": {}}
         return body | {"strict": tool.strict is True}
 
-    def _note(self, cache: str, extras: Json) -> None:
+    def _note_cache(self, cache: str) -> None:
         if cache:
             self._losses.append(Loss("cache-hint-dropped", cache))
-        self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
 
 
 def renamed_tools(tools: Sequence[Tool]) -> dict[str, ClientTool]:

@@ -1,0 +1,184 @@
+"""Every member of a request reaches the provider, or is declared as a loss, or the request is refused."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.core.dialects.dialect import RequestError
+from tests.request_members import random_case, unaccounted
+from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, OLLAMA, RESPONSES, Json, Lost, asked
+
+PROVIDERS = (CHAT, RESPONSES, MESSAGES, GEMINI, BEDROCK, COHERE, OLLAMA)
+HI: Json = {"role": "user", "content": "Hi"}
+TOOL: Json = {"type": "function", "function": {"name": "f"}}
+SCHEMALESS: Json = {"type": "json_schema"}
+# Requests that ask for what is wrong in their own API.
+REFUSED: dict[str, tuple[str, Json, str]] = {
+    "a format without a schema": (CHAT, {"messages": [HI], "response_format": SCHEMALESS}, "response_format"),
+    "a named format without a schema": (
+        CHAT,
+        {"messages": [HI], "response_format": SCHEMALESS | {"json_schema": {"name": "x"}}},
+        "response_format",
+    ),
+    "a Responses format without a schema": (
+        RESPONSES,
+        {"input": "Hi", "text": {"format": SCHEMALESS | {"name": "x"}}},
+        "text.format",
+    ),
+    "a Messages format without a schema": (
+        MESSAGES,
+        {"messages": [HI], "output_config": {"format": SCHEMALESS}},
+        "output_config.format",
+    ),
+    "an unknown role": (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages"),
+    "an unknown role of Messages": (MESSAGES, {"messages": [{"role": "robot", "content": "x"}]}, "messages"),
+    "an unknown role of Responses": (RESPONSES, {"input": [{"role": "robot", "content": "x"}]}, "input"),
+    "an unknown role of Gemini": (GEMINI, {"contents": [{"role": "robot", "parts": [{"text": "x"}]}]}, "contents"),
+    "a tool that is not declared": (
+        CHAT,
+        {"messages": [HI], "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+        "tool_choice",
+    ),
+    "a tool of Gemini that is not declared": (
+        GEMINI,
+        {
+            "contents": [{"parts": [{"text": "Hi"}]}],
+            "tools": [{"functionDeclarations": [{"name": "f"}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["g"]}},
+        },
+        "tool_choice",
+    ),
+    "a demand for a tool without tools": (CHAT, {"messages": [HI], "tool_choice": "required"}, "tool_choice"),
+}
+
+
+@pytest.mark.parametrize(("client", "fields", "param"), REFUSED.values(), ids=REFUSED)
+def test_what_no_other_api_can_express_is_refused(client: str, fields: Json, param: str) -> None:
+    for provider in PROVIDERS:
+        if provider == client:
+            body, losses = asked(client, provider, fields)
+            assert fields.items() <= body.items()  # it is up to the provider
+            assert losses == []
+            continue
+        with pytest.raises(RequestError) as error:
+            asked(client, provider, fields)
+        assert error.value.failure.param == param
+        assert error.value.failure.code == "invalid_request"
+
+
+MARKS: dict[str, tuple[Json, Json]] = {
+    "cache_control": ({"cache_control": {"type": "ephemeral"}}, {}),
+    "cache_control for an hour": ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, {"ttl": "1h"}),
+    "prompt_cache_breakpoint": ({"prompt_cache_breakpoint": {"mode": "explicit"}}, {}),
+}
+URL = "https://example.com/a.png"
+PARTS: dict[str, tuple[Json, Json]] = {
+    CHAT: ({"type": "text", "text": "Long"}, {"type": "image_url", "image_url": {"url": URL}}),
+    RESPONSES: ({"type": "input_text", "text": "Long"}, {"type": "input_image", "image_url": URL}),
+}
+
+
+def conversation(client: str, *parts: Json) -> Json:
+    return {"messages" if client == CHAT else "input": [{"role": "user", "content": list(parts)}]}
+
+
+@pytest.mark.parametrize("client", PARTS)
+@pytest.mark.parametrize(("mark", "lifetime"), MARKS.values(), ids=MARKS)
+def test_marks_for_the_cache_reach_claude(client: str, mark: Json, lifetime: Json) -> None:
+    """`cache_control` and `prompt_cache_breakpoint` both mark the end of a prefix that is used again."""
+    fields = conversation(client, *(part | mark for part in PARTS[client]))
+    body, losses = asked(client, MESSAGES, fields)
+    assert [block["cache_control"] for block in body["messages"][0]["content"]] == [
+        {"type": "ephemeral"} | lifetime
+    ] * 2
+    assert [code for code, _ in losses] == ["max-tokens-assumed"]
+    body, losses = asked(client, BEDROCK, conversation(client, PARTS[client][0] | mark), cache_points=True)
+    assert body["messages"][0]["content"] == [{"text": "Long"}, {"cachePoint": {"type": "default"} | lifetime}]
+    assert losses == []
+
+
+@pytest.mark.parametrize("provider", [GEMINI, COHERE, OLLAMA, BEDROCK])
+def test_marks_for_the_cache_are_declared_elsewhere(provider: str) -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    _, losses = asked(CHAT, provider, conversation(CHAT, PARTS[CHAT][0] | mark))
+    assert losses == [("cache-hint-dropped", "5m")]
+
+
+def test_a_lifetime_that_claude_lacks_is_declared() -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
+    body, losses = asked(CHAT, MESSAGES, conversation(CHAT, PARTS[CHAT][0] | mark))
+    assert body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert ("cache-hint-dropped", "the lifetime 30m") in losses
+
+
+# Members that no API has, at every level of a request: the client's API, the request, and the loss of each member.
+UNKNOWN: dict[str, tuple[str, Json, Lost]] = {
+    "of a text": (
+        CHAT,
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "glow": 1}]}]},
+        [("field-dropped", "content.glow")],
+    ),
+    "of a system message": (
+        CHAT,
+        {"messages": [{"role": "system", "content": "Hi", "glow": 1}, HI]},
+        [("field-dropped", "content.glow")],
+    ),
+    "of a choice of tools": (
+        CHAT,
+        {"messages": [HI], "tools": [TOOL], "tool_choice": {**TOOL, "glow": 1}},
+        [("field-dropped", "tool_choice.glow")],
+    ),
+    "of a function": (
+        CHAT,
+        {"messages": [HI], "tools": [{"type": "function", "function": {"name": "f", "glow": 1}}]},
+        [("tool-option-dropped", "glow")],
+    ),
+    "of an item": (
+        RESPONSES,
+        {"input": [HI, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}", "glow": 1}]},
+        [("field-dropped", "content.glow")],
+    ),
+    "of a source": (
+        MESSAGES,
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": URL, "glow": 1}}]},
+                HI,
+            ]
+        },
+        [("field-dropped", "content.source.glow")],
+    ),
+    "of a part of Gemini": (
+        GEMINI,
+        {"contents": [{"role": "user", "parts": [{"text": "Hi", "glow": 1}]}]},
+        [("field-dropped", "content.glow")],
+    ),
+    "of a nested setting": (
+        GEMINI,
+        {"contents": [{"parts": [{"text": "Hi"}]}], "generationConfig": {"thinkingConfig": {"glow": 1}}},
+        [("field-dropped", "generationConfig.thinkingConfig.glow")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("client", "fields", "expected"), UNKNOWN.values(), ids=UNKNOWN)
+def test_members_that_no_api_has_are_declared(client: str, fields: Json, expected: Lost) -> None:
+    for provider in PROVIDERS:
+        body, losses = asked(client, provider, fields)
+        if provider == client:
+            assert fields.items() <= body.items()
+        else:
+            assert [loss for loss in losses if "glow" in loss[1]] == expected, provider
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, 600, 300))
+def test_no_member_vanishes(start: int) -> None:
+    """`scripts/fuzz --members` tries more."""
+    found: list[Any] = [
+        (number, problem)
+        for number in range(start, start + 300)
+        for problem in unaccounted(random_case(Random(number)))
+    ]
+    assert found == []
