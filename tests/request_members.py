@@ -2,8 +2,9 @@
 
 Requests are made at random from the types of the official SDKs (`tests/sdk_types.py`), with members that no type knows.
 From each, every member and every item of a list is removed, one at a time. If the provider then gets the same body with
-the same losses, the member has vanished: nothing depends on it. `WITHOUT_EFFECT` has the members that need not have
-an effect, with the reason.
+the same losses, the member has vanished: nothing depends on it. So has the value of a text or a number that changes
+nothing if it is another one, and is no loss. `WITHOUT_EFFECT` has the members that need not have an effect, with the
+reason.
 """
 
 import functools
@@ -32,10 +33,17 @@ _ISSUER = "0a1b2c3d"
 _PATHS = {GEMINI: "/v1beta/models/m:generateContent"}
 # What providers may accept beyond the defaults of their dialects, so that both branches are tried.
 _SETTINGS: dict[str, list[Mapping[str, object]]] = {
-    CHAT: [{"reasoning_field": "reasoning", "efforts": ["none", "low", "high"], "verbosity": True}],
+    CHAT: [
+        {
+            "reasoning_field": "reasoning",
+            "efforts": ["none", "low", "high"],
+            "verbosity": True,
+            "cache_breakpoints": True,
+        }
+    ],
     MESSAGES: [{"thinking": "adaptive"}, {"thinking": "none", "unsigned_thinking": True}],
     GEMINI: [{"thinking": "level"}, {"thinking": "none"}],
-    RESPONSES: [{"efforts": [], "open_reasoning": True}, {"result_parts": False}],
+    RESPONSES: [{"efforts": [], "open_reasoning": True}, {"result_parts": False, "cache_breakpoints": True}],
     "bedrock_converse": [{"reasoning": "budget", "cache_points": True, "takes_top_k": True}, {"reasoning": "adaptive"}],
     "cohere": [{"reasons": True}],
     "ollama": [{"think": "level"}, {"think": "none"}],
@@ -82,12 +90,22 @@ def _vanished(case: Case, whole: "Outcome", holder: object, above: Path) -> Iter
     inner: Any = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
     for name, value in inner:
         path = (*above, name)
-        without = _outcome(case, _without(case.fields, path))
-        if without == whole:
+        without = _outcome(case, _edited(case.fields, path))
+        known = str(name).startswith("unknown_") or _is_declared(whole, without)
+        if without == whole or (not known and _is_another_the_same(case, whole, without, path, value)):
             if not _is_without_effect(case, path, value):
                 yield path, value
-        elif not _is_declared(whole, without) and not str(name).startswith("unknown_"):
+        elif not known:
             yield from _vanished(case, whole, value, path)
+
+
+def _is_another_the_same(case: Case, whole: "Outcome", without: "Outcome | None", path: Path, value: object) -> bool:
+    """Whether another text or number in this place changes nothing, although no loss depends on it."""
+    if without is not None and whole.losses - without.losses:
+        return False
+    number = value + 1 if isinstance(value, int | float) and not isinstance(value, bool) else None
+    other = f"{value}x" if isinstance(value, str) else number
+    return other is not None and _outcome(case, _edited(case.fields, path, other)) == whole
 
 
 def _is_declared(whole: "Outcome", without: "Outcome | None") -> bool:
@@ -119,12 +137,14 @@ def _outcome(case: Case, fields: Json) -> Outcome | None:
     return Outcome(out.body, Counter((loss.code, loss.detail) for loss in out.losses))
 
 
-def _without(value: Any, path: Path) -> Any:
-    """A copy of a value that lacks the member at this path."""
+def _edited(value: Any, path: Path, *replacement: object) -> Any:
+    """A copy of a value that lacks the member at this path, or has another value there."""
     first, *rest = path
     copy = value.copy()
     if rest:
-        copy[first] = _without(value[first], tuple(rest))
+        copy[first] = _edited(value[first], tuple(rest), *replacement)
+    elif replacement:
+        copy[first] = replacement[0]
     else:
         del copy[first]
     return copy

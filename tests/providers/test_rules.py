@@ -105,6 +105,7 @@ LINKED: Json = {"type": "image", "source": {"type": "url", "url": PICTURE}}
 IMAGE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 FETCHED = {PICTURE: MediaPart(kind="image", mime="image/png", data="AAAA")}
 RESULT_BLOCK: Json = {"type": "tool_result", "tool_use_id": "c1"}
+MARK: Json = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 THOUGHTS: Json = {"includeThoughts": True}
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
@@ -489,6 +490,28 @@ CASES: dict[str, list[Case]] = {
             {"messages": [HI], "reasoning_effort": "high"},
             {"generationConfig": {"thinkingConfig": THOUGHTS | {"thinkingLevel": "HIGH"}}},
             [],
+        ),
+    ],
+    "openai-cache-breakpoints": [
+        Case(
+            "openai/gpt-5.6",
+            {"messages": [{"role": "user", "content": [text("Hi") | {"cache_control": {"type": "ephemeral"}}]}]},
+            {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"} | MARK]}]},
+            [],
+            MESSAGES,
+        ),
+        Case(
+            "openai/gpt-5.6",
+            {"messages": [{"role": "user", "content": [text("Hi") | MARK]}]},
+            {"messages": [{"role": "user", "content": [text("Hi") | MARK]}]},
+            [],
+        ),
+        Case(
+            "openai/gpt-4.1",
+            {"messages": [{"role": "user", "content": [text("Hi") | {"cache_control": {"type": "ephemeral"}}]}]},
+            {"messages": [HI]},
+            [("cache-hint-dropped", "5m")],
+            MESSAGES,
         ),
     ],
     "gemini-call-signatures": [

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
+from penstock.core.dialects.translated_parts import note_lifetime
 from penstock.core.losses import Loss
 from penstock.core.request import ReasoningSettings, ResponseFormat
 
@@ -15,6 +16,8 @@ MAX_USER = 64
 """OpenAI refuses a longer `user`."""
 NO_SCHEMA = "the format `json_schema` needs a schema"
 """Why a request is refused whose format names no schema."""
+# How OpenAI writes the lifetimes of its marks for the prompt cache.
+_LIFETIMES = {"5m": "", "30m": "30m", "12h": "12h"}
 # Upper limits of a budget in tokens, and the effort that each stands for. A larger budget is high effort.
 _BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 
@@ -37,6 +40,15 @@ def write_effort(reasoning: ReasoningSettings | None, accepted: Sequence[Effort]
     nearest = min(accepted, key=lambda effort: abs(EFFORTS.index(effort) - rank))
     losses.append(Loss("effort-approximated", f"{reasoning.budget or wanted} as {nearest}"))
     return nearest
+
+
+def with_mark(part: dict[str, object], cache: str, losses: list[Loss], *, accepted: bool) -> dict[str, object]:
+    """A part with OpenAI's mark for its prompt cache, if the client has marked it and the provider accepts marks."""
+    if not cache or not accepted:
+        losses.extend([Loss("cache-hint-dropped", cache)] if cache else [])
+        return part
+    lifetime = note_lifetime(cache, _LIFETIMES, losses)
+    return part | {"prompt_cache_breakpoint": {"mode": "explicit"} | ({"ttl": lifetime} if lifetime else {})}
 
 
 def describe_schema(form: ResponseFormat) -> dict[str, object]:

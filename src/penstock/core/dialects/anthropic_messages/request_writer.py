@@ -33,7 +33,6 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
-from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.schema_subset import output_schema, tool_schema
@@ -209,8 +208,6 @@ class _ContentWriter:
                 return self._result(part)
             case ReasoningPart():
                 return self._reasoning(part)
-            case OpaquePart(dialect, _, data) if dialect == NAME:
-                return data
             case OpaquePart(_, type, loss=loss):
                 self._losses.append(Loss(loss, type))
                 return None

@@ -30,7 +30,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.bodies import check_translatable, require_conversation
-from penstock.core.dialects.gemini.reader import NAME, SEAL_SCHEME
+from penstock.core.dialects.gemini.reader import SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
 from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_stops
 from penstock.core.losses import Loss
@@ -92,8 +92,7 @@ def write_request(request: Request, settings: GeminiSettings, issuer: str, losse
         config["candidateCount"] = request.choices
     if request.stop:
         config["stopSequences"] = write_stops(request.stop, losses, most=_MAX_STOPS)
-        if request.dialect != NAME:
-            losses.append(Loss("stop-sequence-unreported"))
+        losses.append(Loss("stop-sequence-unreported"))
     _write_sampling(request.sampling, config, losses)
     _write_format(request.format, config)
     _write_reasoning(request.reasoning, settings, config, losses)
@@ -220,8 +219,6 @@ class _GeminiContents:
                 return self._media(part)
             case ToolCall():
                 return self._call(part)
-            case OpaquePart(dialect, _, data) if dialect == NAME:
-                return data
             case OpaquePart(_, kind, loss=loss):
                 self._losses.append(Loss(loss, kind))
                 return None

@@ -23,17 +23,17 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.bodies import check_translatable, require_conversation
-from penstock.core.dialects.openai_chat.request import NAME, Json
+from penstock.core.dialects.openai_chat.request import Json
 from penstock.core.dialects.openai_options import (
-    EFFORTS,
     MAX_ID,
     MAX_USER,
     Effort,
     describe_schema,
+    with_mark,
     write_effort,
 )
 from penstock.core.dialects.translated_parts import is_written, note_unknown
-from penstock.core.json_getters import object_of, objects_of, others, text_of
+from penstock.core.json_getters import object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
@@ -42,6 +42,7 @@ from penstock.core.request import (
     ResponseFormat,
     Sampling,
     Tool,
+    ToolChoice,
     available_tools,
     without_system_turns,
 )
@@ -67,6 +68,8 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """Whether `system` messages may be in the middle of the conversation."""
     verbosity: bool = False
     """Whether the provider accepts `verbosity`."""
+    cache_breakpoints: bool = False
+    """Whether the provider accepts marks for its prompt cache (`prompt_cache_breakpoint`) in parts."""
     call_signatures: bool = False
     """Whether tool calls carry Google's thought signatures (`extra_content`)."""
     signature_placeholder: bool = False
@@ -84,9 +87,8 @@ def write_request(
     issuer: str = "",
 ) -> Json:
     """The fields of a body that asks the same. Raises `RequestError` if it demands a tool that the API lacks."""
-    own = request.dialect == NAME
     names = names or ToolMap(request.tools)
-    writer = _ChatContentWriter(losses, settings, names, issuer, own=own)
+    writer = _ChatContentWriter(losses, settings, names, issuer)
     check_translatable(request)
     fields: Json = {"model": request.model, "messages": require_conversation(request, writer.messages(request), losses)}
     if request.stream:
@@ -99,23 +101,21 @@ def write_request(
         losses.append(Loss("stop-dropped", f"{len(request.stop) - _STOP_LIMIT} of {len(request.stop)}"))
     optional: Json = {
         "tools": tools or None,
-        "tool_choice": _write_choice(request, names, own=own) if tools else None,
+        "tool_choice": _write_choice(request.tool_choice, names) if tools else None,
         "parallel_tool_calls": request.parallel_calls if tools else None,
         settings.max_tokens_field: request.max_output,
         "n": request.choices if request.choices > 1 else None,
         "stop": list(request.stop[:_STOP_LIMIT]) or None,
         **sampling,
         "response_format": _write_format(request.format),
-        "reasoning_effort": write_effort(request.reasoning, settings.efforts if not own else EFFORTS, losses),
-        "verbosity": request.verbosity if request.verbosity and (own or settings.verbosity) else None,
+        "reasoning_effort": write_effort(request.reasoning, settings.efforts, losses),
+        "verbosity": request.verbosity if request.verbosity and settings.verbosity else None,
         "service_tier": request.tier or None,
         "user": request.user or None,
         "metadata": dict(request.metadata) or None,
         "prompt_cache_key": request.cache_key or None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
-    if own:
-        return fields | request.extras
     _drop_unusual(fields, request, losses)
     dropped = ["verbosity"] if request.verbosity and not settings.verbosity else []
     losses.extend(Loss("field-dropped", name) for name in dropped)
@@ -139,10 +139,9 @@ def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
 
 
 class _ChatContentWriter:
-    """Writes the messages and tools of a request, and notes losses. `own`: it arrived in this dialect, with extras."""
+    """Writes the messages and tools of a request, and notes losses."""
 
-    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, issuer: str, *, own: bool) -> None:
-        self._own = own
+    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, issuer: str) -> None:
         self._issuer = issuer
         self._names = names
         self._losses = losses
@@ -182,7 +181,7 @@ class _ChatContentWriter:
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         written, reasoning = self._calls(turn.parts)
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
-        wanted = text or (written and not self._own)  # providers that want it refuse calls without it, even empty
+        wanted = text or written  # providers that want it refuse calls without it, even empty
         if wanted and self._settings.reasoning_field:
             message[self._settings.reasoning_field] = text
             self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
@@ -228,13 +227,11 @@ class _ChatContentWriter:
     def _call(self, call: ToolCall) -> Json:
         name, id = self._names.name(call.name, call.namespace), self._id(call.id or "")
         self._note_cache(call.cache)
-        if call.kind == "custom" and self._own:
-            return {"id": id, "type": "custom", "custom": {"name": name, "input": call.arguments}}
         return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments_of(call)}}
 
     def _id(self, id: str) -> str:
         """The id of a call. OpenAI refuses longer ones than it makes itself."""
-        return id if self._own or len(id) <= MAX_ID else portable(id, MAX_ID)
+        return id if len(id) <= MAX_ID else portable(id, MAX_ID)
 
     def _result(self, result: ToolResult, moved: list[Part]) -> Json:
         """A message with the text of a result. Its media go into `moved`: a tool message cannot have any."""
@@ -259,22 +256,19 @@ class _ChatContentWriter:
     def _content(self, parts: Sequence[Part]) -> object:
         """A text where there is nothing else, else a list of parts. Many providers refuse a list of texts."""
         written = [body for part in parts if (body := self._part(part)) is not None]
-        if all(body.keys() == {"type", "text"} for body in written) and (len(written) == 1 or not self._own):
+        if all(body.keys() == {"type", "text"} for body in written):
             return "\n\n".join(str(body["text"]) for body in written)
         return written
 
     def _part(self, part: Part) -> Json | None:
         match part:
             case TextPart(text):
-                self._note_cache(part.cache)
-                return {"type": "text", "text": text} | (part.extras if self._own else {})
+                return self._marked({"type": "text", "text": text}, part.cache)
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text}
             case MediaPart():
-                self._note_cache(part.cache)
-                return self._media(part)
-            case OpaquePart(dialect, type, data) if dialect == NAME:
-                return {"type": type, **data}
+                media = self._media(part)
+                return self._marked(media, part.cache) if media is not None else None
             case OpaquePart(_, type, loss=loss):
                 self._losses.append(Loss(loss, type))
             case ToolChange():
@@ -287,10 +281,13 @@ class _ChatContentWriter:
                 )
         return None
 
+    def _marked(self, part: Json, cache: str) -> Json:
+        return with_mark(part, cache, self._losses, accepted=self._settings.cache_breakpoints)
+
     def _media(self, part: MediaPart) -> Json | None:
         url = url_of(part)
         if part.kind == "image" and not part.file_id:
-            return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else self._detail(part))}
+            return {"type": "image_url", "image_url": {"url": url} | self._detail(part)}
         if part.kind == "audio" and part.data:
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.kind == "file" and part.data:
@@ -309,19 +306,15 @@ class _ChatContentWriter:
         if tool.kind == "server":
             self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
-        if tool.kind == "custom" and not self._own:
+        if tool.kind == "custom":
             tool = as_function(tool, self._losses)
         body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
-        if tool.kind == "custom":
-            kind, grammar = (tool.format or {}).get("type"), others(tool.format or {}, ("type",))
-            form = {"type": kind} | ({"grammar": grammar} if grammar else {})
-            return {"type": "custom", "custom": body | ({"format": form} if tool.format else {})}
         if tool.schema is not None:
             body["parameters"] = tool.schema
-        if tool.strict or (tool.strict is not None and self._own):  # false is the default
-            body["strict"] = tool.strict
+        if tool.strict:  # false is the default
+            body["strict"] = True
         return {"type": "function", "function": body}
 
     def _note_cache(self, cache: str) -> None:
@@ -351,14 +344,10 @@ def _result_text(part: TextPart | ToolChange) -> str:
     return part.text if isinstance(part, TextPart) else str(part)
 
 
-def _write_choice(request: Request, names: ToolMap, *, own: bool) -> object:
-    choice = request.tool_choice
+def _write_choice(choice: ToolChoice | None, names: ToolMap) -> object:
     if choice is None:
         return None
-    custom = {tool.name for tool in request.tools if tool.kind == "custom" and own}
-    named = [
-        {"type": kind, kind: {"name": names.chosen(name)}} for name in choice.names for kind in [_kind(name, custom)]
-    ]
+    named = [{"type": "function", "function": {"name": names.chosen(name)}} for name in choice.names]
     match choice.mode:
         case "auto" | "none" | "required":
             return choice.mode
@@ -369,10 +358,6 @@ def _write_choice(request: Request, names: ToolMap, *, own: bool) -> object:
                 "type": "allowed_tools",
                 "allowed_tools": {"mode": "required" if choice.required else "auto", "tools": named},
             }
-
-
-def _kind(name: str, custom: set[str]) -> str:
-    return "custom" if name in custom else "function"
 
 
 def _write_format(form: ResponseFormat | None) -> object:

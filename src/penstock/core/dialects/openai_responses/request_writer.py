@@ -30,8 +30,8 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, write_effort
-from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
+from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.dialects.translated_parts import note_unknown
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
@@ -77,6 +77,8 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     """The least value of `max_output_tokens`."""
     result_parts: bool = True
     """Whether the result of a tool may be a list of parts. Otherwise it is text, and media follow in a message."""
+    cache_breakpoints: bool = False
+    """Whether the provider accepts marks for its prompt cache (`prompt_cache_breakpoint`) in parts of the input."""
     refused_fields: tuple[str, ...] = ()
     """Fields that the provider rejects."""
 
@@ -174,8 +176,6 @@ class _ItemWriter:
                 return self._result(part)
             case ReasoningPart():
                 return self._reasoning(part)
-            case OpaquePart(dialect, _, data) if dialect == NAME:
-                return [data]
             case _:
                 return None
 
@@ -186,16 +186,16 @@ class _ItemWriter:
     def _content(self, role: str, part: Part) -> Json | None:
         match part:
             case TextPart(text):
-                self._note_cache(part.cache)
-                return {"type": "output_text" if role == "assistant" else "input_text", "text": text} if text else None
+                kind = "output_text" if role == "assistant" else "input_text"
+                return self._marked({"type": kind, "text": text}, part.cache) if text else None
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text} if text else None
             case MediaPart():
-                self._note_cache(part.cache)
                 if role == "assistant":
                     self._losses.append(Loss("content-dropped", part.kind))
                     return None
-                return self._media(part)
+                media = self._media(part)
+                return self._marked(media, part.cache) if media is not None else None
             case ToolChange():
                 return {"type": "input_text", "text": str(part)}
             case OpaquePart(_, type, loss=loss):
@@ -203,6 +203,10 @@ class _ItemWriter:
             case ToolCall() | ToolResult() | ReasoningPart():
                 self._losses.append(Loss("content-dropped", "part of a result"))
         return None
+
+    def _marked(self, part: Json, cache: str) -> Json:
+        accepted = self._settings.cache_breakpoints and part["type"] not in ("output_text", "input_audio")
+        return with_mark(part, cache, self._losses, accepted=accepted)
 
     def _media(self, part: MediaPart) -> Json | None:
         url = url_of(part)
