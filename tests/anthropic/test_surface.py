@@ -467,3 +467,30 @@ def test_a_long_name_of_a_tool_is_the_client_s_own_again_in_the_answer(gateway: 
         response = gateway.keep(client.response())
     assert asked not in response.body.decode()
     assert f'"{name}"' in response.body.decode()
+
+
+REASONED = chat.sse(
+    chat.begins(),
+    chat.delta({"reasoning_content": "Hmm."}),
+    chat.says("So."),
+    chat.finishes(),
+    chat.bill(**chat.counts(7, 4)),
+    chat.DONE,
+)
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["hidden", "unasked_thinking"])
+def test_thinking_that_was_not_asked_for(tmp_path: Path, shown: bool) -> None:
+    asked: ant.Json = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+    unasked: ant.Json = {}
+    with Upstream() as upstream, start(tmp_path, upstream, server={"unasked_thinking": shown}) as gateway:
+        model = f"main/{upstream.play(streams(REASONED))}"
+        for fields, expected in ((asked, True), (unasked, shown)):
+            response = gateway.message(model, stream=False, **fields)
+            types = [block["type"] for block in response.json["content"]]
+            assert types == (["thinking", "text"] if expected else ["text"])
+            assert ("reasoning-hidden=1" in response.headers.get("x-penstock-losses", "")) is not expected
+            assert response.json["usage"]["output_tokens"] == 4
+            streamed = gateway.message(model, **fields)
+            assert (b"Hmm." in streamed.body) is expected
+        gateway.quiet()
