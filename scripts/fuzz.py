@@ -18,6 +18,10 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT  # noqa: E402
 from tests.event_streams import chunks  # noqa: E402
 from tests.gemini import DIALECT as GEMINI  # noqa: E402
 from tests.gemini import HEALTHY as HEALTHY_GEMINI  # noqa: E402
+from tests.generated_answers import CLIENTS as ANSWERED  # noqa: E402
+from tests.generated_answers import PROVIDERS as ANSWERING  # noqa: E402
+from tests.generated_answers import random_answer as generated_answer  # noqa: E402
+from tests.generated_answers import unaccounted as vanished  # noqa: E402
 from tests.growth import growth  # noqa: E402
 from tests.interleaved import CLIENTS, PROVIDERS, differences, random_answer  # noqa: E402
 from tests.invariants import examine  # noqa: E402
@@ -54,6 +58,9 @@ def main() -> int:
     parser.add_argument(
         "--members", action="store_true", help="break nothing: look for members of requests that no provider gets"
     )
+    parser.add_argument(
+        "--answers", action="store_true", help="break nothing: look for members of answers that vanish for a client"
+    )
     parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
     parser.add_argument(
         "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
@@ -64,7 +71,12 @@ def main() -> int:
     tried = failed = 0
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        whole = _members_case if arguments.members else _interleaved_case if arguments.interleaved else None
+        modes = {
+            _members_case: arguments.members,
+            _answers_case: arguments.answers,
+            _interleaved_case: arguments.interleaved,
+        }
+        whole = next((mode for mode, chosen in modes.items() if chosen), None)
         case = whole or functools.partial(_broken_case, arguments.dialect)
         attempt = functools.partial(_try_batch, case)
         for count, problems, outcomes in pool.imap_unordered(attempt, batches):
@@ -122,6 +134,14 @@ def _members_case(random: Random) -> Case:
     case = random_case(random)
     kind = (f"{case.client} to {case.provider}", "")
     return Case(case.provider, case, lambda: (unaccounted(case), kind))
+
+
+def _answers_case(random: Random) -> Case:
+    """An answer of any provider for any client, and one member of it."""
+    provider, client, streamed = random.choice(ANSWERING), random.choice(ANSWERED), random.random() < 0.5
+    answer, stream = generated_answer(random, provider, streamed=streamed), random.random() < 0.5
+    lost = functools.partial(vanished, answer, client, random, stream=stream, most=1)
+    return Case(provider, (client, stream, answer.values), lambda: (lost(), (f"{provider} for {client}", "")))
 
 
 def _try_batch(

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import typing_extensions
 
-_OUTLINE = Path(__file__).parent / "gemini_api" / "sdk_types.json"
+_TESTS = Path(__file__).parent
 _LEAVES: dict[object, str] = {
     str: "text",
     bytes: "base64",
@@ -278,4 +278,10 @@ def shapes_in(written: Mapping[str, Any]) -> dict[str, Shape]:
 @functools.cache
 def google_shapes() -> dict[str, Shape]:
     """The shapes of google-genai: what a request and an answer of Gemini's API consist of."""
-    return shapes_in(json.loads(_OUTLINE.read_text()))
+    return shapes_in(json.loads((_TESTS / "gemini_api" / "sdk_types.json").read_text()))
+
+
+@functools.cache
+def provider_shapes() -> dict[str, Shape]:
+    """The shapes of the answers in Cohere's and Ollama's SDKs."""
+    return shapes_in(json.loads((_TESTS / "provider_apis" / "sdk_types.json").read_text()))

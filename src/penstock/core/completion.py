@@ -124,7 +124,7 @@ class Choice:
     @property
     def reasoning(self) -> str:
         """All reasoning of the choice; of a part that has only a summary, the summary."""
-        return "".join(part.text or "\n\n".join(part.summary) for part in self.parts if isinstance(part, ReasoningPart))
+        return "".join(part.readable for part in self.parts if isinstance(part, ReasoningPart))
 
     @property
     def refusal(self) -> str:

@@ -59,6 +59,11 @@ class ReasoningPart(Struct, frozen=True, gc=False):
     field: str = ""
     extras: dict[str, object] = {}
 
+    @property
+    def readable(self) -> str:
+        """The summary, and the reasoning itself."""
+        return "\n\n".join((*self.summary, self.text) if self.text else self.summary)
+
 
 class RefusalPart(Struct, frozen=True, gc=False):
     """The model's explanation why it does not answer."""

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from penstock.core.completion import Completion
 from penstock.core.content import MediaPart, ReasoningPart, RefusalPart, TextPart, ToolCall
-from penstock.core.events import BlockEnd, BlockStart, Event, Extra, TextDelta, UsageReport
+from penstock.core.dialects.odd_events import member_tree, unread
+from penstock.core.events import Annotation, BlockEnd, BlockStart, Event, Extra, TextDelta, UsageReport
 from penstock.core.json_getters import object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.usage import Usage
@@ -26,17 +27,26 @@ INCIDENTAL: Mapping[str, str] = {
     for reason, names in {
         "identifies the answer, or a part of it, at its provider": "id item_id index type object role status",
         "describes the provider's software, or how it transmits": "system_fingerprint obfuscation provider",
-        "repeats content of the answer in another form": "other_function_call reasoning_content thinking",
+        "is of use to its provider alone": "encrypted_index",
+        "repeats a tool call in another form": "other_function_call",
         "is the media type, in another form": "output_format",
         "is how long the provider took": "metrics queue_time prompt_time completion_time total_time total_duration "
         "load_duration prompt_eval_duration eval_duration",
-        "repeats the request": "background conversation instructions max_output_tokens max_tool_calls metadata "
-        "parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_retention reasoning "
-        "safety_identifier service_tier store temperature text tool_choice tools top_logprobs top_p truncation user",
     }.items()
     for name in names.split()
 }
 """Members that clients of no other dialect miss, and why."""
+ECHOES = frozenset(
+    (
+        "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+        "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_retention",
+        "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text", "tool_choice", "tools",
+        "top_logprobs", "top_p", "truncation", "user",
+    )
+)  # fmt: skip
+"""Members of an answer as a whole that repeat its request."""
+# Members of a delta that repeat its reasoning under another name.
+_REPEATED = frozenset(("reasoning", "reasoning_content", "thinking"))
 # The losses of members that are content, by name. Any other member is a `field-dropped`.
 _CONTENT = {
     "annotations": "citation-dropped",
@@ -47,12 +57,24 @@ _CONTENT = {
     "search_results": "citation-dropped",
 }
 # Members of which the readers make events, by the object that has them.
-_READ: Mapping[str, frozenset[str]] = {
-    "citationMetadata": frozenset(("citations", "citationSources")),
-    "groundingMetadata": frozenset(("groundingChunks", "groundingSupports")),
-    "promptFeedback": frozenset(("blockReason",)),
-}
-_NOTED = frozenset((Extra, BlockStart, BlockEnd, UsageReport))
+_READ = member_tree(
+    "",
+    citationMetadata=member_tree("citations citationSources"),
+    groundingMetadata=member_tree("groundingChunks groundingSupports"),
+    promptFeedback=member_tree("blockReason"),
+    extra_content=member_tree("", google=member_tree("thought_signature")),
+)
+# What the readers of all dialects read of a citation.
+_CITATION = member_tree(
+    "url uri title document_title filename cited_text text content_index start end start_index end_index "
+    "startIndex endIndex start_char_index end_char_index groundingChunkIndices",
+    url_citation=member_tree("url title content start_index end_index"),
+    segment=member_tree("text startIndex endIndex partIndex"),
+    location=member_tree("", web=member_tree("url")),
+    sourceContent=member_tree("text"),
+    sources=member_tree("", document=member_tree("url title")),
+)
+_NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, UsageReport))
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
@@ -61,7 +83,8 @@ class AnswerExtras:
 
     def __init__(self, losses: list[Loss], carried: frozenset[str]) -> None:
         self._losses = losses
-        self._known = set(carried)
+        self._carried = carried
+        self._known: set[str] = set()
 
     def pass_on(self, events: Iterable[Event]) -> list[Event]:
         """The events for a client of another dialect: the same, but for audio that becomes its transcript."""
@@ -74,9 +97,10 @@ class AnswerExtras:
 
     def note_answer(self, completion: Completion) -> None:
         """Note the losses of an answer of which only the whole is known. Unknown events are not part of it."""
-        self._note(completion.extras)
+        self._note(completion.extras, known=ECHOES)
         for choice in completion.choices:
-            self._note(choice.extras | choice.message_extras)
+            self._note_choice(choice.extras)
+            self._note(choice.message_extras, known=_REPEATED)
             for part in choice.parts:
                 if isinstance(part, ToolCall):
                     self._note(part.extras)
@@ -89,8 +113,10 @@ class AnswerExtras:
         match event:
             case Extra("event"):
                 self._note_event(event)
-            case Extra(fields=fields):
-                self._note(fields)
+            case Extra("choice", fields):
+                self._note_choice(fields)
+            case Extra(place, fields):
+                self._note(fields, known=ECHOES if place == "chunk" else _REPEATED)
                 transcript = text_of(object_of(fields.get("audio")).get("transcript"))
                 if transcript and event.choice is not None:
                     passed.append(TextDelta(event.choice, transcript))
@@ -100,20 +126,29 @@ class AnswerExtras:
                 self._note(fields, "content.")
             case UsageReport(usage):
                 self._note_usage(usage)
+            case Annotation(url=url, data=dict(fields)) if url:  # any other is a loss as a whole
+                others = unread(fields, _CITATION)
+                self._note({name: others[name] for name in others if others[name] != url}, "citation.")
             case _:
                 pass
 
-    def _note(self, fields: _Json, prefix: str = "") -> None:
-        """Note each member that is not incidental, once."""
+    def _note(self, fields: _Json, prefix: str = "", known: frozenset[str] = frozenset()) -> None:
+        """Note each member that is neither incidental nor one of the `known`, once."""
         for name, value in fields.items():
-            if name in _READ:
-                inner = object_of(value)
-                self._note({key: inner[key] for key in inner if key not in _READ[name]}, f"{prefix}{name}.")
+            if read := _READ.get(name):
+                self._note(unread(object_of(value), read), f"{prefix}{name}.")
             elif name == "reasoning_details":  # the text in it is the reasoning
                 if any(each.get("data") or each.get("signature") for each in objects_of(value)):
                     self._lose("seal-dropped", name)
-            elif name not in INCIDENTAL and value not in _EMPTY:
+            elif name.rpartition(".")[2] not in INCIDENTAL and name not in known and value not in _EMPTY:
                 self._lose(_CONTENT.get(name, "field-dropped"), f"{prefix}{name}")
+
+    def _note_choice(self, fields: _Json) -> None:
+        if "logprobs.content" in self._carried and "logprobs" in fields:
+            inner = object_of(fields["logprobs"])
+            self._note({name: inner[name] for name in inner if name != "content"}, "logprobs.")
+            fields = {name: fields[name] for name in fields if name != "logprobs"}
+        self._note(fields, known=self._carried)
 
     def _lose(self, code: str, detail: str) -> None:
         if detail not in self._known:
@@ -138,7 +173,7 @@ class AnswerExtras:
             "other models": usage.others,
         }
         for name, count in given.items():
-            if count:
+            if count and f"usage.{name}" not in self._carried:
                 self._lose("field-dropped", f"usage.{name}")
         self._note_report(usage.raw, "usage.")
 

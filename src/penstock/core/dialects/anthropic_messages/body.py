@@ -51,20 +51,22 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
         write_usage(completion.usage, same_dialect=facts.same_dialect) if completion.usage is not None else empty
     )
     if facts.same_dialect:
-        message = message | completion.extras | choice.extras | message  # extras replace nothing
+        message = (
+            message | completion.extras | choice.extras | choice.message_extras | message
+        )  # extras replace nothing
     return msgspec.json.encode(message)
 
 
 def _block(part: Part, losses: list[Loss], facts: AnswerFacts, inputs: CallInputs) -> dict[str, object] | None:
     match part:
-        case TextPart(text, citations):
-            return _text(text, citations, losses, own=facts.same_dialect)
+        case TextPart(text, citations, extras=extras):
+            return (extras if facts.same_dialect else {}) | _text(text, citations, losses, own=facts.same_dialect)
         case RefusalPart(text):
             return {"type": "text", "text": text}
         case ReasoningPart() if not facts.same_dialect and _is_hidden(part, facts.reasoning):
             losses.append(Loss("reasoning-hidden"))
-        case ReasoningPart():
-            return _thinking(part, facts)
+        case ReasoningPart(extras=extras):
+            return (extras if facts.same_dialect else {}) | _thinking(part, facts)
         case ToolCall(server=True) if not facts.same_dialect:
             losses.append(Loss("server-activity-hidden", part.name))
         case ToolCall():
@@ -102,7 +104,7 @@ def _thinking(part: ReasoningPart, facts: AnswerFacts) -> dict[str, object]:
     value = "" if seal is None else seal.value if seal.scheme == SEAL_SCHEME else wrap(seal, facts.issuer)
     if seal is not None and seal.redacted:
         return {"type": "redacted_thinking", "data": value}
-    return {"type": "thinking", "thinking": part.text or "\n\n".join(part.summary), "signature": value}
+    return {"type": "thinking", "thinking": part.readable, "signature": value}
 
 
 def _call(call: ToolCall, inputs: CallInputs, *, own: bool) -> dict[str, object]:

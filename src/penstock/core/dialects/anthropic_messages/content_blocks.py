@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from penstock.core.dialects.odd_events import member_tree, unread
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -34,6 +35,8 @@ _MAX_OPEN = 64
 _MAX_BUFFERED = 1_000_000
 _Json: TypeAlias = dict[str, object]
 _Kind: TypeAlias = Literal["text", "reasoning", "call", "whole"]
+_DELTA = member_tree("type text thinking partial_json signature citation")
+_USUAL_DELTA = 2  # members: its type, and one more
 _DELTA_KINDS: Mapping[str, _Kind] = {
     "text_delta": "text",
     "citations_delta": "text",
@@ -129,6 +132,8 @@ class ContentBlocks:
             if block is None:
                 return
         events = self._sink.events
+        if len(delta) > _USUAL_DELTA and (others := unread(delta, _DELTA)):
+            events.append(Extra("delta", others, 0, block=block.number))
         match type:
             case "text_delta":
                 self._add(block, self._text(delta, "text"))
@@ -190,8 +195,9 @@ class ContentBlocks:
                 events.append(Seal(0, number, SEAL_SCHEME, signature))
         elif type == "redacted_thinking":
             self._open[index] = _OpenBlock(number, "reasoning")
-            events.append(BlockStart(0, number, "reasoning", type=type))
-            events.append(Seal(0, number, SEAL_SCHEME, text_of(block.get("data")), redacted=True))
+            data = text_of(block.pop("data", None))
+            events.append(BlockStart(0, number, "reasoning", type=type, data=block or None))
+            events.append(Seal(0, number, SEAL_SCHEME, data, redacted=True))
         elif type == "tool_use" or type in SERVER_CALLS:
             self._start_call(index, number, type, block)
         else:

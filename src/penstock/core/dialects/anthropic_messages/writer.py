@@ -98,6 +98,7 @@ class AnthropicMessagesWriter:
         self._message["model"] = facts.model
         self._extras: dict[str, object] = {}  # of the event that is written next: of the message, then of its delta
         self._delta_extras: dict[str, object] = {}
+        self._next_delta: dict[str, object] = {}  # extras of the delta of a block that is written next
         self.losses: list[Loss] = []
         self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
@@ -297,6 +298,7 @@ class AnthropicMessagesWriter:
         self._emit_delta(self._index, delta)
 
     def _emit_delta(self, index: int, delta: dict[str, object]) -> None:
+        delta, self._next_delta = self._next_delta | delta, {}
         self._emit("content_block_delta", {"index": index, "delta": delta})
 
     def _hide(self) -> None:
@@ -342,6 +344,8 @@ class AnthropicMessagesWriter:
             self._extras |= extra.fields
         elif extra.place == "choice" and self._own:
             self._delta_extras |= extra.fields
+        elif extra.place == "delta" and self._own:
+            self._next_delta |= extra.fields
 
     def _start_call(self) -> None:
         if self._pending is None:

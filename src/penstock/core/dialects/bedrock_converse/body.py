@@ -78,7 +78,7 @@ def _cited(part: TextPart, losses: list[Loss], *, own: bool) -> Json:
 def _reasoning(part: ReasoningPart, facts: AnswerFacts) -> list[Json]:
     """The text and its signature are one block, and encrypted reasoning another."""
     seals = [(seal.redacted, seal_body(seal, facts.issuer)) for seal in part.seals]
-    text = part.text or "\n\n".join(part.summary)
+    text = part.readable
     signature = next((body for redacted, body in seals if not redacted), {})
     readable: list[Json] = [{"reasoningText": {"text": text} | signature}] if text or signature else []
     return [{"reasoningContent": each} for each in [*readable, *(body for redacted, body in seals if redacted)]]

@@ -22,7 +22,14 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
+from penstock.core.dialects.odd_events import (
+    keep_unread,
+    member_tree,
+    read_other,
+    read_undecodable,
+    read_unknown,
+    report_error,
+)
 from penstock.core.error_shapes import error_of, read_error
 from penstock.core.events import (
     Annotation,
@@ -69,6 +76,22 @@ _MAX_BLOCKS = 10_000
 # The texts that the next event continues.
 _TEXTS = frozenset((("delta", "text"), ("delta", "toolUse", "input"), ("delta", "reasoningContent", "text")))
 _COUNTS = ("inputTokens", "outputTokens", "totalTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+# What is read of an event, or of an unstreamed answer. Citations and results are kept whole.
+_CALL = member_tree("toolUseId name type input")
+_THOUGHT = member_tree("text signature redactedContent", reasoningText=member_tree("text signature"))
+_IMAGE = member_tree("format", source=member_tree("bytes"))
+_BLOCK = member_tree(
+    "text citation toolResult citationsContent", toolUse=_CALL, reasoningContent=_THOUGHT, image=_IMAGE
+)
+_MEMBERS = member_tree(
+    "p contentBlockIndex role stopReason usage metrics trace performanceConfig",
+    serviceTier=member_tree("type"),
+    start=_BLOCK,
+    delta=_BLOCK,
+    output=member_tree("", message=member_tree("role content")),
+    additionalModelResponseFields=member_tree("stop_sequence", delta=member_tree("stop_sequence")),
+)
+_MEDIA = ("audio", "video", "document")
 _Json = dict[str, object]
 _Kind = Literal["text", "reasoning", "call", "media", "result", "other"]
 
@@ -134,6 +157,8 @@ class BedrockConverseReader:
                 self._read_metadata(value)
             case _:
                 self._read_rest(value, event)
+                return
+        keep_unread(value, _MEMBERS, self._sink)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the payload of an event that is not JSON."""
@@ -167,8 +192,11 @@ class BedrockConverseReader:
             self._read_content(content, index)
         self._finish(value)
         self._read_metadata(value)
+        keep_unread(value, _MEMBERS, self._sink)
 
     def _read_content(self, content: _Json, index: int) -> None:
+        if not content.keys().isdisjoint(_BLOCK):
+            keep_unread(content, _BLOCK, self._sink)
         reasoning, call = object_of(content.get("reasoningContent")), object_of(content.get("toolUse"))
         cited = object_of(content.get("citationsContent"))
         if call:
@@ -192,10 +220,20 @@ class BedrockConverseReader:
         elif "toolResult" in content:
             result = object_of(content["toolResult"])
             self._read_start({"toolResult": {name: result[name] for name in result if name != "content"}}, index)
-        else:
+        elif "text" in content:
             self._read_delta(content, index)
+        else:
+            self._read_other_block(content)
         if index in self._open:
             self._read_stop(index)
+
+    def _read_other_block(self, content: _Json) -> None:
+        """Keep a block of another type, which no client gets."""
+        self._begin(missing=True)
+        type = next(iter(content), "")
+        number, self._blocks = self._blocks, self._blocks + 1
+        kind: Literal["media", "opaque"] = "media" if type in _MEDIA else "opaque"
+        self._sink.events += [BlockStart(0, number, kind, type=type, data=content), BlockEnd(0, number)]
 
     def _finish(self, value: _Json) -> None:
         native = text_of(value.get("stopReason"))

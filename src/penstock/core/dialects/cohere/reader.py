@@ -20,13 +20,21 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
+from penstock.core.dialects.odd_events import (
+    keep_unread,
+    member_tree,
+    read_other,
+    read_undecodable,
+    read_unknown,
+    report_error,
+)
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     Annotation,
     BlockEnd,
     BlockStart,
     ChoiceStart,
+    Extra,
     Finish,
     ReasoningDelta,
     Start,
@@ -66,6 +74,17 @@ _TEXTS = frozenset(
         ("delta", "message", PLAN),
         ("delta", "message", "tool_calls", "function", "arguments"),
     )
+)
+# What is read of an event, or of an unstreamed answer. Citations are kept whole.
+_MESSAGE = member_tree(
+    f"role citations {PLAN}",
+    content=member_tree("type text thinking"),
+    tool_calls=member_tree("id type", function=member_tree("name arguments")),
+)
+_MEMBERS = member_tree(
+    "type index id finish_reason usage error",
+    message=_MESSAGE,
+    delta=member_tree("finish_reason usage error", message=_MESSAGE),
 )
 _Json = dict[str, object]
 _Kind = Literal["text", "reasoning", "call"]
@@ -142,6 +161,8 @@ class CohereReader:
                 self._finish(object_of(value.get("delta")))
             case _:
                 self._read_rest(value, event)
+                return
+        keep_unread(value, _MEMBERS, self._sink)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of an event that is not JSON: the sentinel, usually."""
@@ -188,10 +209,13 @@ class CohereReader:
             for citation in objects_of(message.get("citations")) if index == len(contents) - 1 else ():
                 self._read_citation(citation)
             self._read_end({"index": index})
+        if not contents and message.get("citations"):
+            self._sink.events.append(Extra("chunk", {"citations": message["citations"]}))
         for index, call in enumerate(objects_of(message.get("tool_calls"))):
             self._start_call(call, {"index": index})
             self._read_end({"index": index})
         self._finish(value)
+        keep_unread(value, _MEMBERS, self._sink)
 
     def _finish(self, fields: _Json) -> None:
         if self.done:

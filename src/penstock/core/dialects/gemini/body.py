@@ -53,7 +53,7 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts, inputs: C
             if signature and value:
                 parts.append({"text": "", "thoughtSignature": signature})
                 signature = ""
-            text = part.text or "\n\n".join(part.summary)
+            text = part.readable
             if text:
                 parts.append({"text": text, "thought": True} | ({"thoughtSignature": value} if value else {}))
             else:
@@ -65,6 +65,8 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts, inputs: C
             signature = ""
     if signature:
         parts.append({"text": "", "thoughtSignature": signature})
+    if parts and facts.same_dialect:
+        parts[-1] |= choice.message_extras
     finish = Finish(
         choice.index, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details
     )
@@ -91,8 +93,10 @@ def _part(part: Part, losses: list[Loss], inputs: CallInputs, *, own: bool) -> J
             return call_part(part, part.arguments, inputs)
         case ToolCall():
             losses.append(Loss("server-activity-hidden", part.name))
-        case MediaPart(mime=mime, data=data):
+        case MediaPart(mime=mime, data=data) if data:
             return {"inlineData": {"mimeType": mime or "application/octet-stream", "data": data}}
+        case MediaPart(mime=mime):
+            losses.append(Loss("media-dropped", mime))
         case OpaquePart(data=data) if own:
             return dict(data)
         case OpaquePart(_, type):

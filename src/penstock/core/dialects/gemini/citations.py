@@ -8,7 +8,7 @@ the characters of one block.
 from itertools import islice
 
 from penstock.core.dialects.gemini.members import member
-from penstock.core.events import Annotation
+from penstock.core.events import Annotation, Extra
 from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
 from penstock.core.sink import Sink
 
@@ -46,7 +46,11 @@ def read_citations(
     grounding, cited = object_of(member(metadata, "groundingMetadata")), object_of(member(metadata, "citationMetadata"))
     found: list[tuple[str, str, dict[str, object], dict[str, object]]] = []
     chunks = objects_of(member(grounding, "groundingChunks"))
-    for support in objects_of(member(grounding, "groundingSupports")):
+    supports = objects_of(member(grounding, "groundingSupports"))
+    named = [text_of(each) for support in supports for each in list_of(member(support, "groundingChunkIndices"))]
+    if (chunks or supports) and set(named) != set(map(str, range(len(chunks)))):
+        sink.events.append(Extra("event", {"type": "source without a passage"}))
+    for support in supports:
         for number in list_of(member(support, "groundingChunkIndices")):
             if isinstance(number, int) and 0 <= number < len(chunks):
                 url, title = _source(chunks[number])
@@ -69,6 +73,8 @@ def read_citations(
             sink.events.append(Annotation(choice, first[0], url, title, quote, first[1], last[1], native))
         elif texts.last is not None:
             sink.events.append(Annotation(choice, texts.last, url, title, quote, data=native))
+        else:
+            sink.events.append(Extra("event", {"type": "citation without text"}))
 
 
 def _range(segment: dict[str, object]) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from penstock.core.dialects.gemini.arguments import PartialArguments
 from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.usage import merge, read_usage
+from penstock.core.dialects.odd_events import member_tree, unread
 from penstock.core.error_shapes import is_heartbeat, read_error
 from penstock.core.events import (
     BlockEnd,
@@ -103,6 +104,7 @@ _OF_PART = frozenset(
 )
 # The members of a value of streamed arguments that hold a complete value.
 _VALUES = ("numberValue", "boolValue", "structValue", "listValue")
+_CONTENT = member_tree("parts role")
 _Json = dict[str, object]
 
 
@@ -278,6 +280,8 @@ class GeminiReader:
         elif isinstance(parts, list):
             for part in parts:
                 self._read_part(candidate, part)
+            if others := unread(content or {}, _CONTENT):
+                self._sink.events.append(Extra("choice", others, candidate.index))
         elif parts is not None:
             self._sink.fault("bad-shape", f"the parts are not a list: {shown(parts)}")
         self._read_metadata(candidate, value)
@@ -322,8 +326,13 @@ class GeminiReader:
         call, media = member(part, "functionCall"), member(part, "inlineData")
         signature = text_of(member(part, "thoughtSignature"))
         others = {name: each for name, each in part.items() if name not in _OF_PART and each is not None}
+        if part.get("thought") is True and part.get("text") is None and (others or call or media):
+            others["thought"] = True
         if call is None:
             self._end_call(candidate, missing=True)
+        whole = call is None and media is None and part.get("text") is None
+        if others and not whole:
+            self._sink.events.append(Extra("delta", others, candidate.index))
         if call is not None:
             self._read_signature(candidate, signature)
             self._read_call(candidate, call)
@@ -335,11 +344,8 @@ class GeminiReader:
         elif others:
             self._read_signature(candidate, signature)
             self._read_whole(candidate, others)
-            return
         else:
             self._read_signature(candidate, signature)
-        if others:
-            self._sink.events.append(Extra("delta", others, candidate.index))
 
     def _read_text(self, candidate: _Candidate, text: object, signature: str, *, thought: bool) -> None:
         if not isinstance(text, str):

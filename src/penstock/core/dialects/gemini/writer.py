@@ -70,6 +70,7 @@ class _CandidateWriter:
         self.call_blocks: dict[int, int] = {}
         self.media: dict[int, tuple[list[str], list[str]]] = {}  # by block: media types, and pieces
         self.extras: Json = {}  # members of the candidate that are written next
+        self.part_extras: Json = {}  # members of the part that is written next
         self.texts: list[str] = []  # for citations of another API
         self.size = 0  # of these, in characters
         self.starts: dict[int, int] = {}  # the number of characters before each text block
@@ -186,6 +187,7 @@ class GeminiWriter:
         candidate = self._candidate(choice)
         if candidate.signature:
             part["thoughtSignature"], candidate.signature = candidate.signature, ""
+        part, candidate.part_extras = part | candidate.part_extras, {}
         self._message([self._candidate_body(choice, [part])])
 
     def _add_text(self, choice: int, text: str) -> None:
@@ -234,6 +236,9 @@ class GeminiWriter:
             self._add(choice, call_part(call, "".join(pieces), self._inputs))
         elif block in candidate.media:
             mimes, pieces = candidate.media.pop(block)
+            if not any(pieces):
+                self.losses.append(Loss("media-dropped", next(filter(None, mimes), "")))
+                return
             mime = next(filter(None, mimes), "application/octet-stream")
             self._add(choice, {"inlineData": {"mimeType": mime, "data": "".join(pieces)}})
 
@@ -270,6 +275,8 @@ class GeminiWriter:
             self._extras |= extra.fields
         elif extra.place == "choice":
             self._candidate(extra.choice or 0).extras |= extra.fields
+        elif extra.place == "delta":
+            self._candidate(extra.choice or 0).part_extras |= extra.fields
 
     # Messages.
 

@@ -16,7 +16,14 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.core.dialects.odd_events import read_other, read_undecodable, read_unknown, report_error
+from penstock.core.dialects.odd_events import (
+    keep_unread,
+    member_tree,
+    read_other,
+    read_undecodable,
+    read_unknown,
+    report_error,
+)
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     ChoiceStart,
@@ -48,6 +55,13 @@ FINISH_REASONS: Mapping[str, str] = {
 _KNOWN = frozenset(("message", "response", "done"))
 _INPUT, _OUTPUT = "prompt_eval_count", "eval_count"
 _FIGURES = (_INPUT, _OUTPUT, "total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+# What is read of a line. The context of `/api/generate` is for a next request to the same endpoint.
+_MEMBERS = member_tree(
+    " ".join(("model created_at response thinking context done done_reason logprobs", *_FIGURES)),
+    message=member_tree(
+        "role content thinking", tool_calls=member_tree("id type", function=member_tree("name arguments index"))
+    ),
+)
 # Far above what a real answer has; it limits the memory of one stream.
 _MAX_CALLS = 10_000
 # The texts that the next line continues.
@@ -90,6 +104,7 @@ class OllamaReader:
             self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
         else:
             self._read_line(value)
+            keep_unread(value, _MEMBERS, self._sink)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read a line that is not JSON."""

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.completion import Choice, Completion
 from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
+from penstock.core.dialects.answer_parts import call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.writer import (
     answer_id,
@@ -102,7 +103,7 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
 
 
 def _call_body(choice: int, number: int, call: ToolCall, facts: AnswerFacts) -> dict[str, object]:
-    content = {"name": call.name, ("input" if call.kind == "custom" else "arguments"): call.arguments}
+    content = {"name": call_name(call), ("input" if call.kind == "custom" else "arguments"): call.arguments}
     body = {"id": call.id or call_id(facts, choice, number), "type": call.kind, call.kind: content}
     return body | (call.extras if facts.same_dialect else {})
 
@@ -114,7 +115,7 @@ def _seals(choice: Choice, facts: AnswerFacts) -> list[dict[str, object]]:
     waiting: list[dict[str, object]] = []  # seals without text directly before the part
     for part in choice.parts:
         if isinstance(part, ReasoningPart):
-            length = len(part.text or "\n\n".join(part.summary))
+            length = len(part.readable)
             waiting = []
             for seal in part.seals:
                 bodies.append(seal_body(seal, facts.issuer, length, skipped if length else 0) | {"index": len(bodies)})

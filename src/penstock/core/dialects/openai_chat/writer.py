@@ -21,6 +21,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.content import Citation, ReasoningSeal
+from penstock.core.dialects.answer_parts import call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.failures import write_error_frame
 from penstock.core.events import (
@@ -309,7 +310,7 @@ class OpenAIChatWriter:
     def _call_start(self, start: ToolCallStart) -> dict[str, object]:
         if start.kind == "function_call":
             return {"function_call": {"name": start.name, "arguments": ""}}
-        body = {"name": start.name, ("input" if start.kind == "custom" else "arguments"): ""}
+        body = {"name": call_name(start), ("input" if start.kind == "custom" else "arguments"): ""}
         id = start.id or call_id(self._facts, start.choice, start.call)
         return {"tool_calls": [{"index": start.call, "id": id, "type": start.kind, start.kind: body}]}
 

@@ -76,6 +76,8 @@ class _Output:
             texts[0]["logprobs"] = logprobs
         elif logprobs:
             self._losses.append(Loss("field-dropped", "logprobs"))  # they do not say to which text they belong
+        if texts and self._own:
+            texts[-1] |= choice.message_extras
         for item in self._items:
             if item.get("status") == "in_progress":
                 item["status"] = item_status(finish) if item is self._items[-1] else "completed"
@@ -130,6 +132,8 @@ class _Output:
             item: Json = {"type": "message", "status": "in_progress", "content": [], **fields, "role": "assistant"}
             self._put(item, extras.get("id"))
             self._message, self._name = self._items[-1], extras.get("id")
+        elif self._own:
+            self._message |= {name: extras[name] for name in extras if name not in self._message}
         content = self._message["content"]
         assert isinstance(content, list)
         content.append(body)

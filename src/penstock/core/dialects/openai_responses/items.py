@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from penstock.core.dialects.odd_events import member_tree, unread
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.events import (
     Annotation,
@@ -65,6 +66,7 @@ _KNOWN = {
     "function_call": frozenset(("id", "type", "status", "arguments", "call_id", "name", "namespace")),
     "custom_tool_call": frozenset(("id", "type", "status", "input", "call_id", "name", "namespace")),
 }
+_PART = member_tree("type text refusal annotations logprobs")
 _REASONING_TEXTS: tuple[tuple[TextField, str], ...] = (("summary", "summary"), ("reasoning", "content"))
 _USUAL_STATUSES = ("in_progress", "completed", None)
 
@@ -471,6 +473,8 @@ class OutputItems:
                 if not self._has_time_for(_PART_US):
                     return
                 self._settle(item, key, text)
+            for part in (*objects_of(whole.get("summary")), *objects_of(whole.get("content"))):
+                self._keep_members(item, part)
         self._emit_buffered(item)
         self._emit_halves(item)
         if item.block < 0:
@@ -498,11 +502,17 @@ class OutputItems:
         if key not in item.texts:
             self._speak(item, key)
             item.texts[key] = RunningText()
+        self._keep_members(item, part)
         annotations = self.objects_of(part.get("annotations"))
         for annotation in annotations[item.cited.get(number, 0) :]:
             if not self._has_time_for(_ANNOTATION_US):
                 return
             self._cite(item, number, annotation)
+
+    def _keep_members(self, item: _OutputItem, part: Json) -> None:
+        """Keep the members of a part that have no event of their own."""
+        if others := unread(part, _PART):
+            self._sink.events.append(Extra("delta", others, 0, block=item.block if item.block >= 0 else None))
 
     def _keep_part(self, item: _OutputItem, part: Json) -> None:
         """A part of an unknown type is kept as a message of its own."""

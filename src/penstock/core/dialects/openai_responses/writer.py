@@ -233,6 +233,8 @@ class OpenAIResponsesWriter:
             self._write_failure(ending_words(ending))
             return
         self._finish_items()
+        if self._logprobs:
+            self.losses.append(Loss("field-dropped", "logprobs"))  # of no text
         how = final_status(self._finish, self.losses, own=self._own)
         status = str(how.pop("status"))
         usage = usage_body(self._usage, own=self._own)
@@ -475,6 +477,8 @@ class OpenAIResponsesWriter:
             self._pending[1].update(extra.fields)
         elif extra.place == "chunk":
             self._envelope.add(extra.fields)
+        elif extra.place == "delta" and self._own and self._current is not None and self._current.part is not None:
+            self._current.part.body |= extra.fields
         elif extra.place == "choice":
             self._logprobs += logprobs_body(object_of(extra.fields.get("logprobs")).get("content"))
 
