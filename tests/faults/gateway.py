@@ -147,7 +147,7 @@ class Gateway:
         if "PYTHONPATH" in environment:  # which may be relative
             paths = environment["PYTHONPATH"].split(os.pathsep)
             environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
-        environment |= {"PENSTOCK_STATE": str(self.file.parent / "state")} | self._environment
+        environment |= {"PENSTOCK_STATE": str(self.file.parent / "state"), "PENSTOCK_BATCH_MS": "5"} | self._environment
 
         limited = {number: limit for number, limit in self._limits.items() if limit is not None}
 

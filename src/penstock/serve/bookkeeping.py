@@ -8,7 +8,7 @@ from functools import partial
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.billing.ledger import Ledger
+from penstock.gateway.billing.ledger import BATCH_S, Ledger
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.keys import Key, KeyRing, configured
@@ -17,6 +17,7 @@ from penstock.gateway.limits.admission import dollars
 from penstock.gateway.limits.warnings import BudgetWarning, BudgetWatch
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
+from penstock.serve.batches import batch_s
 from penstock.serve.key_looks import KeyLooks
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
@@ -74,7 +75,9 @@ class Bookkeeping:
         self._configured: list[Key] = []
         self._team_keys: Mapping[str, Key] = {}
         self._wanted_team_keys: Mapping[str, Key] = {}
-        self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
+        self.ledger = Ledger(
+            self._journal, self._accounts, prices, config.providers, batch_s=batch_s(environment, BATCH_S)
+        )
         self.authenticator = Authenticator()
         """Checks clients' keys against those of the configuration and of the book."""
         # Whether the keys of the book have been read. Until then, an unknown key may be a valid one.

@@ -27,10 +27,11 @@ from penstock.gateway.config.changes import as_started, waiting_for_restart
 from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_endpoint_file
 from penstock.serve.admin.listener import Admin
 from penstock.serve.app import BACKLOG, App, validate
+from penstock.serve.batches import batch_s
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.file_watch import FileWatch
 from penstock.serve.loop import NOTICE, run_loop
-from penstock.serve.telemetry.log import Log, is_pretty, where, write_now
+from penstock.serve.telemetry.log import BATCH_S, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
 from penstock.serve.telemetry.log_lines import Level
 from penstock.stores.accounts.sqlite import remove_old
@@ -166,7 +167,7 @@ async def _serve(
 ) -> int:
     """Serve in this process. `ready` returns the banner; for one of several workers it is the supervisor's pipe."""
     _restrict_realtime_to_loop()
-    with closing(_open_log(config)) as log:
+    with closing(_open_log(config, environment)) as log:
         loop = asyncio.get_running_loop()
         divert(log, loop)
         supervisor = ready if isinstance(ready, int) else None
@@ -275,9 +276,10 @@ def _not_reloaded(error: Exception) -> str:
     return f"the configuration was not reloaded, the old one stays: {reason}"
 
 
-def _open_log(config: Config) -> Log:
-    descriptor = sys.stderr.fileno()
-    return Log(descriptor, pretty=is_pretty(config.server.log, descriptor), enabled=config.server.log != "off")
+def _open_log(config: Config, environment: Mapping[str, str]) -> Log:
+    descriptor, kind = sys.stderr.fileno(), config.server.log
+    wait_s = batch_s(environment, BATCH_S)
+    return Log(descriptor, pretty=is_pretty(kind, descriptor), enabled=kind != "off", batch_s=wait_s)
 
 
 def _message_writer(config: Config) -> WriteMessage:

@@ -35,7 +35,7 @@ from penstock.gateway.teams.chain import account_ids
 # How often the progress of open calls is written to the journal.
 _MARK_S = 2.0
 # Entries of this many seconds are one batch for the book writer. Until then only the journal has them.
-_BATCH_S = 0.1
+BATCH_S = 0.1
 
 _UNAVAILABLE = Failure(
     code="ledger_unavailable",
@@ -93,8 +93,15 @@ class Ledger:
     """The ledger of one process's calls. `providers` are those of the configuration, by name."""
 
     def __init__(
-        self, journal: JournalPort, accounts: Accounts, prices: PriceBook, providers: Mapping[str, Provider]
+        self,
+        journal: JournalPort,
+        accounts: Accounts,
+        prices: PriceBook,
+        providers: Mapping[str, Provider],
+        *,
+        batch_s: float = BATCH_S,
     ) -> None:
+        self._batch_s = batch_s
         self._loop = asyncio.get_running_loop()
         self._journal = journal
         self._accounts = accounts
@@ -225,7 +232,7 @@ class Ledger:
             if call.attempts or call.reserved is not None or self._journal.has_room:
                 self._settled.append((call, entry))
                 if self._flush_timer is None:
-                    self._flush_timer = self._loop.call_later(_BATCH_S, self.flush)
+                    self._flush_timer = self._loop.call_later(self._batch_s, self.flush)
                 self._journal.settled(entry)
         finally:
             try:

@@ -28,7 +28,7 @@ from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, Level, M
 from penstock.serve.telemetry.otel_names import has_answers
 
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
-_BATCH_S = 0.05
+BATCH_S = 0.05
 # After so many empty batches the thread sleeps until a line wakes it.
 _IDLE_BATCHES = 20
 _MAX_QUEUED = 10_000
@@ -68,9 +68,10 @@ class Log:
     All methods except `close` are thread-safe.
     """
 
-    def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True) -> None:
+    def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True, batch_s: float = BATCH_S) -> None:
         self._descriptor = descriptor
         self._pretty = pretty
+        self._batch_s = batch_s
         self.enabled = enabled
         """Whether each call is logged."""
         self._max_batch = _MAX_FILE_BATCH if stat.S_ISREG(os.fstat(descriptor).st_mode) else select.PIPE_BUF
@@ -112,7 +113,7 @@ class Log:
     def _run(self) -> None:
         missing = reported = idle_batches = 0
         while True:
-            self._closing.wait(_BATCH_S)
+            self._closing.wait(self._batch_s)
             closing = self._closing.is_set()  # lines that are queued later may be lost
             lines = [self._queue.popleft() for _ in range(len(self._queue))]
             missing += self._write_lines(lines) + self._dropped - reported
@@ -148,7 +149,7 @@ class Log:
                 try:
                     rest = rest[os.write(self._descriptor, rest) :]
                 except BlockingIOError:  # another process has made the pipe or terminal non-blocking
-                    select.select([], [self._descriptor], [], _BATCH_S)
+                    select.select([], [self._descriptor], [], BATCH_S)
                 except OSError:  # the disk is full, or the reader has gone: both may change
                     lost += len(batch)
                     break
