@@ -29,6 +29,8 @@ PROVIDERS = tuple(name for name, dialect in DIALECTS.items() if dialect.upstream
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
 _AGREED = 0.9
+# The losses that cover all of what they name.
+_ENTIRELY = ("content-dropped", "reasoning-dropped", "server-tool-dropped")
 _ISSUER = "0a1b2c3d"
 _PATHS = {GEMINI: "/v1beta/models/m:generateContent"}
 # What providers may accept beyond the defaults of their dialects, so that both branches are tried.
@@ -113,7 +115,7 @@ def _is_declared(whole: "Outcome", without: "Outcome | None") -> bool:
     if without is None:
         return False
     more = whole.losses - without.losses
-    entirely = any(code in ("content-dropped", "server-tool-dropped") for code, _ in more)
+    entirely = any(code in _ENTIRELY for code, _ in more)
     return entirely or (without.body == whole.body and not without.losses - whole.losses)
 
 
@@ -316,13 +318,18 @@ def _cannot_reason(case: Case, _path: Path, _value: object) -> bool:
 
 def _is_typed(case: Case, path: Path, value: str) -> bool:
     """Whether a schema has a type that its other members show."""
-    return value.lower() == "object" or "anyOf" in _holder(case, path)
+    return value.lower() == "object" or not _holder(case, path).keys().isdisjoint(("anyOf", "enum"))
 
 
 def _is_loosened(case: Case, path: Path, _value: object) -> bool:
     """Whether a loss says that the schema has no such keyword any more, wherever it was."""
     whole = _outcome(case, case.fields)
     return whole is not None and ("schema-loosened", path[-1]) in whole.losses
+
+
+def _is_included(_case: Case, _path: Path, value: str | list[str]) -> bool:
+    words = {value} if isinstance(value, str) else {*value}
+    return words <= {"reasoning.encrypted_content", "message.output_text.logprobs"}
 
 
 def _alone(case: Case, path: Path, _value: object) -> bool:
@@ -382,7 +389,7 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (MESSAGES, r"thinking(\.type)?", _is("adaptive", "enabled", {"type": "adaptive"}), "the model decides"),
     (MESSAGES, r"thinking(\.type)?", _is("disabled", {"type": "disabled"}), "it does not reason"),
     (CHAT, "reasoning_effort", _is("none"), "it does not reason"),
-    (RESPONSES, "reasoning", _is({"effort": "none"}), "it does not reason"),
+    (RESPONSES, "reasoning", lambda _case, _path, value: value.get("effort") == "none", "it does not reason"),
     (MESSAGES, "output_config.*", _cannot_reason, "one loss covers `thinking`, too"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "omitted"}), "it is not shown"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "summarized"}), "it is shown"),
@@ -405,7 +412,7 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (MESSAGES, r".*\.source\.media_type", _is("application/pdf", "text/plain"), "it is usual"),
     (MESSAGES, r".*\.source\.media_type", lambda case, _path, _value: case.provider == "ollama", "the data show it"),
     (GEMINI, r".*\.responseMimeType", _is("application/json"), "the schema shows it"),
-    (RESPONSES, "include", _always, "`top_logprobs` asks for log probabilities, too"),
+    (RESPONSES, r"include(\.\d+)?", _is_included, "the gateway keeps reasoning; `top_logprobs` asks for the other"),
     (RESPONSES, r"input\.\d+\.(id|status)", _always, "only where the item is stored"),
     (CHAT, r"messages\.\d+\.name", _in(role="function"), "the call before it shows it"),
     (GEMINI, r".*\.functionResponse\.name", _always, "the id of the call shows it"),

@@ -73,7 +73,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
     form = _read_format(holder.get(name))
     invalid = ("output_config.format", "the format needs a `schema`") if holder.get(name) and form is None else None
     rest.pop(name, None)
-    if thinking.get("type") is not None and thinking["type"] not in _THINKING:
+    if thinking.get("type") is not None and text_of(thinking["type"]) not in _THINKING:
         unknown["thinking.type"] = thinking["type"]
     stop = rest.pop("stop_sequences", None)
     messages = list_of(rest.pop("messages", None))

@@ -215,6 +215,7 @@ class _ConverseMessages(TranslatedParts):
                 content.append({"text": text})
             elif isinstance(part, MediaPart) and (media := self._media(part)) is not None:
                 content.append(media)
+                self.note_cache(part.cache)
             elif text is None and not isinstance(part, MediaPart):
                 self.note_dropped(part)
         body: _Json = {

@@ -108,7 +108,7 @@ class _CohereMessages(TranslatedParts):
         if thought and (self._settings.reasons or calls):
             self.losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
-            self.losses.append(Loss("reasoning-dropped"))
+            self.losses.extend(Loss("reasoning-dropped") for _ in reasoning)
         if content or not calls:
             message["content"] = content or text
         if calls:

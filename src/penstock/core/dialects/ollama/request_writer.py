@@ -106,7 +106,7 @@ class _OllamaMessages(TranslatedParts):
             message["thinking"] = thinking
             self.losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
-            self.losses.append(Loss("reasoning-dropped"))
+            self.losses.extend(Loss("reasoning-dropped") for _ in reasoning)
         calls = [self._call(call) for call in self.calls(turn.parts)]
         return message | ({"tool_calls": calls} if calls else {})
 

@@ -50,7 +50,8 @@ _SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequ
 # The fields that may hold the reasoning of earlier turns.
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _NAMED: Known = {"name": None}
-_CHOSEN: Known = {"type": None, "function": _NAMED, "custom": _NAMED, "name": None}
+_DECLARED: Known = dict.fromkeys(("name", "description", "parameters", "strict"))  # as in `tools`
+_CHOSEN: Known = {"type": None, "function": _DECLARED, "custom": _NAMED, "name": None}
 # What is read of these fields, except where they are lists.
 _KNOWN: Known = {
     "tool_choice": {**_CHOSEN, "allowed_tools": {"mode": None, "tools": _CHOSEN}},

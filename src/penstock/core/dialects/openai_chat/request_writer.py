@@ -186,7 +186,7 @@ class _ChatContentWriter:
             message[self._settings.reasoning_field] = text
             self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
-            self._losses.append(Loss("reasoning-dropped"))
+            self._losses.extend(Loss("reasoning-dropped") for _ in reasoning)
         if turn.name:
             message["name"] = turn.name
         if written:
@@ -297,7 +297,7 @@ class _ChatContentWriter:
 
     def _detail(self, part: MediaPart) -> Json:
         detail = part.extras.get("detail")
-        if detail in _DETAILS:
+        if str(detail) in _DETAILS:
             self._losses.append(Loss("field-dropped", "content.detail"))
         return {"detail": _DETAILS.get(str(detail), detail)} if detail is not None else {}
 

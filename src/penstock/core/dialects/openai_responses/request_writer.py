@@ -252,7 +252,9 @@ class _ItemWriter:
             parts[: isinstance(first, TextPart)] = [TextPart(f"Error: {text}")]
         content = [body for part in parts if (body := self._content("user", part)) is not None]
         texts = [str(body["text"]) for body in content if body["type"] == "input_text"]
-        flat = len(texts) == len(content) and (len(texts) < 2 or not self._settings.result_parts)
+        marked = [body for body in content if "prompt_cache_breakpoint" in body]
+        flat = len(texts) == len(content) and ((len(texts) < 2 and not marked) or not self._settings.result_parts)
+        self._losses.extend(Loss("cache-hint-dropped", "of a result") for _ in marked if flat)
         kind = "custom_tool_call_output" if id in self._custom else "function_call_output"
         output: Json = {"type": kind, "call_id": portable(id, MAX_ID), "output": "\n".join(texts) if flat else content}
         return [output, *self._message("user", moved)]
