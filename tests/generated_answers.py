@@ -523,6 +523,7 @@ _STRUCTURE = frozenset(
 EXCEPTIONS: Mapping[str, str] = {
     "usage.cacheDetails": "parts of the tokens that are written into the cache",
     "TokensDetails.": "parts of counts, by modality",
+    "image.format": "png is the default value",
     "usage.billed_units.input_tokens": "what is charged; the counts of the model are carried",
     "usage.billed_units.output_tokens": "what is charged; the counts of the model are carried",
     "cited_text": "citations of chat completions and of Responses do not quote their source",

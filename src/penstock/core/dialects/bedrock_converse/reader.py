@@ -81,7 +81,11 @@ _CALL = member_tree("toolUseId name type input")
 _THOUGHT = member_tree("text signature redactedContent", reasoningText=member_tree("text signature"))
 _IMAGE = member_tree("format", source=member_tree("bytes"))
 _BLOCK = member_tree(
-    "text citation toolResult citationsContent", toolUse=_CALL, reasoningContent=_THOUGHT, image=_IMAGE
+    "text citation toolResult",
+    citationsContent=member_tree("citations", content=member_tree("text")),
+    toolUse=_CALL,
+    reasoningContent=_THOUGHT,
+    image=_IMAGE,
 )
 _MEMBERS = member_tree(
     "p contentBlockIndex role stopReason usage metrics trace performanceConfig",

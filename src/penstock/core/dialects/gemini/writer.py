@@ -197,13 +197,15 @@ class GeminiWriter:
             candidate.size += len(text)
         self._add(choice, {"text": text})
 
-    def _add_thought(self, choice: int, text: str, part: int | None) -> None:
+    def _add_thought(self, choice: int, text: str, number: int | None) -> None:
         candidate = self._candidate(choice)
-        before, candidate.summary_part = candidate.summary_part, part
-        if part is not None and before not in (None, part):
+        before, candidate.summary_part = candidate.summary_part, number
+        if number is not None and before not in (None, number):
             text = f"\n\n{text}"
         candidate.thoughts.add(candidate.reasoning)
-        self._message([self._candidate_body(choice, [{"text": text, "thought": True}])])
+        part: Json = {"text": text, "thought": True, **candidate.part_extras}
+        candidate.part_extras = {}
+        self._message([self._candidate_body(choice, [part])])
 
     def _start_block(self, start: BlockStart) -> None:
         candidate = self._candidate(start.choice)

@@ -96,7 +96,8 @@ def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
         body["annotations"] = annotations
     calls = [_call_body(choice.index, number, call, facts) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":
-        body["function_call"] = {"name": choice.tool_calls[0].name, "arguments": choice.tool_calls[0].arguments}
+        call = choice.tool_calls[0]
+        body["function_call"] = {"name": call.name, "arguments": call.arguments} | (call.extras if own else {})
     elif calls:
         body["tool_calls"] = calls
     return body

@@ -76,8 +76,8 @@ class _Output:
             texts[0]["logprobs"] = logprobs
         elif logprobs:
             self._losses.append(Loss("field-dropped", "logprobs"))  # they do not say to which text they belong
-        if texts and self._own:
-            texts[-1] |= choice.message_extras
+        if self._items and self._own:
+            (texts or self._items)[-1].update(choice.message_extras)
         for item in self._items:
             if item.get("status") == "in_progress":
                 item["status"] = item_status(finish) if item is self._items[-1] else "completed"
