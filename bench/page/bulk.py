@@ -37,9 +37,10 @@ FROM n
 """
 _ATTEMPTS = """
 INSERT INTO attempts (call, number, provider, model, outcome, status, code, measure, input, output, cached, cache_write,
-    reasoning, cost, price, began_ms, first_event_ms, duration_ms, events, longest_gap_ms)
+    reasoning, cost, price, began_ms, first_event_ms, duration_ms, events, longest_gap_ms, audio_input, audio_output,
+    cache_write_1h, approximate, tier, stalls)
 SELECT c.place, 0, CASE {providers} END, c.model, c.outcome, 200, c.code, 'reported', c.input, c.output, 0, 0, 0,
-    c.cost, 'bench', 0, c.first_event_ms, 3000, 100, c.input % 300
+    c.cost, 'bench', 0, c.first_event_ms, 3000, 100, c.input % 300, 0, 0, 0, 0, '', '[]'
 FROM calls c
 """
 _TAGS = "INSERT INTO call_tags (call, name, value) SELECT place, 'team', 't' || (place % 5) FROM calls"

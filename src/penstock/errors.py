@@ -12,7 +12,7 @@
     ├── ListenError             the gateway cannot listen at that address: the message says why
     ├── BookError               the ledger's store fails for now: the message says why; retry later
     │   ├── SlowQueryError      a query took too long: narrow its time range or its filter
-    │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of a newer version
+    │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of another version
     │       ├── OldBookError    it is of an earlier version, which a gateway migrates at its start
     │       └── EmptyBookError  no gateway has used it yet: a gateway creates its tables at its start
     └── ConfigError             the configuration has mistakes: fix each of its `problems`
@@ -112,7 +112,7 @@ class SlowQueryError(BookError):
 
 
 class BookUnusableError(BookError):
-    """The ledger's store cannot be used: it is damaged, not a ledger, or was made by a newer version."""
+    """The ledger's store cannot be used: it is damaged, not a ledger, or of another version."""
 
 
 class OldBookError(BookUnusableError):

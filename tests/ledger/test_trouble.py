@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.stores.book.schema import MIGRATIONS
+from penstock.stores.book.schema import FIRST_SCHEMA, newest_schema
 from tests.faults.client import Response, get
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway, settings
@@ -258,7 +258,13 @@ def damaged(book: Path) -> None:
 def newer(book: Path) -> None:
     place = SqlitePlace(book.parent)
     place.open().close()
-    place.execute(f"UPDATE meta SET value = {len(MIGRATIONS) + 1} WHERE name = 'schema'")
+    place.execute(f"UPDATE meta SET value = {newest_schema() + 1} WHERE name = 'schema'")
+
+
+def unreleased(book: Path) -> None:
+    place = SqlitePlace(book.parent)
+    place.open().close()
+    place.execute(f"UPDATE meta SET value = {FIRST_SCHEMA - 1} WHERE name = 'schema'")
 
 
 def foreign(book: Path) -> None:
@@ -272,6 +278,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no database": (broken, "is not a SQLite database"),
     "damaged": (damaged, "is damaged"),
     "a newer version's": (newer, "newer version of Penstock"),
+    "one from before the first release": (unreleased, "move it away to start a new one"),
     "somebody else's": (foreign, "holds something else"),
 }
 

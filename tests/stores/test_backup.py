@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.billing.entry import Entry
 from penstock.stores.book.backup import back_up, restore
+from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sqlite import SqliteBook
 from penstock.stores.journal import Journal
@@ -59,14 +61,37 @@ def test_a_restored_ledger_replaces_the_other_and_keeps_it(folder: Path, tmp_pat
     later.close()
 
 
-def test_a_ledger_of_the_first_version_can_be_restored(tmp_path: Path) -> None:
-    SqliteBook.open(tmp_path / "old.db", migrations=MIGRATIONS[:1]).close()
-    assert restore(tmp_path / "old.db", tmp_path / "state") == (0, None)
-    assert booked(tmp_path / "state" / "ledger.db") == []
+def _another(_dialect: SqlDialect) -> Sequence[str]:
+    return ("CREATE TABLE later (id BIGINT)",)
+
+
+LATER = (*MIGRATIONS, _another)
+
+
+def test_a_backup_before_an_upgrade_is_for_both_versions(folder: Path, tmp_path: Path) -> None:
+    before = dump(folder / "ledger.db")
+    assert back_up(folder / "ledger.db", tmp_path / "copy.db", LATER) == 2
+    assert dump(tmp_path / "copy.db") == dump(folder / "ledger.db") == before
+    restore(tmp_path / "copy.db", tmp_path / "older")
+    assert dump(tmp_path / "older" / "ledger.db") == before
+    restore(tmp_path / "copy.db", tmp_path / "newer", LATER)
+    with closing(SqliteBook.open(tmp_path / "newer" / "ledger.db", readonly=True, migrations=LATER)) as book:
+        assert book.keys() == [KEY]
+
+
+def dump(ledger: Path) -> list[str]:
+    with closing(sqlite3.connect(ledger)) as database:
+        return list(database.iterdump())
 
 
 def newer(path: Path) -> None:
-    SqliteBook.open(path, migrations=(*MIGRATIONS, lambda _: ("CREATE TABLE later (id BIGINT)",))).close()
+    SqliteBook.open(path, migrations=LATER).close()
+
+
+def unreleased(path: Path) -> None:
+    SqliteBook.open(path).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE meta SET value = 16 WHERE name = 'schema'")
 
 
 def another(path: Path) -> None:
@@ -76,6 +101,7 @@ def another(path: Path) -> None:
 
 REFUSED = {
     "a newer version": (newer, "was made by a newer version of Penstock"),
+    "one before the first release": (unreleased, "move it away to start a new one"),
     "another program's": (another, "no such table: calls"),
     "no database": (lambda path: path.write_text("rubbish" * 1000), "file is not a database"),
     "nothing": (lambda _: None, "is not there"),

@@ -10,16 +10,10 @@ import pytest
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.content.store import ContentStore, HistoryLimits, fair_share
-from penstock.stores.book.database import Transaction
 from penstock.stores.content.open import open_file
-from penstock.stores.content.schema import CONTENT_MIGRATIONS
 from penstock.stores.content.sql_content import SqlContent
 from tests.stores.contents import ContentPlace, record
 
-_OLD_RECORD = """
-INSERT INTO records (id, kind, owner, parent, thread, at_ms, until_ms, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_OLD_THREAD = "INSERT INTO threads (id, kind, until_ms) VALUES (?, 'answer', ?)"
 ALL = HistoryLimits(("input", "output"), 100, 1_000_000)
 
 
@@ -149,20 +143,6 @@ SHARES: dict[str, tuple[list[int], int, int]] = {
 @pytest.mark.parametrize(("sizes", "total", "share"), SHARES.values(), ids=SHARES)
 def test_the_share_of_owners_is_as_large_as_possible(sizes: list[int], total: int, share: int) -> None:
     assert fair_share(sizes, total) == share
-
-
-def test_a_store_of_an_older_version_counts_what_each_owner_has(content_place: ContentPlace) -> None:
-    def fill(transaction: Transaction) -> None:
-        for id, owner, size in (("r1", "key_a", 700), ("r2", "key_a", 300), ("s1", "key_b", 600)):
-            transaction.fetch(_OLD_RECORD, (id, "answer", owner, "", id, 1, 2**50, size))
-            transaction.fetch(_OLD_THREAD, (id, 2**50))
-
-    with closing(content_place.open(CONTENT_MIGRATIONS[:2])) as older:
-        older.database.write(fill)
-    with closing(content_place.open()) as store:
-        assert size_of(store) == 1_600
-        assert store.prune("answer", 1_300, 100) == 1
-        assert sorted(store.database.fetch("SELECT id, owner FROM threads")) == [("r2", "key_a"), ("s1", "key_b")]
 
 
 def test_what_is_read_is_reserved_before(store: SqlContent) -> None:

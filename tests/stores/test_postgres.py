@@ -20,7 +20,7 @@ from penstock.providers.secret import Secret
 from penstock.stores.book.database import Row, SqlDialect, Value
 from penstock.stores.book.listing import newest
 from penstock.stores.book.postgres import PostgresBook
-from penstock.stores.book.schema import MIGRATIONS, Statement
+from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sums import sums
 from tests.stores.entries import FULL, entry
 from tests.stores.postgres import PASSWORD, PostgresServer
@@ -113,8 +113,8 @@ def test_a_slow_query_is_interrupted_with_advice(url: str) -> None:
 
 
 def test_a_migration_may_take_longer_than_a_query(url: str) -> None:
-    def slow(_dialect: SqlDialect) -> Sequence[Statement]:
-        return "SELECT pg_sleep(0.6)::text", lambda transaction: transaction.execute_each("SELECT pg_sleep(?)", [(1,)])
+    def slow(_dialect: SqlDialect) -> Sequence[str]:
+        return ("SELECT pg_sleep(1.5)::text",)
 
     book = PostgresBook.open(Secret(url), timeout_s=0.3, migrations=(*MIGRATIONS, slow))
     with pytest.raises(BookError, match="statement timeout"):

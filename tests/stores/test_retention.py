@@ -24,11 +24,9 @@ from penstock.gateway.keys.keys import Spender
 from penstock.stores.book import archive, retention
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.retention import Pruner
-from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sql_book import SqlBook
 from penstock.stores.book.writer import BookWriter, Retention
 from tests.stores.entries import DAY_MS, FULL, entry
-from tests.stores.first_book import FIRST_CALL, begin
 from tests.stores.many_calls import calls
 from tests.stores.places import Place, SqlitePlace
 
@@ -207,19 +205,6 @@ def test_a_damaged_archive_is_an_error(book: Book, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:30])
     with pytest.raises(BookError, match="cannot be read"):
         book.export(Filter(), tmp_path, lambda _: None)
-
-
-def test_what_the_first_version_booked_is_archived(place: Place, tmp_path: Path) -> None:
-    begin(place)
-    for version in range(2, len(MIGRATIONS)):
-        place.open(migrations=MIGRATIONS[:version]).close()
-    book = place.open()
-    assert prune(book, tmp_path, FIRST_CALL.at_ms + DAY_MS) == 1
-    assert book.entries(Filter(), limit=9) == []
-    assert exported(book, tmp_path) == {"call_1": FIRST_CALL}
-    assert book.spent("key_abc", 0).total == FULL.priced
-    assert book.append([FIRST_CALL]) == []
-    book.close()
 
 
 @pytest.mark.slow

@@ -13,11 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.gateway.billing.book import Book, Filter, Grouping
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry
 from penstock.gateway.keys.keys import Spender
-from penstock.stores.book.database import Queryable, Row, Transaction, Value
-from penstock.stores.book.rows import ATTEMPT, CALL, attempt_rows, call_row
-from penstock.stores.book.schema import MIGRATIONS
+from penstock.stores.book.database import Queryable, Row, Value
 from penstock.stores.book.sql_book import SqlBook
 from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.book.time_histogram import BINS, BOUNDS
@@ -153,35 +151,6 @@ def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
     for call in made:
         repairs.update(call.repairs)
     assert sum((Counter(row.repairs) for row in rows), Counter()) == repairs
-
-
-def book_as_before(transaction: Transaction, entries: Sequence[Entry]) -> None:
-    """Book calls and attempts without the columns that later versions of the tables have added."""
-    added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h", "losses", "error", "team"}
-    kept = [place for place, column in enumerate(CALL) if column not in added]
-    rows = [tuple(call_row(entry)[place] for place in kept) for entry in entries]
-    found = transaction.insert_new("calls", [CALL[place] for place in kept], rows)
-    numbers = {str(id): number for id, number in found}
-    kept = [place for place, column in enumerate(ATTEMPT) if column not in added]
-    columns = ", ".join(ATTEMPT[place] for place in kept)
-    transaction.execute_each(
-        f"INSERT INTO attempts (call, {columns}) VALUES ({', '.join('?' * (1 + len(kept)))})",
-        [(numbers[entry.id], *(row[place] for place in kept)) for entry in entries for row in attempt_rows(entry)],
-    )
-
-
-@pytest.mark.slow
-def test_a_book_of_an_earlier_version_is_summed_up_bit_by_bit(place: Place) -> None:
-    old = place.open(migrations=MIGRATIONS[:3])
-    old.database.write(lambda transaction: book_as_before(transaction, calls(120)))
-    old.close()
-    book = place.open()
-    expected = answers(book)
-    (total,) = book.usage(Filter(), [])
-    assert (total.calls, total.approximate) == (120, 0)
-    assert [book.sum_up(50) for _ in range(3)] == [True, True, False]
-    assert answers(book) == expected
-    book.close()
 
 
 def _sum_up(place: Place) -> None:

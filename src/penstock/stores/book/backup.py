@@ -13,12 +13,14 @@ import contextlib
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from penstock.errors import BookError, OldBookError
 from penstock.stores.accounts.sqlite import remove_old
 from penstock.stores.book.open import FILE
+from penstock.stores.book.schema import MIGRATIONS, Migration
 from penstock.stores.book.sqlite import SqliteBook, make_file
 from penstock.stores.journal import in_use
 from penstock.stores.state_lock import claim
@@ -26,16 +28,16 @@ from penstock.stores.state_lock import claim
 _WAL_FILES = ("-wal", "-shm")
 
 
-def back_up(ledger: Path, target: Path) -> int:
+def back_up(ledger: Path, target: Path, migrations: Sequence[Migration] = MIGRATIONS) -> int:
     """Copy a ledger to a new file, which is complete and checked when it appears. Returns the number of its calls."""
     with contextlib.suppress(OldBookError):  # copied as it is
-        SqliteBook.open(ledger, readonly=True).close()  # its other errors say what to do
+        SqliteBook.open(ledger, readonly=True, migrations=migrations).close()  # its other errors say what to do
     if target.exists():
         raise BookError(f"{target} exists already: choose another name")
     return _copy(ledger, target)
 
 
-def restore(backup: Path, folder: Path) -> tuple[int, Path | None]:
+def restore(backup: Path, folder: Path, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[int, Path | None]:
     """Replace the ledger in a state folder by a backup, while no gateway uses it.
 
     Returns the number of calls of the backup, and where the old ledger is now; None if there was none. Raises
@@ -50,7 +52,7 @@ def restore(backup: Path, folder: Path) -> tuple[int, Path | None]:
         ledger, old, new = folder / FILE, _aside(folder / FILE), folder / f"{FILE}.restoring"
         new.unlink(missing_ok=True)  # of a restore that was interrupted
         calls = _copy(backup, new)
-        SqliteBook.open(new).close()  # migrates it, if an earlier version made it
+        SqliteBook.open(new, migrations=migrations).close()  # migrates it, if an earlier version made it
         had_ledger = ledger.exists()
         # The write-ahead log first: beside another database, SQLite would apply it to that one.
         for suffix in (*_WAL_FILES, ""):

@@ -52,18 +52,12 @@ def warning_tables(dialect: SqlDialect) -> Sequence[str]:
             spent BIGINT NOT NULL,
             refused BIGINT NOT NULL,
             at_ms BIGINT NOT NULL,
+            delivery TEXT NOT NULL,
+            attempts BIGINT NOT NULL DEFAULT 0,
+            due_ms BIGINT,
             PRIMARY KEY (account, label, percent)
         ) {dialect.clustered}
         """,
-    )
-
-
-def delivery_columns() -> Sequence[str]:
-    """The statements that add the delivery to the webhook. Earlier warnings are not sent."""
-    return (
-        "ALTER TABLE budget_warnings ADD COLUMN delivery TEXT NOT NULL DEFAULT 'none'",
-        "ALTER TABLE budget_warnings ADD COLUMN attempts BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE budget_warnings ADD COLUMN due_ms BIGINT",
         "CREATE INDEX budget_warnings_due ON budget_warnings (due_ms) WHERE due_ms IS NOT NULL",
     )
 

@@ -60,12 +60,6 @@ class SqlDialect(Protocol):
     def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Statements that make a table reject updates, and deletions except of rows for which `unless` is true."""
 
-    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
-        """Statements that create a trigger, which runs the given statements after rows of a table are deleted."""
-
-    def no_on_delete(self, table: str) -> tuple[str, ...]:
-        """Statements that remove this trigger."""
-
 
 class Queryable(Protocol):
     """Runs queries."""

@@ -47,7 +47,6 @@ _MAX_JSON = 20_000
 def people_tables(dialect: SqlDialect) -> Sequence[str]:
     """The statements that create the tables."""
     return (
-        "INSERT INTO meta (name, value) VALUES ('kept_audit', 0)",
         """
         CREATE TABLE api_tokens (
             id TEXT PRIMARY KEY,

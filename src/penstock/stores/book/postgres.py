@@ -94,27 +94,6 @@ class PostgresDialect:
             """,
         )
 
-    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
-        """A trigger, and the function that it calls."""
-        return (
-            f"""
-            CREATE FUNCTION {table}_removed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-            BEGIN
-                {"; ".join(statements)};
-                RETURN NULL;
-            END
-            $$
-            """,
-            f"""
-            CREATE TRIGGER {table}_removed AFTER DELETE ON {table}
-            FOR EACH STATEMENT EXECUTE FUNCTION {table}_removed()
-            """,
-        )
-
-    def no_on_delete(self, table: str) -> tuple[str, ...]:
-        """Remove the trigger and the function."""
-        return f"DROP TRIGGER {table}_removed ON {table}", f"DROP FUNCTION {table}_removed()"
-
 
 class PostgresDatabase:
     """A database with one connection at a time, opened when it is needed. Its tables are in one schema.

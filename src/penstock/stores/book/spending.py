@@ -38,7 +38,7 @@ _BATCH = 500
 
 
 def spending_tables(dialect: SqlDialect) -> Sequence[str]:
-    """The statements that create the table, and the index of calls by end user."""
+    """The statements that create the table."""
     return (
         f"""
         CREATE TABLE spending (
@@ -48,19 +48,7 @@ def spending_tables(dialect: SqlDialect) -> Sequence[str]:
             PRIMARY KEY (spender, day)
         ) {dialect.clustered}
         """,
-        "CREATE INDEX calls_by_user ON calls (end_user, at_ms, place) WHERE end_user <> ''",
     )
-
-
-def take_over_spending(transaction: Transaction) -> None:
-    """Fill the table from the calls that are summed up, and from `archived_spending`, which it replaces."""
-    _add(transaction, transaction.fetch(_OF_CALLS.format(places=f"place <= {SUMMED}")))
-    archived: list[Row] = []
-    for spender, day, cost in transaction.fetch("SELECT key, day, cost FROM archived_spending"):
-        key, _, team = str(spender).partition("team:")
-        archived.append((key, team, "", day, cost))
-    _add(transaction, archived)
-    transaction.fetch("DROP TABLE archived_spending")
 
 
 def sum_spending(transaction: Transaction, after: int, until: int) -> None:

@@ -52,9 +52,8 @@ from penstock.stores.book.sums import sums
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
 _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
-# `replaced_by` is a column of the first schemas, without a default. Old values are kept.
 _PUT_KEY = (
-    f"INSERT INTO keys (replaced_by, {', '.join(KEY)}) VALUES ('', {', '.join('?' * len(KEY))}) "
+    f"INSERT INTO keys ({', '.join(KEY)}) VALUES ({', '.join('?' * len(KEY))}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
 _KEYS = f"SELECT {', '.join(KEY)} FROM keys {{where}} ORDER BY created_ms, id"

@@ -74,14 +74,6 @@ class SqliteDialect:
             f"CREATE TRIGGER {table}_remain BEFORE DELETE ON {table} WHEN NOT ({unless}) {stop}",
         )
 
-    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
-        """A trigger."""
-        return (f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN {'; '.join(statements)}; END",)
-
-    def no_on_delete(self, table: str) -> tuple[str, ...]:
-        """Remove the trigger."""
-        return (f"DROP TRIGGER {table}_removed",)
-
 
 class SqliteDatabase:
     """One connection to one file. Another thread than the one that opened it may use it, but only one at a time."""

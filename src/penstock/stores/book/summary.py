@@ -113,28 +113,23 @@ _ADD_TIMES = addition(
 )
 
 
-def sum_hours(kind: str, name: str, table: str, condition: str) -> str:
-    """A statement that adds the usage per hour that a table has, by `name`, to the slots of all widths.
+def _sum_calls(kind: str, name: str, columns: Sequence[str] = OF_CALLS, tables: str = "calls c") -> str:
+    """A statement that adds the usage of calls, by `name`, to the slots of all widths.
 
     New rows are in the order in which they are read, because PostgreSQL leaves them in the order of insertion.
     """
     widths = " UNION ALL ".join(f"SELECT {width} AS width" for width in USAGE_WIDTHS_MS)
+    used = ", ".join(f"{expression} AS {column}" for expression, column in zip(columns, USED, strict=True))
     return f"""
     INSERT INTO summed_usage (kind, width, slot, name, {", ".join(USED)})
-    SELECT {kind}, w.width, hour * {HOUR_MS} / w.width, {name}, {", ".join(f"SUM({column})" for column in USED)}
-    FROM {table} CROSS JOIN ({widths}) w WHERE {condition} GROUP BY 1, 2, 3, 4 ORDER BY 2, 3, 4
+    SELECT '{kind}', w.width, hour * {HOUR_MS} / w.width, name, {", ".join(f"SUM({column})" for column in USED)}
+    FROM (
+        SELECT c.at_ms / {HOUR_MS} AS hour, {name} AS name, {used} FROM {tables}
+        WHERE c.place > ? AND c.place <= ? GROUP BY 1, 2
+    ) x CROSS JOIN ({widths}) w WHERE 1 = 1 GROUP BY 1, 2, 3, 4 ORDER BY 2, 3, 4
     ON CONFLICT (kind, width, slot, name) DO UPDATE SET
         {", ".join(f"{column} = summed_usage.{column} + excluded.{column}" for column in USED)}
     """
-
-
-def _sum_calls(kind: str, name: str, columns: Sequence[str] = OF_CALLS, tables: str = "calls c") -> str:
-    used = ", ".join(f"{expression} AS {column}" for expression, column in zip(columns, USED, strict=True))
-    per_hour = f"""
-    (SELECT c.at_ms / {HOUR_MS} AS hour, {name} AS name, {used} FROM {tables}
-    WHERE c.place > ? AND c.place <= ? GROUP BY 1, 2) x
-    """
-    return sum_hours(f"'{kind}'", "name", per_hour, "1 = 1")
 
 
 def _note_trait(kind: str, name: str, table: str, condition: str = "1 = 1") -> str:
@@ -151,36 +146,32 @@ def _note_column(column: str) -> str:
     """
 
 
-def note_losses(places: str) -> str:
-    """A statement that has calls at these places found by their losses, as far as this version knows them.
+def _note_losses() -> str:
+    """A statement that has calls found by their losses, as far as this version knows them.
 
     SQLite reads the left table of a CROSS JOIN first. So each call is read once, and not once for each code.
     """
     codes = " UNION ALL ".join(f"SELECT '{code}' AS code" for code in LOSSES)
     return f"""
     INSERT INTO call_traits (kind, name, at_ms, call) SELECT 'loss', x.code, c.at_ms, c.place
-    FROM calls c CROSS JOIN ({codes}) x WHERE {places} AND {has_loss("x.code")}
+    FROM calls c CROSS JOIN ({codes}) x WHERE c.place > ? AND c.place <= ? AND {has_loss("x.code")}
     """
 
 
-SUM_TEAMS = _sum_calls("team", "c.team")
-# Most attempts complete, so a list of completed ones is found quickly without an index.
-NOTE_FAILURES = (
-    _note_trait("'attempt'", "x.outcome", "attempts", "x.outcome <> 'completed'"),
-    _note_column("code"),
-    _note_column("error"),
-)
 _WORK = (
     _sum_calls("key", "c.key"),
     _sum_calls("model", "c.model"),
     _sum_calls("outcome", "c.outcome"),
-    SUM_TEAMS,
+    _sum_calls("team", "c.team"),
     _sum_calls("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
     _note_trait("'provider'", "x.provider", "attempts"),
     _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
-    *NOTE_FAILURES,
+    # Most attempts complete, so a list of completed ones is found quickly without an index.
+    _note_trait("'attempt'", "x.outcome", "attempts", "x.outcome <> 'completed'"),
+    _note_column("code"),
+    _note_column("error"),
     _note_trait("'repair'", "x.code", "call_repairs"),
-    note_losses("c.place > ? AND c.place <= ?"),
+    _note_losses(),
     _note_trait("'tag:' || x.name", "x.value", "call_tags"),
 )
 

@@ -23,7 +23,7 @@ def _bounds() -> tuple[int, ...]:
     return tuple(bounds)
 
 
-# The tables have a column for each bin, and released migrations never change: so the bins never change either.
+# The tables have a column for each bin, and a released schema never changes: so the bins never change either.
 BOUNDS = _bounds()
 BINS = len(BOUNDS)
 COLUMNS = tuple(f"b{number}" for number in range(BINS))

@@ -37,7 +37,7 @@ _CONFIRM_S = 60.0
 _SPENT_BATCH = 500
 # The calls that are summed up together. Fewer would cost more per call. Queries count the later calls themselves.
 _SUM_BATCH = 2_000
-# The pause between two batches of the summary while more are waiting, as after an upgrade: it leaves time to others.
+# The pause between two batches of the summary while more are waiting, as after an import: it leaves time to others.
 _CATCH_UP_PAUSE_S = 0.05
 # When the summary fails, it is retried after this time. Without it, views are correct but slow.
 _SUM_RETRY_S = 60.0

@@ -2,7 +2,7 @@
 
 threads   the owner of a thread, and when its records may be deleted
 owners    the bytes of each owner's records, for each kind
-records   one row per record: its owner, its parent, its size
+records   one row per record: its owner, its parent, the pseudonym of the user that it is about, its size
 parts     the texts of records. They are apart, because a change of a row copies the whole row.
 names     further names of records, by their owner
 users     the pseudonyms of end users
@@ -21,8 +21,18 @@ def _first(_dialect: SqlDialect) -> Sequence[str]:
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
         "INSERT INTO meta (name, value) VALUES ('schema', 0)",
         "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-        "CREATE TABLE threads (id TEXT PRIMARY KEY, kind TEXT NOT NULL, until_ms BIGINT NOT NULL)",
+        """
+        CREATE TABLE threads (
+            id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, until_ms BIGINT NOT NULL
+        )
+        """,
         "CREATE INDEX threads_by_time ON threads (kind, until_ms)",
+        "CREATE INDEX threads_by_owner ON threads (kind, owner, until_ms)",
+        """
+        CREATE TABLE owners (
+            kind TEXT NOT NULL, owner TEXT NOT NULL, bytes BIGINT NOT NULL, PRIMARY KEY (kind, owner)
+        )
+        """,
         """
         CREATE TABLE records (
             id TEXT PRIMARY KEY,
@@ -30,12 +40,14 @@ def _first(_dialect: SqlDialect) -> Sequence[str]:
             owner TEXT NOT NULL,
             parent TEXT NOT NULL,
             thread TEXT NOT NULL,
+            subject TEXT NOT NULL,
             at_ms BIGINT NOT NULL,
             until_ms BIGINT NOT NULL,
             size BIGINT NOT NULL
         )
         """,
         "CREATE INDEX records_by_thread ON records (thread)",
+        "CREATE INDEX records_by_subject ON records (subject) WHERE subject <> ''",
         """
         CREATE TABLE parts (
             record TEXT NOT NULL REFERENCES records (id) ON DELETE CASCADE,
@@ -45,12 +57,6 @@ def _first(_dialect: SqlDialect) -> Sequence[str]:
             PRIMARY KEY (record, name)
         )
         """,
-    )
-
-
-def _second(_dialect: SqlDialect) -> Sequence[str]:
-    """Add names of records."""
-    return (
         """
         CREATE TABLE names (
             owner TEXT NOT NULL,
@@ -60,45 +66,14 @@ def _second(_dialect: SqlDialect) -> Sequence[str]:
         )
         """,
         "CREATE INDEX names_by_record ON names (record)",
-    )
-
-
-def _third(_dialect: SqlDialect) -> Sequence[str]:
-    """Add the pseudonyms of end users, and to records the pseudonym of the user that they are about."""
-    return (
         """
         CREATE TABLE users (
-            pseudonym TEXT PRIMARY KEY,
-            name TEXT NOT NULL,
-            at_ms BIGINT NOT NULL,
-            used_ms BIGINT NOT NULL
+            pseudonym TEXT PRIMARY KEY, name TEXT NOT NULL, at_ms BIGINT NOT NULL, used_ms BIGINT NOT NULL
         )
         """,
         "CREATE INDEX users_by_name ON users (name, at_ms)",
         "CREATE INDEX users_by_use ON users (used_ms)",
-        "ALTER TABLE records ADD COLUMN subject TEXT NOT NULL DEFAULT ''",
-        "CREATE INDEX records_by_subject ON records (subject) WHERE subject <> ''",
     )
 
 
-def _fourth(_dialect: SqlDialect) -> Sequence[str]:
-    """Count bytes for each owner, and find the oldest threads of one."""
-    return (
-        """
-        CREATE TABLE owners (
-            kind TEXT NOT NULL,
-            owner TEXT NOT NULL,
-            bytes BIGINT NOT NULL,
-            PRIMARY KEY (kind, owner)
-        )
-        """,
-        "INSERT INTO owners (kind, owner, bytes) SELECT kind, owner, SUM(size) FROM records GROUP BY kind, owner",
-        "DELETE FROM meta WHERE name LIKE 'bytes of %'",
-        "ALTER TABLE threads ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-        "UPDATE threads SET owner = (SELECT MIN(owner) FROM records WHERE thread = threads.id)",
-        "CREATE INDEX threads_by_owner ON threads (kind, owner, until_ms)",
-    )
-
-
-# The n-th migration leads to version n.
-CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth)
+CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first,)
