@@ -129,7 +129,7 @@ class TickerReader:
         self._sink.events.append(Finish(0, WHY.get(why, why), why))
         match bill:
             case {"read": int(read), "wrote": int(wrote)}:
-                self._sink.events.append(UsageReport(Usage(input=read, output=wrote, raw=bill)))
+                self._sink.events.append(UsageReport(Usage(input=read, output=wrote)))
             case _:
                 pass  # nothing is reported
         self.done = True

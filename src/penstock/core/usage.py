@@ -63,7 +63,8 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     `input` and `output` are the provider's own totals for prompt and completion. `cached` and `cache_write` are
     parts of the input, and `reasoning` is a part of the output, unless the provider counts otherwise: the counts are
-    kept as they were sent, and `doubts` returns the inconsistencies. `raw` is the provider's own object.
+    kept as they were sent, and `doubts` returns the inconsistencies. `raw` is the provider's own object: what it has
+    beside the counts (`usage_fields.REPORTED`) is a loss for clients of other dialects.
     """
 
     input: int | None = None
