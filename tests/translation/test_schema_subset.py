@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Any, cast
 
+import msgspec
 import pytest
 from anthropic import transform_schema
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from penstock.core.dialects.dialect import RequestError
-from penstock.core.dialects.schema_subset import output_schema, tool_schema
+from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.losses import Loss
 from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, asked
 
@@ -85,10 +86,10 @@ def undescribed(schema: object) -> object:
 @given(SCHEMAS)
 def test_a_schema_is_transformed_as_anthropics_sdk_does(schema: Json) -> None:
     losses: list[Loss] = []
-    written = output_schema(schema, losses)
+    written = SchemaSubset(losses).output(schema)
     assert undescribed(written) == undescribed(transform_schema(schema))
     found = len(losses)
-    assert output_schema(written, losses) == written
+    assert SchemaSubset(losses).output(written) == written
     assert len(losses) == found, "the subset loses nothing"
     assert {"schema-loosened"} >= {loss.code for loss in losses}
 
@@ -157,6 +158,11 @@ ANSWERS: dict[str, tuple[Json, Json, list[str]]] = {
         },
         [],
     ),
+    "a format that is no text": (
+        {"type": "string", "format": ["date"]},
+        {"type": "string", "description": '{"format":["date"]}'},
+        ["format"],
+    ),
     "common properties are those of each alternative": (
         CLOSED | {"anyOf": [{"required": ["a"]}, {"properties": {"b": {"type": "null"}}}]},
         {
@@ -173,7 +179,7 @@ ANSWERS: dict[str, tuple[Json, Json, list[str]]] = {
 @pytest.mark.parametrize(("schema", "expected", "lost"), ANSWERS.values(), ids=ANSWERS)
 def test_the_schema_of_an_answer(schema: Json, expected: Json, lost: list[str]) -> None:
     losses: list[Loss] = []
-    assert output_schema(schema, losses) == expected
+    assert SchemaSubset(losses).output(schema) == expected
     assert [f"!{loss.detail}" if loss.code == "field-dropped" else loss.detail for loss in losses] == lost
 
 
@@ -220,7 +226,7 @@ ARGUMENTS: dict[str, tuple[Json, Json, list[str]]] = {
 @pytest.mark.parametrize(("schema", "expected", "lost"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_the_arguments_of_a_tool_are_one_object(schema: Json, expected: Json, lost: list[str]) -> None:
     losses: list[Loss] = []
-    written = tool_schema(schema, losses, strict=False)
+    written = SchemaSubset(losses).tool(schema, strict=False)
     assert losses == [Loss("schema-loosened", keyword) for keyword in lost]
     described = {"description": written["description"]} if lost and "description" in written else {}
     assert written == expected | described
@@ -241,7 +247,7 @@ def test_merging_allows_all_arguments_of_properties_that_are_known_everywhere(
 ) -> None:
     """A property that one alternative does not know has, in the merged object, the schema of those that do."""
     schema: Json = {keyword: options}
-    merged = tool_schema(schema, [], strict=False)
+    merged = SchemaSubset([]).tool(schema, strict=False)
     shared = all(value.keys() <= option["properties"].keys() for option in options)
     if shared and Draft202012Validator(schema).is_valid(value):
         assert Draft202012Validator(merged).is_valid(value)
@@ -261,15 +267,49 @@ HOSTILE: dict[str, Json] = {
         "properties": {f"p{number}": {"type": "null"} for number in range(200)},
         "anyOf": [{"required": [f"p{number}"]} for number in range(200)],
     },
+    "many alternatives of an object with a long text": {
+        "properties": {"a": {"description": "x" * 30_000}},
+        "anyOf": [{"properties": {f"p{number}": {}}} for number in range(400)],
+    },
+    "many references to many keywords": {
+        "properties": {"a": {}},
+        "anyOf": [TO_D] * 2_000,
+        "$defs": {"d": {"properties": {}} | {f"k{number}": 1 for number in range(2_000)}},
+    },
+    "many references to a long one": {
+        "properties": {"a": {}},
+        "anyOf": [TO_D] * 500,
+        "$defs": {"d": {"$ref": "#/" + "a/" * 5_000}},
+    },
+    "alternatives with a long property that is nearly the same": {
+        "anyOf": [{"properties": {"a": {"enum": [*range(1_000), number]}}} for number in range(800)]
+    },
+    "alternatives that require very many names": {
+        "anyOf": [{"required": [f"name {number}" for number in each]} for each in (range(9_000), range(9_000)[::-1])]
+    },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_the_work_for_a_schema_is_bounded(schema: Json) -> None:
-    with suppress(RequestError):
-        output_schema(schema, [])
-    with suppress(RequestError):
-        tool_schema(schema, [], strict=True)
+    given = len(msgspec.json.encode(schema))
+    for strict in (True, False):
+        with suppress(RequestError):
+            written = SchemaSubset([]).tool({"properties": {"nested": schema}} if strict else schema, strict=strict)
+            assert len(msgspec.json.encode(written)) < 4_000_000 + 3 * given
+
+
+def test_the_work_for_all_schemas_of_a_request_is_bounded() -> None:
+    schemas = SchemaSubset([])
+    schema: Json = {"anyOf": [ROUTE] * 100}
+    with pytest.raises(RequestError):
+        [schemas.tool(schema, strict=False) for _ in range(1_000)]
+
+
+def test_alternatives_differ_by_the_type_of_a_value() -> None:
+    options: list[Json] = [{"properties": {"a": {"const": value}}} for value in (1, True, 1.0)]
+    written: Any = SchemaSubset([]).tool({"anyOf": options}, strict=False)
+    assert [type(each["const"]) for each in written["properties"]["a"]["anyOf"]] == [int, bool, float]
 
 
 FORMATS: dict[str, Json] = {

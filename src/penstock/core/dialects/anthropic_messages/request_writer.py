@@ -35,7 +35,7 @@ from penstock.core.content import (
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.schema_subset import output_schema, tool_schema
+from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.dialects.translated_parts import (
     MISSING_THINKING,
     RequestInputs,
@@ -167,6 +167,7 @@ class _ContentWriter:
         self._settings = settings
         self._names = names
         self._issuer = issuer
+        self._schemas = SchemaSubset(losses)
         self._losses = losses
         self._inputs = RequestInputs()
         self._breakpoints = 0
@@ -275,7 +276,7 @@ class _ContentWriter:
         body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
-        body["input_schema"] = tool_schema(tool.schema or {}, self._losses, strict=tool.strict is True)
+        body["input_schema"] = self._schemas.tool(tool.schema or {}, strict=tool.strict is True)
         if tool.strict:  # false is the default, and older models refuse the field
             body["strict"] = True
         return self._cached(body, tool.cache)
@@ -379,6 +380,6 @@ def _write_format(form: ResponseFormat | None, fields: Json, losses: list[Loss])
     if form.kind == "schema" and form.schema is not None:
         output = fields.setdefault("output_config", {})
         assert isinstance(output, dict)
-        output["format"] = {"type": "json_schema", "schema": output_schema(form.schema, losses)}
+        output["format"] = {"type": "json_schema", "schema": SchemaSubset(losses).output(form.schema)}
     else:
         losses.append(Loss("schema-loosened", "json_object"))

@@ -18,7 +18,7 @@ from msgspec import Struct
 from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.schema_subset import output_schema, tool_schema
+from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.dialects.translated_parts import (
     MISSING_THINKING,
     TranslatedParts,
@@ -135,6 +135,7 @@ class _ConverseMessages(TranslatedParts):
         super().__init__(losses, names)
         self._settings = settings
         self._issuer = issuer
+        self._schemas = SchemaSubset(losses)
         self._documents = 0
         self._called: dict[str, None] = {}  # the names of tools in the conversation
 
@@ -284,9 +285,7 @@ class _ConverseMessages(TranslatedParts):
         if tool.description:
             spec["description"] = tool.description
         strict = tool.strict is True and self._settings.strict_tools
-        schema = tool_schema(
-            tool.schema or _NOTHING, self.losses, strict=strict, combined=self._settings.combined_tools
-        )
+        schema = self._schemas.tool(tool.schema or _NOTHING, strict=strict, combined=self._settings.combined_tools)
         spec["inputSchema"] = {"json": schema}
         if strict:
             spec["strict"] = True
@@ -336,7 +335,7 @@ def _write_format(request: Request, fields: _Json, losses: list[Loss]) -> None:
     if form.schema is None:
         losses.append(Loss("schema-loosened"))
         return
-    schema: _Json = {"schema": msgspec.json.encode(output_schema(form.schema, losses)).decode()}
+    schema: _Json = {"schema": msgspec.json.encode(SchemaSubset(losses).output(form.schema)).decode()}
     optional = {"name": form.name, "description": form.description}
     schema |= {name: value for name, value in optional.items() if value}
     fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
