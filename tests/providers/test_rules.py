@@ -117,6 +117,12 @@ CASES: dict[str, list[Case]] = {
             [("effort-approximated", "high as 16384")],
         ),
         Case(
+            "vertex-anthropic/claude-sonnet-4@20250514",
+            {"messages": [HI], "reasoning_effort": "high"},
+            {"thinking": {"type": "enabled", "budget_tokens": 16_384}},
+            [("effort-approximated", "high as 16384")],
+        ),
+        Case(
             "azure-anthropic/claude-opus-4-8",
             {"messages": [HI], "reasoning_effort": "minimal"},
             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
@@ -361,6 +367,7 @@ CASES: dict[str, list[Case]] = {
             [("sampling-dropped", "temperature")],
         ),
         Case("anthropic/claude-sonnet-4-6", {"messages": [HI], "temperature": 0.5}, {"temperature": 0.5}, []),
+        Case("vertex-anthropic/claude-opus-4@20250514", {"messages": [HI], "top_p": 0.5}, {"top_p": 0.5}, []),
     ],
     "claude-sampling-on-bedrock": [
         Case(
