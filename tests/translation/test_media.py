@@ -17,6 +17,7 @@ TEXT = b64encode(b"a,b\n1,2").decode()
 ZIP = b64encode(b"PK\x03\x04 archive").decode()
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PHOTO = f"data:image/jpeg;base64,{JPEG}"
+THUMB = "https://x/thumb.php?f=a"
 
 
 def chat_file(data: str, name: str = "") -> Json:
@@ -145,6 +146,16 @@ FORMS: dict[str, tuple[str, Json, dict[str, Json | str]]] = {
         MESSAGES,
         {"type": "image", "source": {"type": "url", "url": "https://x/a.pdf"}},
         linked("https://x/a.pdf", mime="application/pdf", without=MESSAGES),
+    ),
+    "chat: an image that a program sends": (
+        CHAT,
+        image_url(THUMB),
+        {
+            MESSAGES: {"type": "image", "source": {"type": "url", "url": THUMB}},
+            RESPONSES: {"type": "input_image", "image_url": THUMB, "detail": "auto"},
+            GEMINI: {"fileData": {"fileUri": THUMB}},
+            COHERE: image_url(THUMB),
+        },
     ),
     # Texts
     "responses: a data URL as file_url": (

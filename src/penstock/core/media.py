@@ -1,7 +1,8 @@
 """Media in JSON: the table of media types, `data:` URLs, and how the part of a request is read.
 
 1. The type is the one that the client states. If it states none, or `application/octet-stream`, the extension of the
-   file name or of the URL has it, or the first bytes. Nothing is assumed: a type may stay unknown.
+   file name or of the URL has it, or the first bytes. Nothing is assumed: a type may stay unknown. The URL of an image
+   may end as that of a page or a program does (`thumb.php`).
 2. The type decides the kind of the part: a PDF among the images is a document, an image among the files an image.
 3. Data is base64, wherever the client put it: in a `data:` URL, or bare. A `data:` URL in another encoding is no data.
 """
@@ -51,9 +52,8 @@ def typed_media(part: MediaPart) -> MediaPart:
     data, url, mime, extras = part.data, part.url, part.mime, part.extras
     given = url if url[:5].lower() == "data:" else data
     if given[:5].lower() == "data:":
-        head, _, text = given[5:].partition(",")
-        mime = head.partition(";")[0] or mime
-        data, url = text if head.lower().endswith(";base64") else "", ""
+        stated, data = data_url(given)
+        mime, url = stated or mime, ""
     # Of several places, one is enough; the others are declared.
     unused = {
         "file_url": part.url if data and part.url != given else "",
@@ -61,8 +61,10 @@ def typed_media(part: MediaPart) -> MediaPart:
     }
     extras = extras | {name: value for name, value in unused.items() if value}
     url = "" if data else url
-    place = url.partition("?")[0].partition("#")[0]
-    found = (media_type(mime), _by_extension(part.name), _by_extension(place), _by_bytes(data))
+    linked = _by_extension(url.partition("?")[0].partition("#")[0])
+    if part.kind == "image" and is_text(linked):
+        linked = ""  # a program or a page that sends an image
+    found = (media_type(mime), _by_extension(part.name), linked, _by_bytes(data))
     mime = next(filter(None, found), "")
     kind = kind_of(mime, part.kind)
     if part.name and kind != "file":  # only documents have a name
@@ -104,11 +106,9 @@ def media_loss(part: MediaPart) -> Loss:
 
 
 def data_url(url: str) -> tuple[str, str]:
-    """The media type and the base64 data of a `data:` URL; both empty for any other URL."""
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return "", ""
-    return head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data
+    """The media type and the base64 data of a `data:` URL; both empty for anything else."""
+    head, _, data = url.partition(",") if url[:5].lower() == "data:" else ("", "", "")
+    return (head[5:].partition(";")[0], data) if head.lower().endswith(";base64") else ("", "")
 
 
 def _by_extension(name: str) -> str:
