@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
-from penstock.gateway.people.roles import Role, RoleGrant, user_parts
+from penstock.gateway.people.roles import user_parts
 from penstock.gateway.people.store import AdminSession, AuditFilter
 from penstock.gateway.people.tokens import (
     ApiToken,
@@ -24,19 +24,19 @@ from penstock.gateway.people.tokens import (
     token_json,
 )
 from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction, Value
-from penstock.stores.book.rows import number, text
+from penstock.stores.book.rows import RowMapper, number, text
 
-_TOKEN = ["id", "name", "digest", "hint", "role", "team", "created_ms", "created_by", "expires_ms", "revoked_ms"]
-_TOKENS = f"SELECT {', '.join(_TOKEN)} FROM api_tokens"
+_TOKEN, _SESSION = RowMapper(ApiToken), RowMapper(AdminSession)
+_TOKENS = f"SELECT {', '.join(_TOKEN.columns)} FROM api_tokens"
 _PUT_TOKEN = (
-    f"INSERT INTO api_tokens ({', '.join(_TOKEN)}) VALUES ({', '.join('?' * len(_TOKEN))}) "
+    f"INSERT INTO api_tokens ({', '.join(_TOKEN.columns)}) VALUES ({', '.join('?' * len(_TOKEN.columns))}) "
     "ON CONFLICT (id) DO UPDATE SET revoked_ms = excluded.revoked_ms"
 )
-_SESSION = ["id", "who", "grants", "created_ms", "expires_ms"]
 _START_SESSION = (
-    f"INSERT INTO admin_sessions ({', '.join(_SESSION)}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+    f"INSERT INTO admin_sessions ({', '.join(_SESSION.columns)}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
 )
 _AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", "after_json"]
+_ENTRY = RowMapper(AuditEntry, _AUDIT, before_json="before", after_json="after")
 _RECORD = f"INSERT INTO audit ({', '.join(_AUDIT)}) VALUES ({', '.join('?' * len(_AUDIT))})"
 _CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'people'"
 _DAY_MS = 86_400_000
@@ -97,12 +97,12 @@ class SqlPeople:
 
     def tokens(self) -> list[ApiToken]:
         """All tokens, the oldest first."""
-        return [_read_token(row) for row in self._database.fetch(f"{_TOKENS} ORDER BY created_ms, id")]
+        return [_TOKEN.read(row) for row in self._database.fetch(f"{_TOKENS} ORDER BY created_ms, id")]
 
     def token(self, digest: bytes, now_ms: int) -> ApiToken | None:
         """The usable token with this digest."""
         rows = self._database.fetch(f"{_TOKENS} WHERE digest = ?", (digest.hex(),))
-        token = _read_token(rows[0]) if rows else None
+        token = _TOKEN.read(rows[0]) if rows else None
         return token if token is not None and token.usable(now_ms) else None
 
     def create_token(self, terms: TokenTerms, actor: Actor, now_ms: int) -> NewToken:
@@ -110,11 +110,11 @@ class SqlPeople:
         new = make_token(terms, actor.who, now_ms)
 
         def put(transaction: Transaction) -> None:
-            tokens = [_read_token(row) for row in transaction.fetch(_TOKENS)]
+            tokens = [_TOKEN.read(row) for row in transaction.fetch(_TOKENS)]
             if any(each.id == new.token.id for each in tokens):
                 return  # it is stored; only the confirmation was lost
             check_new(tokens, new.token)
-            transaction.execute_each(_PUT_TOKEN, [_token_row(new.token)])
+            transaction.execute_each(_PUT_TOKEN, [_TOKEN.write(new.token)])
             transaction.fetch(_CHANGED)
             after = token_json(new.token, now_ms)
             append(transaction, actor, entry_of(actor, now_ms, "token.create", new.token.id, after=after))
@@ -126,11 +126,11 @@ class SqlPeople:
         """Revoke a token. One that is revoked already stays unchanged."""
 
         def put(transaction: Transaction) -> ApiToken:
-            token = find_token((_read_token(row) for row in transaction.fetch(_TOKENS)), which, now_ms)
+            token = find_token((_TOKEN.read(row) for row in transaction.fetch(_TOKENS)), which, now_ms)
             if token.revoked_ms is not None and token.revoked_ms <= now_ms:
                 return token
             revoked = structs.replace(token, revoked_ms=now_ms)
-            transaction.execute_each(_PUT_TOKEN, [_token_row(revoked)])
+            transaction.execute_each(_PUT_TOKEN, [_TOKEN.write(revoked)])
             transaction.fetch(_CHANGED)
             states = ({"state": token_json(each, now_ms)["state"]} for each in (token, revoked))
             append(transaction, actor, entry_of(actor, now_ms, "token.revoke", token.id, *states))
@@ -140,9 +140,9 @@ class SqlPeople:
 
     def session(self, id: str, now_ms: int) -> AdminSession | None:
         """The session with this id, unless it has expired."""
-        sql = f"SELECT {', '.join(_SESSION)} FROM admin_sessions WHERE id = ? AND expires_ms > ?"
+        sql = f"SELECT {', '.join(_SESSION.columns)} FROM admin_sessions WHERE id = ? AND expires_ms > ?"
         rows = self._database.fetch(sql, (text(id), number(now_ms)))
-        return _read_session(rows[0]) if rows else None
+        return _SESSION.read(rows[0]) if rows else None
 
     def version(self) -> int:
         """A number that changes with every change of tokens and sessions."""
@@ -150,18 +150,11 @@ class SqlPeople:
 
     def start_session(self, session: AdminSession, actor: Actor) -> None:
         """Store a session, and delete those that have expired."""
-        row: Row = (
-            text(session.id),
-            text(session.who),
-            _json([structs.asdict(grant) for grant in session.grants]),
-            number(session.created_ms),
-            number(session.expires_ms),
-        )
         roles = {"roles": [structs.asdict(grant) for grant in session.grants]}
 
         def put(transaction: Transaction) -> None:
             transaction.fetch("DELETE FROM admin_sessions WHERE expires_ms <= ?", (number(session.created_ms),))
-            transaction.execute_each(_START_SESSION, [row])
+            transaction.execute_each(_START_SESSION, [_SESSION.write(session)])
             transaction.fetch(_CHANGED)
             append(transaction, actor, entry_of(actor, session.created_ms, "session.start", session.who, after=roles))
 
@@ -218,12 +211,12 @@ class SqlPeople:
                 prefix = f"{text(value)}{end}"
                 values += [text(value), len(prefix), prefix]
         sql = f"SELECT place, {', '.join(_AUDIT)} FROM audit WHERE {where} ORDER BY place DESC LIMIT {number(limit)}"
-        return [(cast(int, row[0]), _read_entry(row[1:])) for row in self._database.fetch(sql, values)]
+        return [(cast(int, row[0]), _ENTRY.read(row[1:])) for row in self._database.fetch(sql, values)]
 
 
 def _sessions(reader: Queryable, now_ms: int) -> list[AdminSession]:
-    sql = f"SELECT {', '.join(_SESSION)} FROM admin_sessions WHERE expires_ms > ? ORDER BY created_ms, id"
-    return [_read_session(row) for row in reader.fetch(sql, (number(now_ms),))]
+    sql = f"SELECT {', '.join(_SESSION.columns)} FROM admin_sessions WHERE expires_ms > ? ORDER BY created_ms, id"
+    return [_SESSION.read(row) for row in reader.fetch(sql, (number(now_ms),))]
 
 
 def append(transaction: Transaction, actor: Actor, entry: AuditEntry) -> None:
@@ -243,62 +236,6 @@ def _append(transaction: Transaction, entry: AuditEntry, keep_days: int | None) 
         before_ms = number(time.time_ns() // 1_000_000 - keep_days * _DAY_MS)
         transaction.fetch("UPDATE meta SET value = ? WHERE name = 'kept_audit' AND value < ?", (before_ms, before_ms))
         transaction.fetch("DELETE FROM audit WHERE at_ms < (SELECT value FROM meta WHERE name = 'kept_audit')")
-
-
-def _token_row(token: ApiToken) -> Row:
-    return (
-        token.id,
-        text(token.name),
-        token.digest.hex(),
-        text(token.hint),
-        token.role,
-        text(token.team),
-        number(token.created_ms),
-        text(token.created_by),
-        None if token.expires_ms is None else number(token.expires_ms),
-        None if token.revoked_ms is None else number(token.revoked_ms),
-    )
-
-
-def _read_token(values: Row) -> ApiToken:
-    row = dict(zip(_TOKEN, values, strict=True))
-    return ApiToken(
-        id=cast(str, row["id"]),
-        name=cast(str, row["name"]),
-        digest=bytes.fromhex(cast(str, row["digest"])),
-        hint=cast(str, row["hint"]),
-        role=cast(Role, row["role"]),
-        team=cast(str, row["team"]),
-        created_ms=cast(int, row["created_ms"]),
-        created_by=cast(str, row["created_by"]),
-        expires_ms=cast("int | None", row["expires_ms"]),
-        revoked_ms=cast("int | None", row["revoked_ms"]),
-    )
-
-
-def _read_session(values: Row) -> AdminSession:
-    row = dict(zip(_SESSION, values, strict=True))
-    return AdminSession(
-        id=cast(str, row["id"]),
-        who=cast(str, row["who"]),
-        grants=msgspec.json.decode(cast(str, row["grants"]), type=tuple[RoleGrant, ...]),
-        created_ms=cast(int, row["created_ms"]),
-        expires_ms=cast(int, row["expires_ms"]),
-    )
-
-
-def _read_entry(values: Row) -> AuditEntry:
-    row = dict(zip(_AUDIT, values, strict=True))
-    return AuditEntry(
-        at_ms=cast(int, row["at_ms"]),
-        who=cast(str, row["who"]),
-        via=cast(str, row["via"]),
-        address=cast(str, row["address"]),
-        action=cast(str, row["action"]),
-        subject=cast(str, row["subject"]),
-        before=msgspec.json.decode(cast(str, row["before_json"])),
-        after=msgspec.json.decode(cast(str, row["after_json"])),
-    )
 
 
 def _json(value: object) -> str:

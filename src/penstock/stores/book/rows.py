@@ -6,16 +6,21 @@ has at most 64. Numbers are limited to `LARGEST`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
-from typing import Any, cast
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, Literal, TypeVar, cast, get_origin
 
 import msgspec
+from msgspec import Struct, structs
 
 from penstock.core.usage import Tokens
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.keys.keys import NO_LIMITS, EndUserLimits, Key, Period
+from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import Row, Value
+
+S = TypeVar("S", bound=Struct)
 
 
 def _columns(names: str) -> tuple[str, ...]:
@@ -31,14 +36,6 @@ ATTEMPT = _columns(
     "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
     " cache_write reasoning audio_input audio_output cache_write_1h approximate cost first_event_ms outcome measure"
     " stalls"
-)
-KEY = _columns(
-    "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner budgets"
-    " end_users"
-)
-TEAM = _columns(
-    "path created_ms budgets requests_per_minute tokens_per_minute concurrent models end_users blocked_ms deleted_ms"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -58,8 +55,8 @@ def call_row(entry: Entry) -> Row:
         entry.outcome,
         entry.measure,
         _number(entry.first_event_ms),
-        _counted(entry.repairs),
-        _counted(entry.losses),
+        _json(_storable(entry.repairs)) if entry.repairs else "{}",
+        _json(_storable(entry.losses)) if entry.losses else "{}",
         _json(tags(entry)) if entry.tags else "{}",
     )
 
@@ -89,7 +86,7 @@ def _attempt_row(index: int, attempt: AttemptEntry) -> Row:
         _number(attempt.first_event_ms),
         attempt.outcome,
         attempt.measure,
-        _json([(number(at), number(took)) for at, took in attempt.stalls]) if attempt.stalls else "[]",
+        _json(_storable(attempt.stalls)) if attempt.stalls else "[]",
     )
 
 
@@ -104,154 +101,72 @@ def read_entries(rows: Sequence[Row]) -> list[tuple[int, Entry]]:
 
 
 def _read_entry(rows: list[Row]) -> Entry:
-    call = dict(zip(CALL, rows[0][1:], strict=False))
-    return Entry(
-        id=cast(str, call["id"]),
-        at_ms=cast(int, call["at_ms"]),
-        key=cast(str, call["key"]),
-        surface=cast(str, call["surface"]),
-        model=cast(str, call["model"]),
-        stream=bool(call["stream"]),
-        outcome=cast(Outcome, call["outcome"]),
-        status=cast(int, call["status"]),
-        code=cast(str, call["code"]),
-        error=cast(str, call["error"]),
-        first_event_ms=cast("int | None", call["first_event_ms"]),
-        duration_ms=cast(int, call["duration_ms"]),
-        repairs=msgspec.json.decode(cast(str, call["repairs"]), type=dict[str, int]),
-        losses=msgspec.json.decode(cast(str, call["losses"]), type=dict[str, int]),
-        tags=msgspec.json.decode(cast(str, call["tags"]), type=dict[str, str]),
-        user=cast(str, call["end_user"]),
-        team=cast(str, call["team"]),
-        attempts=tuple(
-            _read_attempt(dict(zip(ATTEMPT, row[1 + len(CALL) :], strict=True)))
-            for row in rows
-            if row[1 + len(CALL)] is not None
-        ),
+    first = 1 + len(CALL)
+    attempts = (row[first:] for row in rows if row[first] is not None)
+    return _CALLS.read(
+        rows[0][1:first], attempts=tuple(_ATTEMPTS.read(row, tokens=_TOKENS.read(row)) for row in attempts)
     )
 
 
-def _read_attempt(row: Mapping[str, Value]) -> AttemptEntry:
-    return AttemptEntry(
-        provider=cast(str, row["provider"]),
-        model=cast(str, row["model"]),
-        outcome=cast(Outcome, row["outcome"]),
-        status=cast(int, row["status"]),
-        code=cast(str, row["code"]),
-        measure=cast(Measure, row["measure"]),
-        tokens=Tokens(
-            input=cast(int, row["input"]),
-            output=cast(int, row["output"]),
-            cached=cast(int, row["cached"]),
-            cache_write=cast(int, row["cache_write"]),
-            reasoning=cast(int, row["reasoning"]),
-            audio_input=cast(int, row["audio_input"]),
-            audio_output=cast(int, row["audio_output"]),
-            cache_write_1h=cast(int, row["cache_write_1h"]),
-        ),
-        cost=cast("int | None", row["cost"]),
-        approximate=bool(row["approximate"]),
-        price=cast(str, row["price"]),
-        tier=cast(str, row["tier"]),
-        began_ms=cast(int, row["began_ms"]),
-        first_event_ms=cast("int | None", row["first_event_ms"]),
-        duration_ms=cast(int, row["duration_ms"]),
-        events=cast(int, row["events"]),
-        longest_gap_ms=cast(int, row["longest_gap_ms"]),
-        stalls=msgspec.json.decode(cast(str, row["stalls"]), type=tuple[tuple[int, int], ...]),
-    )
+class RowMapper(Generic[S]):
+    """Converts structs to the values of their columns, and back. A column has the name of its field, or is `renamed`.
+
+    The type of the field decides how a value is stored: bytes as hexadecimal digits, and what is neither text nor a
+    number as JSON. Other columns, and fields without a column, are for the caller.
+    """
+
+    def __init__(self, kind: type[S], columns: Sequence[str] = (), **renamed: str) -> None:
+        self.columns = tuple(columns or kind.__struct_fields__)
+        types = {field.name: field.type for field in structs.fields(kind)}
+        named = [(place, renamed.get(column, column)) for place, column in enumerate(self.columns)]
+        named = [(place, field) for place, field in named if field in types]
+        self._kind: Any = kind
+        self._fields = [field for _, field in named]
+        self._stored = itemgetter(*(place for place, _ in named))
+        self._values = attrgetter(*self._fields)
+        self._store = [_STORE.get(types[field], _store_other) for field in self._fields]
+        decoders = ((field, _decoder(types[field])) for field in self._fields)
+        self._decoders = [(field, decode) for field, decode in decoders if decode is not None]
+
+    def write(self, value: S) -> Row:
+        """The values of the columns. Each has to be a field."""
+        return tuple([store(field) for store, field in zip(self._store, self._values(value), strict=True)])
+
+    def read(self, row: Row, **others: object) -> S:
+        """The struct of a row, with the fields that have no column."""
+        values = dict(zip(self._fields, self._stored(row), strict=True))
+        for field, decode in self._decoders:
+            values[field] = decode(values[field])
+        return cast(S, self._kind(**values, **others))
 
 
-def key_row(key: Key) -> Row:
-    """The columns of `KEY`."""
-    return (
-        text(key.id),
-        text(key.name),
-        key.digest.hex(),
-        text(key.hint),
-        number(key.created_ms),
-        _number(key.budget),
-        key.period,
-        _number(key.requests_per_minute),
-        _number(key.tokens_per_minute),
-        _number(key.concurrent),
-        _json([text(model) for model in key.models]),
-        _json({text(name): text(value) for name, value in key.tags.items()}),
-        int(key.strict),
-        _number(key.expires_ms),
-        _number(key.revoked_ms),
-        _number(key.rotated_ms),
-        key.previous.hex(),
-        _number(key.previous_until_ms),
-        _number(key.blocked_ms),
-        text(key.team),
-        text(key.owner),
-        _json(key.budgets),
-        _json(key.end_users),
-    )
+def _decoder(kind: object) -> Callable[[Any], Any] | None:
+    """How a stored value is read; None if it is the value of the field."""
+    if kind in (bool, bytes):
+        return bool if kind is bool else bytes.fromhex
+    if kind in _STORE or get_origin(kind) is Literal:
+        return None
+    # Equal values are decoded once: most are empty, and ten thousand keys are read at a time.
+    return lru_cache(maxsize=64)(msgspec.json.Decoder(cast("type[Any]", kind)).decode)
 
 
-def read_key(values: Row) -> Key:
-    """Read a key from the columns of `KEY`. Ten thousand are read at a time, so nothing empty is decoded."""
-    row = dict(zip(KEY, values, strict=True))
-    for column, (empty, decode) in _DECODED_OF_KEY.items():
-        stored = row[column]
-        row[column] = empty if stored in _EMPTY else decode(stored)
-    row["strict"] = bool(row["strict"])
-    return Key(**cast("dict[str, Any]", row))
+def _store_other(value: object) -> str:
+    return value if isinstance(value, str) else _json(_storable(value))
 
 
-# What an empty value of a column is, and how another one is decoded. The other columns are as the fields of a key.
-_EMPTY = frozenset({"", "[]", "{}"})
-_DECODED_OF_KEY: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
-    "digest": (b"", bytes.fromhex),
-    "previous": (b"", bytes.fromhex),
-    "models": ((), msgspec.json.Decoder(tuple[str, ...]).decode),
-    "tags": ({}, msgspec.json.Decoder(dict[str, str]).decode),
-    "budgets": ({}, msgspec.json.Decoder(dict[Period, int]).decode),
-    "end_users": (NO_LIMITS, msgspec.json.Decoder(EndUserLimits).decode),
-}
-
-
-def team_row(team: Team) -> Row:
-    """The columns of `TEAM`."""
-    return (
-        text(team.path),
-        number(team.created_ms),
-        _json(team.budgets),
-        _number(team.requests_per_minute),
-        _number(team.tokens_per_minute),
-        _number(team.concurrent),
-        _json([text(model) for model in team.models]),
-        _json(team.end_users),
-        _number(team.blocked_ms),
-        _number(team.deleted_ms),
-    )
-
-
-def read_team(values: Row) -> Team:
-    """Read a team from the columns of `TEAM`."""
-    row = dict(zip(TEAM, values, strict=True))
-    return Team(
-        path=cast(str, row["path"]),
-        created_ms=cast(int, row["created_ms"]),
-        budgets=_budgets(row["budgets"]),
-        requests_per_minute=cast("int | None", row["requests_per_minute"]),
-        tokens_per_minute=cast("int | None", row["tokens_per_minute"]),
-        concurrent=cast("int | None", row["concurrent"]),
-        models=msgspec.json.decode(cast(str, row["models"]), type=tuple[str, ...]),
-        end_users=_end_users(row["end_users"]),
-        blocked_ms=cast("int | None", row["blocked_ms"]),
-        deleted_ms=cast("int | None", row["deleted_ms"]),
-    )
-
-
-def _budgets(value: Value) -> dict[Period, int]:
-    return msgspec.json.decode(cast(str, value), type=dict[Period, int])
-
-
-def _end_users(value: Value) -> EndUserLimits:
-    return msgspec.json.decode(cast(str, value), type=EndUserLimits)
+def _storable(value: object) -> object:
+    """The value for JSON, with all texts and numbers as they can be stored."""
+    match value:
+        case str():
+            return text(value)
+        case int():
+            return number(value)
+        case tuple():
+            return [_storable(each) for each in value]
+        case dict():
+            return {text(name): _storable(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def text(value: str, *, most: int = LONGEST) -> str:
@@ -293,10 +208,26 @@ def has_loss(code: str) -> str:
     return f"c.losses <> '{{}}' AND REPLACE(c.losses, '\"' || {code} || '\":', '') <> c.losses"
 
 
-def _counted(counts: Mapping[str, int]) -> str:
-    """The counts of codes as JSON."""
-    return _json({text(code): number(count) for code, count in counts.items()}) if counts else "{}"
-
-
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+# How a value is stored, by the type of its field.
+_STORE: Mapping[object, Callable[[Any], Value]] = {
+    str: text,
+    int: number,
+    int | None: _number,
+    bool: int,
+    bytes: bytes.hex,
+}
+KEYS = RowMapper(
+    Key,
+    _columns(
+        "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
+        " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner budgets end_users"
+    ),
+)
+TEAMS = RowMapper(Team)
+_CALLS = RowMapper(Entry, CALL, end_user="user")
+_ATTEMPTS = RowMapper(AttemptEntry, ATTEMPT)
+_TOKENS = RowMapper(Tokens, ATTEMPT)

@@ -31,17 +31,13 @@ from penstock.stores.book.retention import (
 from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
-    KEY,
-    TEAM,
+    KEYS,
+    TEAMS,
     attempt_rows,
     call_row,
-    key_row,
     number,
     read_entries,
-    read_key,
-    read_team,
     tags,
-    team_row,
     text,
 )
 from penstock.stores.book.selection import Selection, marks
@@ -53,17 +49,17 @@ _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {mark
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
 _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
 _PUT_KEY = (
-    f"INSERT INTO keys ({', '.join(KEY)}) VALUES ({', '.join('?' * len(KEY))}) "
-    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
+    f"INSERT INTO keys ({', '.join(KEYS.columns)}) VALUES ({', '.join('?' * len(KEYS.columns))}) "
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEYS.columns[1:])}"
 )
-_KEYS = f"SELECT {', '.join(KEY)} FROM keys {{where}} ORDER BY created_ms, id"
+_KEYS = f"SELECT {', '.join(KEYS.columns)} FROM keys {{where}} ORDER BY created_ms, id"
 _ALL_KEYS = _KEYS.format(where="")
 _KEY_NAMES = "SELECT id, name, team, owner, expires_ms, revoked_ms FROM keys ORDER BY created_ms, id"
 _PUT_TEAM = (
-    f"INSERT INTO teams ({', '.join(TEAM)}) VALUES ({', '.join('?' * len(TEAM))}) "
-    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in TEAM[1:])}"
+    f"INSERT INTO teams ({', '.join(TEAMS.columns)}) VALUES ({', '.join('?' * len(TEAMS.columns))}) "
+    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in TEAMS.columns[1:])}"
 )
-_TEAMS = f"SELECT {', '.join(TEAM)} FROM teams ORDER BY path"
+_TEAMS = f"SELECT {', '.join(TEAMS.columns)} FROM teams ORDER BY path"
 _KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
 # The names of these rows of `meta` have the id of the key.
 _STOPPED = "stop:"
@@ -189,14 +185,14 @@ class SqlBook:
 
     def teams(self) -> list[Team]:
         """All teams, by path, including deleted ones."""
-        return [read_team(row) for row in self.database.fetch(_TEAMS)]
+        return [TEAMS.read(row) for row in self.database.fetch(_TEAMS)]
 
     def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> None:
         """Store the teams that `change` returns for the current teams and keys, in one transaction."""
 
         def put(transaction: Transaction) -> None:
-            teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
-            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
+            teams = [TEAMS.read(row) for row in transaction.fetch(_TEAMS)]
+            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
             self._put_teams(transaction, teams, list(change(teams, keys)))
 
         self.database.write(put)
@@ -205,8 +201,8 @@ class SqlBook:
         """Store teams, keys and entries, all or none. An entry whose id exists is not changed."""
 
         def put(transaction: Transaction) -> None:
-            teams = [read_team(row) for row in transaction.fetch(_TEAMS)]
-            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
+            teams = [TEAMS.read(row) for row in transaction.fetch(_TEAMS)]
+            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
             new = change(teams, keys)
             self._put_teams(transaction, teams, new.teams)
             self._put_keys(transaction, keys, new.keys)
@@ -217,7 +213,7 @@ class SqlBook:
     def _put_teams(self, transaction: Transaction, before: list[Team], changed: Sequence[Team]) -> None:
         by_path = {team.path: team for team in before}
         if changed:
-            transaction.execute_each(_PUT_TEAM, [team_row(team) for team in changed])
+            transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in changed])
             transaction.fetch(_KEYS_CHANGED)
         for team in changed:
             entry = team_change(self.actor, time.time_ns() // 1_000_000, by_path.get(team.path), team)
@@ -227,7 +223,7 @@ class SqlBook:
     def _put_keys(self, transaction: Transaction, before: list[Key], changed: Sequence[Key]) -> None:
         by_id = {key.id: key for key in before}
         if changed:
-            _put_keys(transaction, [key_row(key) for key in changed])
+            _put_keys(transaction, [KEYS.write(key) for key in changed])
         for key in changed:
             entry = key_change(self.actor, time.time_ns() // 1_000_000, by_id.get(key.id), key)
             if entry is not None:
@@ -236,9 +232,9 @@ class SqlBook:
     def keys(self, ids: Sequence[str] | None = None) -> list[Key]:
         """All keys, or those with these ids, the oldest first, including revoked and expired ones."""
         if ids is None:
-            return [read_key(row) for row in self.database.fetch(_ALL_KEYS)]
+            return [KEYS.read(row) for row in self.database.fetch(_ALL_KEYS)]
         where = f"WHERE id IN {marks(ids)}" if ids else "WHERE 1 = 0"
-        return [read_key(row) for row in self.database.fetch(_KEYS.format(where=where), [*map(text, ids)])]
+        return [KEYS.read(row) for row in self.database.fetch(_KEYS.format(where=where), [*map(text, ids)])]
 
     def key_names(self) -> list[KeyName]:
         """The same of all keys without their limits."""
@@ -256,7 +252,7 @@ class SqlBook:
         """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
 
         def put(transaction: Transaction) -> None:
-            keys = [read_key(row) for row in transaction.fetch(_ALL_KEYS)]
+            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
             self._put_keys(transaction, keys, list(change(keys)))
 
         self.database.write(put)
