@@ -1,16 +1,16 @@
 """`penstock audit`: lists the audit log of the admin API and the commands."""
 
-import time
 from pathlib import Path
 
 import click
 
-from penstock.cli.ledger_options import reading
+from penstock.cli.book import reading
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.terms import parse_moment
+from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.people.audit import AuditEntry, audit_json
 from penstock.gateway.people.store import AuditFilter
 
@@ -38,11 +38,11 @@ _COLUMNS = (
 @json_option
 def command(file: Path | None, *, since: str, until: str, count: int, as_json: bool, **named: str) -> None:
     """List the audit log, the newest entry first: administrative acts, and looks at content (docs/people.md)."""
-    now_ms = time.time_ns() // 1_000_000
+    now = now_ms()
     try:
         wanted = AuditFilter(
-            since_ms=parse_moment(since, now_ms, "--since", past=True) if since else None,
-            until_ms=parse_moment(until, now_ms, "--until", past=True) if until else None,
+            since_ms=parse_moment(since, now, "--since", past=True) if since else None,
+            until_ms=parse_moment(until, now, "--until", past=True) if until else None,
             **named,
         )
     except KeyTermsError as error:

@@ -1,16 +1,15 @@
 """`penstock ledger backup` and `restore`: a copy of the ledger in SQLite, while the gateway runs; and back."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from penstock.cli.book import book_errors, load_config
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, one_line
-from penstock.errors import BookError, ConfigError
-from penstock.gateway.config import LedgerSettings, default_file, load
+from penstock.errors import BookError
+from penstock.gateway.config import LedgerSettings
 
 _NOT_SQLITE = "the ledger is in PostgreSQL: use {}, as docs/deploy.md shows"
 
@@ -28,7 +27,7 @@ def backup_command(ctx: click.Context, target: Path, file: Path | None) -> None:
     from penstock.stores.book.backup import back_up  # noqa: PLC0415 - seldom needed
     from penstock.stores.book.open import FILE, state_folder  # noqa: PLC0415
 
-    with _book_errors():
+    with book_errors():
         settings = _sqlite_settings(ctx, file, "pg_dump")
         calls = back_up(state_folder(settings, os.environ) / FILE, target)
     click.echo(one_line(f"{target}: {counted(calls, 'call')}"))
@@ -47,7 +46,7 @@ def restore_command(ctx: click.Context, source: Path, file: Path | None) -> None
     from penstock.stores.book.backup import restore  # noqa: PLC0415 - seldom needed
     from penstock.stores.book.open import state_folder  # noqa: PLC0415
 
-    with _book_errors():
+    with book_errors():
         settings = _sqlite_settings(ctx, file, "pg_restore")
         calls, old = restore(source, state_folder(settings, os.environ))
     click.echo(f"restored {counted(calls, 'call')}")
@@ -55,19 +54,10 @@ def restore_command(ctx: click.Context, source: Path, file: Path | None) -> None
         click.echo(one_line(f"the old ledger is {old}"), err=True)
 
 
-@contextmanager
-def _book_errors() -> Iterator[None]:
-    try:
-        yield
-    except (BookError, ConfigError) as error:
-        raise click.ClickException(str(error)) from error
-
-
 def _sqlite_settings(ctx: click.Context, file: Path | None, program: str) -> LedgerSettings:
     """The settings of the ledger; an error if it is not in SQLite. `--config` may precede the command's name, too."""
     outer = ctx.parent.params.get("file") if ctx.parent is not None else None
-    # The check for a missing key is skipped: nothing is served.
-    settings = load(file or outer or default_file(), os.environ, has_stored_keys=lambda _: True).ledger
+    settings = load_config(file or outer).ledger
     if settings.postgres is not None:
         raise BookError(_NOT_SQLITE.format(program))
     if not settings.enabled:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.keys import book_of, load_file, now_ms
+from penstock.cli.book import book_of, load_config
 from penstock.cli.litellm.compare import compare, side_by_side
 from penstock.cli.litellm.config import Imported, convert
 from penstock.cli.litellm.database import read_tables
@@ -17,6 +17,7 @@ from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.teams.team import Team
 from penstock.installation import install_command
 
@@ -119,7 +120,7 @@ def _compare(imported: Imported, database: str | None, file: Path | None, of: An
     """Print what both gateways would do with a call of a key for a model."""
     if database is None:
         raise click.UsageError("--compare needs LiteLLM's database: --keys postgres://…")
-    config = load_file(file)
+    config = load_config(file)
     with book_of(config) as book:
         tables = read_tables(database)
         both = compare(tables, imported, (config, book), of, now_ms())
@@ -133,7 +134,7 @@ def _compare(imported: Imported, database: str | None, file: Path | None, of: An
 def _take_over(database: str, file: Path | None, imported: Imported, *, dry_run: bool) -> None:
     """Add the teams and keys of LiteLLM's database to the book."""
     findings = imported.findings
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         tables, now = read_tables(database), now_ms()
         found = list(findings.all)
         findings.checks.append(_SPENT_LATER)

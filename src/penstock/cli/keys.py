@@ -5,31 +5,27 @@ No gateway needs to run. A running gateway accepts a new key at once, and applie
 
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli.acting import actor
+from penstock.cli.book import book_of, load_config
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
 from penstock.cli.key_updates import parse_update, read_file
 from penstock.cli.limit_options import end_user_options, end_user_terms, further_budget_option, parse_budgets
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Book
-from penstock.gateway.config import Config, default_file, load
+from penstock.gateway.config import Config
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.report import moment, report, reports
 from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
-from penstock.stores.book.open import open_book, state_folder
+from penstock.gateway.limits.accounts import now_ms
+from penstock.stores.book.open import state_folder
 
-_UNREADABLE = 2
 # Printed on standard error, so that KEY=$(…) gets only the key.
 _CLOSED = """\
 Until now the gateway needed no key. From now on every client has to send one, also on this machine:
@@ -83,7 +79,7 @@ def create_command(
     Without an option there is no limit of that kind.
     """
     _check_output()
-    config = load_file(file)
+    config = load_config(file)
     with book_of(config) as book:
         named = dict(map(parse_tag, terms.pop("tags")))
         limits: dict[str, Any] = {"end_users": end_user_terms(terms), "budgets": parse_budgets(terms.pop("budgets"))}
@@ -111,7 +107,7 @@ def _base_url(config: Config) -> str:
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active keys with their limits and what they have spent."""
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         keys = book.keys()
         listed = reports(book, [key for key in keys if dead or not key.unusable(now)], now)
@@ -129,7 +125,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its limits, what it has spent in the current period, and what is left."""
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else details(found))
@@ -145,7 +141,7 @@ def revoke_command(which: str, file: Path | None, *, stop: bool, as_json: bool) 
 
     Revoking the last key does not open the gateway: calls still need a key.
     """
-    config = load_file(file)
+    config = load_config(file)
     with book_of(config) as book:
         now = now_ms()
         key = key_changes.revoke(book, which, now)
@@ -174,7 +170,7 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     The id, the name, the limits and what was spent stay the same.
     """
     _check_output()
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
@@ -212,7 +208,7 @@ def update_command(
         given["budgets"] = parse_budgets(given["budgets"])
     if bool(which) == bool(changes) or bool(which) != bool(given):
         raise click.UsageError("name a key and what to change, or a --file with changes")
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
         changed = reports(book, key_changes.update(book, wanted, now), now)
@@ -247,7 +243,7 @@ def unblock_command(which: tuple[str, ...], file: Path | None, *, as_json: bool)
 def _set_blocked(
     which: tuple[str, ...], file: Path | None, *, blocked: bool, stop: bool = False, as_json: bool
 ) -> None:
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
         keys = key_changes.update(book, changes, now)
@@ -270,35 +266,11 @@ def _set_blocked(
 @json_option
 def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
     """Change the budget of a key to DOLLARS, as keys update --budget. Its period and what it has spent stay."""
-    with book_of(load_file(file)) as book:
+    with book_of(load_config(file)) as book:
         now = now_ms()
         (key,) = key_changes.update(book, [KeyChange(which, KeyUpdate(budget=dollars))], now)
         found = report(book, key, now)
     click.echo(to_json(found) if as_json else details(found))
-
-
-def load_file(file: Path | None) -> Config:
-    """Load the configuration. An error ends the program."""
-    try:
-        # The check for a missing key is skipped: this command creates it.
-        return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_UNREADABLE)
-
-
-@contextmanager
-def book_of(config: Config) -> Iterator[Book]:
-    """Open the book. Its errors become one-line messages."""
-    try:
-        book = open_book(config.ledger, os.environ)
-        book.actor = actor(config)
-        try:
-            yield book
-        finally:
-            book.close()
-    except (BookError, KeyTermsError) as error:
-        raise click.ClickException(one_line(str(error))) from error
 
 
 def _check_output() -> None:
@@ -336,8 +308,3 @@ def _report_unprinted(new: key_changes.NewKey, now: int) -> None:
 def _old(until_ms: int, now: int) -> str:
     ends = "is no longer valid" if until_ms <= now else f"is valid until {moment(until_ms)}"
     return f"Its old secret {ends}."
-
-
-def now_ms() -> int:
-    """The time, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

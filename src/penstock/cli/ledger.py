@@ -9,19 +9,11 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli.acting import record
 from penstock.cli.amounts import moment, money
 from penstock.cli.backup import backup_command, restore_command
+from penstock.cli.book import content_of, load_config, reading, record
 from penstock.cli.ledger_archive import describe, export, prune
-from penstock.cli.ledger_options import (
-    EntryQuery,
-    content_of,
-    key_names,
-    load_config,
-    note_archived_calls,
-    reading,
-    takes_filter,
-)
+from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_calls, takes_filter
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json

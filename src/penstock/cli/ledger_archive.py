@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 
 from penstock.cli.amounts import moment
 from penstock.cli.background import in_background
-from penstock.cli.ledger_options import EntryQuery, key_names, load_config, opened, takes_filter
+from penstock.cli.book import book_of, load_config
+from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, to_json
 from penstock.errors import KeyTermsError
@@ -53,11 +54,12 @@ def prune(ctx: click.Context, file: Path | None, before: str, *, duty: int, dry_
     Budgets and sums do not change. Calls of the last day stay. A gateway can run meanwhile: the command has the lowest
     priority, and pauses. Press Ctrl-C to end it after the calls that it is moving; the next run continues there.
     """
-    settings = load_config(file or _outer_file(ctx)).ledger
+    config = load_config(file or _outer_file(ctx))
+    settings = config.ledger
     folder, now_ms = archive_folder(settings, os.environ), time.time_ns() // 1_000_000
     before_ms = _before_ms(settings, before, now_ms)
     until = f"before {moment(before_ms)[:10]}"
-    with opened(settings, readonly=dry_run) as book:
+    with book_of(config, readonly=dry_run) as book:
         number = book.prunable(before_ms)
         if dry_run:
             click.echo(f"{counted(number, 'call')} {until} to move to {folder}")
@@ -125,11 +127,11 @@ def export(ctx: click.Context, query: EntryQuery, *, as_csv: bool) -> None:
 
     Archived calls come first. The order is about that of time.
     """
-    settings = load_config(query.file or _outer_file(ctx)).ledger
-    with opened(settings, readonly=True) as book:
+    config = load_config(query.file or _outer_file(ctx))
+    with book_of(config, readonly=True) as book:
         keys = book.keys()
         write = _csv_writer(key_names(keys)) if as_csv else _write_json
-        folder = archive_folder(settings, os.environ)
+        folder = archive_folder(config.ledger, os.environ)
         missing = book.export(with_teams(query.filter(keys), book.teams()), folder, write)
     if missing:
         raise click.ClickException(

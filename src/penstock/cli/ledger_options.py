@@ -1,8 +1,6 @@
-"""Shared by `penstock usage` and `penstock ledger`: the options that select entries, and access to the book."""
+"""Shared by `penstock usage` and `penstock ledger`: the options that select entries, and notes on archived ones."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -12,17 +10,14 @@ import click
 from msgspec import Struct
 
 from penstock.cli.amounts import moment
+from penstock.cli.book import content_of, load_config
 from penstock.cli.options import config_option
-from penstock.errors import BookError, ConfigError, KeyTermsError
-from penstock.gateway.billing.book import Archived, Book, Filter
+from penstock.errors import KeyTermsError
+from penstock.gateway.billing.book import Archived, Filter
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.billing.tags import clean_text
-from penstock.gateway.config import Config, LedgerSettings, default_file, load
-from penstock.gateway.content.store import ContentStore
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.terms import parse_moment
-from penstock.stores.book.open import open_book
-from penstock.stores.content.open import has_content, open_content
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,47 +98,6 @@ def takes_filter(function: F) -> F:
     for option in reversed(_OPTIONS):
         taking = option(taking)
     return taking  # type: ignore[return-value]
-
-
-def load_config(file: Path | None) -> Config:
-    """Load the configuration. Its errors become messages. The check for a missing key is skipped: nothing is served."""
-    try:
-        return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@contextmanager
-def reading(file: Path | None) -> Iterator[Book]:
-    """Open the book of a configuration for reading. Its errors become one-line messages."""
-    with opened(load_config(file).ledger, readonly=True) as book:
-        yield book
-
-
-@contextmanager
-def opened(settings: LedgerSettings, *, readonly: bool) -> Iterator[Book]:
-    """Open the book. Its errors become one-line messages."""
-    try:
-        book = open_book(settings, os.environ, readonly=readonly)
-        try:
-            yield book
-        finally:
-            book.close()
-    except BookError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@contextmanager
-def content_of(config: Config) -> Iterator[ContentStore | None]:
-    """Open the content store of a configuration; None if there is no such file. Its errors become messages."""
-    if config.ledger.postgres is None and not has_content(config.ledger, os.environ):
-        yield None
-        return
-    try:
-        with closing(open_content(config.ledger, os.environ)) as store:
-            yield store
-    except BookError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def note_archived_calls(archived: Archived, selected: Filter) -> None:

@@ -9,11 +9,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from penstock.cli.book import book_errors, load_config
 from penstock.cli.options import config_option
-from penstock.errors import BookError, ConfigError
-from penstock.gateway.config import default_file, load
 
-_UNREADABLE = 2
 _CONNECT_S = 2.0
 
 
@@ -28,14 +26,8 @@ def command(file: Path | None, *, only_print: bool) -> None:
     from penstock.serve.admin.endpoint import link_to, read_endpoint_file  # noqa: PLC0415 - half a gateway, of which --help needs nothing
     from penstock.stores.book.open import state_folder  # noqa: PLC0415
 
-    try:
-        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-        folder = state_folder(config.ledger, os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_UNREADABLE)
-    except BookError as error:
-        raise click.ClickException(str(error)) from error
+    with book_errors():
+        folder = state_folder(load_config(file).ledger, os.environ)
     endpoint = read_endpoint_file(folder)
     if endpoint is None or not _is_listening(link := link_to(*endpoint)):
         raise click.ClickException(

@@ -1,20 +1,15 @@
 """`penstock tokens`: creates, lists and revokes API tokens for the admin API, in the book of the configuration."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from penstock.cli.acting import actor
-from penstock.cli.ledger_options import load_config, opened
+from penstock.cli.book import book_of, load_config
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
-from penstock.errors import KeyTermsError
-from penstock.gateway.billing.book import Book
+from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.people.roles import GLOBAL_ROLES, TEAM_ROLES
 from penstock.gateway.people.tokens import DEFAULT_EXPIRY, TokenTerms, token_json
 
@@ -55,8 +50,8 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
     """Create a token and print it: TOKEN=$(penstock tokens create --name grafana --role viewer)."""
     if sys.stdout is None:  # the shell closed it
         raise click.ClickException("standard output is closed, so the token could not be shown; nothing was changed")
-    with people_book(file) as book:
-        now = _now_ms()
+    with book_of(load_config(file)) as book:
+        now = now_ms()
         new = book.people.create_token(TokenTerms(**terms), book.actor, now)  # type: ignore[arg-type]  # click checks it
     click.echo(to_json({"secret": new.secret, **token_json(new.token, now)}) if as_json else new.secret)
     if not as_json and sys.stderr.isatty():
@@ -70,8 +65,8 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active tokens with their roles."""
-    with people_book(file) as book:
-        now = _now_ms()
+    with book_of(load_config(file)) as book:
+        now = now_ms()
         tokens = [token_json(each, now) for each in book.people.tokens() if dead or each.usable(now)]
     if as_json:
         click.echo(to_json({"tokens": tokens}))
@@ -87,23 +82,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Revoke a token. The next request with it is refused."""
-    with people_book(file) as book:
-        now = _now_ms()
+    with book_of(load_config(file)) as book:
+        now = now_ms()
         found = token_json(book.people.revoke_token(which, book.actor, now), now)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
-
-
-@contextmanager
-def people_book(file: Path | None) -> Iterator[Book]:
-    """Open the book of a configuration. Its errors become one-line messages."""
-    config = load_config(file)
-    try:
-        with opened(config.ledger, readonly=False) as book:
-            book.actor = actor(config)
-            yield book
-    except KeyTermsError as error:
-        raise click.ClickException(one_line(str(error))) from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

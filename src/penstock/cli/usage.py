@@ -8,7 +8,8 @@ from typing import cast, get_args
 import click
 
 from penstock.cli.amounts import money
-from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, reading, takes_filter
+from penstock.cli.book import reading
+from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow, with_teams

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import click
 
-from penstock.cli.acting import record
 from penstock.cli.amounts import moment
-from penstock.cli.ledger_options import content_of, load_config
+from penstock.cli.book import content_of, load_config, record
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.tags import clean_text
