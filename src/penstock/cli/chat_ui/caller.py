@@ -24,6 +24,7 @@ from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret
 from penstock.gateway.keys.keys import CHAT
 from penstock.http.client import UpstreamError
+from penstock.http.collected_response import CollectedResponse
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.serve.app import App
@@ -157,7 +158,7 @@ class Caller:
     async def _get(self, path: str) -> tuple[int, object]:
         """GET a path. Returns the status and the decoded JSON; None if the body is not JSON."""
         endpoint = self._endpoint(path, method="GET")
-        response = _WholeBody(self._loop)
+        response = CollectedResponse()
         connection = await endpoint.open(_CONNECT_S)
         try:
             connection.send(endpoint.request(b""), response)
@@ -210,30 +211,3 @@ class PendingAnswer:
             return
         self._abandon = lambda: connection.abandon(self.answer)
         connection.send(endpoint.request(body), self.answer)
-
-
-class _WholeBody:
-    """Collects a whole response."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.done: asyncio.Future[None] = loop.create_future()
-        self.status = 0
-        self.body = b""
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        """The head of the response."""
-        self.status = status
-
-    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        """Bytes of the body."""
-        self.body += data
-
-    def on_end(self) -> None:
-        """The body is complete."""
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def on_error(self, error: UpstreamError) -> None:
-        """The connection failed."""
-        if not self.done.done():
-            self.done.set_exception(error)

@@ -24,6 +24,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.provider_keys import Yielded
 from penstock.http.client import UpstreamError
+from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.responses import JSON, call_headers, id_headers, respond_failure
@@ -178,7 +179,7 @@ class TokenCounts:
         except RequestError:
             return None  # the provider would refuse it
         endpoint = gateway.endpoint_at(plan.target, self._counting.path)
-        response = _CountResponse()
+        response = CollectedResponse(_MAX_BODY)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 sent = await endpoint.large_request(outgoing.body, header_lines(outgoing.headers, plan))
@@ -212,26 +213,3 @@ class _CountSession(CallSession):
         self.call.status, self.call.ending = 200, "completed"
         self._settle()
         self._exchange.respond(200, {**headers, **call_headers(self.call)}, body)
-
-
-class _CountResponse:
-    """Collects a provider's response, up to a limit."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = bytearray()
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        self.status = status
-
-    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        self.body += data[: _MAX_BODY - len(self.body)]
-
-    def on_end(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def on_error(self, error: UpstreamError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
@@ -126,29 +127,6 @@ class _Following:
             self.started.set_result(started)
 
 
-class _PeerResponse:
-    """Collects one response."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = bytearray()
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        self.status = status
-
-    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        self.body += data
-
-    def on_end(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def on_error(self, error: UpstreamError) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(error)
-
-
 async def _request(socket: Path, method: str, path: str, body: bytes) -> bytes | None:
     connection: UpstreamConnection | None = None
     with suppress(OSError, UpstreamError):  # `TimeoutError` is an `OSError`
@@ -156,10 +134,10 @@ async def _request(socket: Path, method: str, path: str, body: bytes) -> bytes |
             _, connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), str(socket)
             )
-            response = _PeerResponse()
+            response = CollectedResponse()
             head = f"{method} {path} HTTP/1.1\r\nhost: worker\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.send(head.encode() + body, response)
-            await response.ended
+            await response.done
             if response.status == 200:
                 return bytes(response.body)
     if connection is not None:
