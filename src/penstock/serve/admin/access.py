@@ -204,22 +204,6 @@ def is_user_name(name: str) -> bool:
     return 0 < len(name) <= _MAX_CHARS and name.isprintable() and name == name.strip() and not reserved
 
 
-def sign_text(text: str, key: bytes, length_s: int) -> str:
-    """A text and its expiry time, signed with an HMAC."""
-    payload = f"{text}.{int(time.time()) + length_s:x}"
-    return f"{payload}.{hmac.digest(key, payload.encode(), 'sha256').hex()}"
-
-
-def verify_text(signed: str, key: bytes) -> str | None:
-    """The text that was signed; None if the HMAC is not valid, or the time has passed."""
-    payload, _, signature = signed.rpartition(".")
-    expected = hmac.digest(key, payload.encode("utf-8", "replace"), "sha256").hex()
-    if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode()):
-        return None
-    text, _, until = payload.rpartition(".")
-    return text if int(until, 16) > time.time() else None
-
-
 def cookies(headers: Mapping[str, str], wanted: str) -> list[str]:
     """The values of all cookies with a name.
 
@@ -229,20 +213,20 @@ def cookies(headers: Mapping[str, str], wanted: str) -> list[str]:
     return [value for name, _, value in given if name == wanted]
 
 
-def sign(until_s: float, key: bytes) -> str:
-    """An expiry time, a nonce, and the HMAC of both."""
-    payload = f"{int(until_s):x}.{secrets.token_hex(16)}"
+def sign(until_s: float, key: bytes, text: str = "") -> str:
+    """An expiry time, a text or else a nonce, and the HMAC of both."""
+    payload = f"{int(until_s):x}.{text or secrets.token_hex(16)}"
     return f"{payload}.{hmac.digest(key, payload.encode(), 'sha256').hex()}"
 
 
-def verify(text: str, key: bytes, now: float) -> str | None:
-    """The nonce, if the HMAC is valid and the time has not passed; otherwise None."""
-    payload, _, signature = text[:_MAX_CHARS].rpartition(".")
+def verify(signed: str, key: bytes, now: float) -> str | None:
+    """The text or nonce, if the HMAC is valid and the time has not passed; otherwise None."""
+    payload, _, signature = signed.rpartition(".")
     expected = hmac.digest(key, payload.encode("utf-8", "replace"), "sha256").hex()
     if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode()):
         return None
-    until, _, name = payload.partition(".")
-    return name if int(until, 16) > now else None
+    until, _, text = payload.partition(".")
+    return text if int(until, 16) > now else None
 
 
 def _bearer(headers: Mapping[str, str]) -> str:

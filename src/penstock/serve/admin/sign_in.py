@@ -28,7 +28,7 @@ from penstock.gateway.people.audit import Actor
 from penstock.gateway.people.roles import named_user
 from penstock.gateway.people.store import AdminSession
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign_text, verify_text
+from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign, verify
 from penstock.serve.admin.page_files import HARDENING, PageFile
 from penstock.stores.query_thread import QueryThread
 
@@ -122,7 +122,7 @@ class SignIn:
             return
         url, remembered = request
         text = base64.urlsafe_b64encode(msgspec.json.encode(remembered)).decode()
-        value = sign_text(text, self._access.login_key, _WAIT_S)
+        value = sign(time.time() + _WAIT_S, self._access.login_key, text)
         headers = HARDENING | {"location": url, "cache-control": "no-store", "set-cookie": self._cookie(value, _WAIT_S)}
         exchange.respond(303, headers, b"")
 
@@ -178,7 +178,7 @@ class SignIn:
         from penstock.serve.admin.openid import SignInRequest  # noqa: PLC0415 - an extra
 
         for value in cookies(headers, _COOKIE):
-            text = verify_text(value, self._access.login_key)
+            text = verify(value, self._access.login_key, time.time())
             if text is not None:
                 return msgspec.json.decode(base64.urlsafe_b64decode(text), type=SignInRequest)
         return None
