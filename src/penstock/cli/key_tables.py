@@ -6,12 +6,14 @@ from typing import cast
 
 import click
 
+from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line
 
 _HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires", "team")
 # Columns that must not be wrapped.
 _NO_WRAP = ("id", "key", "state", "expires")
-_STATE = _HEAD.index("state")
+# Of a time, a terminal shows the day.
+_EXPIRES = _HEAD.index("expires")
 _LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
 _TONES = {"active": "green"}
 
@@ -19,10 +21,12 @@ Report = Mapping[str, object]
 
 
 def table(reports: Sequence[Report]) -> None:
-    """Print one line per key: as a table on a terminal, otherwise as tab-separated values with a header."""
+    """Print one line per key: tab-separated values with a header, or a table of the used columns on a terminal."""
     rows = [_row(report) for report in reports]
     if sys.stdout.isatty():
-        _pretty(rows)
+        used = [column for column in range(len(_HEAD)) if any(row[column] for row in rows)]
+        columns = [Column(_HEAD[each], styles=_TONES, wraps=_HEAD[each] not in _NO_WRAP) for each in used]
+        Table(columns).show([[row[each][:10] if each == _EXPIRES else row[each] for each in used] for row in rows])
         return
     for row in (_HEAD, *rows):
         click.echo("\t".join(map(one_line, row)))
@@ -64,27 +68,6 @@ def _row(report: Report) -> tuple[str, ...]:
         str(report["expires"] or ""),
         str(report["team"] or ""),
     )
-
-
-def _short(cell: str, index: int) -> str:
-    """A cell of the table, with times shortened to the day."""
-    return cell[:10] if _HEAD[index] == "expires" else one_line(cell)
-
-
-def _pretty(rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    # Empty columns are omitted.
-    used = [index for index in range(len(_HEAD)) if any(row[index] for row in rows)]
-    for index in used:
-        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in _NO_WRAP, overflow="fold")
-    for row in rows:
-        cells = [(_short(row[index], index), _TONES.get(row[index], "") if index == _STATE else "") for index in used]
-        grid.add_row(*(Text(cell, tone) for cell, tone in cells))
-    Console(highlight=False).print(grid)
 
 
 def _budget(report: Report) -> str:
