@@ -1,15 +1,15 @@
 """AnswerStore: where the answers of clients are kept, as the event loop uses it; and the one of a database."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias
 
-from penstock.gateway.content.store import ContentStore, History, HistoryLimits, KeptRecord
+from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
 from penstock.serve.kept.kept_content import KeptContent
 from penstock.stores.content.writer import OnKept
 
 KIND = "answer"
 INPUT, OUTPUT, ANSWER = "input", "output", "answer"
-T = TypeVar("T")
+OnRecords: TypeAlias = Callable[[tuple[KeptRecord, ...] | Exception], None]
 
 
 class AnswerStore(Protocol):
@@ -40,13 +40,7 @@ class AnswerStore(Protocol):
     def history(self, owner: str, id: str, limits: HistoryLimits, then: Callable[[History | Exception], None]) -> bool:
         """Read an answer, and those before it if they are apart."""
 
-    def named(
-        self,
-        owner: str,
-        names: Sequence[str],
-        limits: HistoryLimits,
-        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
-    ) -> bool:
+    def named(self, owner: str, names: Sequence[str], limits: HistoryLimits, then: OnRecords) -> bool:
         """Read the answers with these names."""
 
     def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
@@ -85,19 +79,9 @@ class DatabaseAnswers:
         """Read an answer and those before it."""
         return self._content.read(lambda store: store.history(KIND, owner, id, limits), then)
 
-    def named(
-        self,
-        owner: str,
-        names: Sequence[str],
-        limits: HistoryLimits,
-        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
-    ) -> bool:
+    def named(self, owner: str, names: Sequence[str], limits: HistoryLimits, then: OnRecords) -> bool:
         """Read the answers with these names."""
-
-        def work(store: ContentStore) -> tuple[KeptRecord, ...]:
-            return store.named(KIND, owner, names, limits)
-
-        return self._content.read(work, then)
+        return self._content.read(lambda store: store.named(KIND, owner, names, limits), then)
 
     def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
         """Delete an answer."""

@@ -15,7 +15,7 @@ from penstock.gateway.config import KeptResponsesSettings
 from penstock.gateway.content.recent import RecentRecord, RecentRecords
 from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
 from penstock.http.exchange import Exchange
-from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT
+from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT, OnRecords
 from penstock.serve.workers.peers import WorkerPeers
 from penstock.stores.content.writer import OnKept
 
@@ -92,13 +92,7 @@ class RecentAnswers:
         self._find(owner, (id,), lambda found: then(_result(read, found)))
         return True
 
-    def named(
-        self,
-        owner: str,
-        names: Sequence[str],
-        limits: HistoryLimits,
-        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
-    ) -> bool:
+    def named(self, owner: str, names: Sequence[str], limits: HistoryLimits, then: OnRecords) -> bool:
         """Read the answers with these names."""
 
         def read(found: Sequence[RecentRecord]) -> tuple[KeptRecord, ...]:
