@@ -15,7 +15,17 @@ _NO_WRAP = ("id", "key", "state", "expires")
 # Of a time, a terminal shows the day.
 _EXPIRES = _HEAD.index("expires")
 _LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
-_TONES = {"active": "green"}
+# The order in which columns are dropped on a narrow terminal, highest first.
+_SPARE = {"team": 4, "expires": 3, "models": 2, "limits": 1}
+_COLUMNS = [
+    Column(
+        head,
+        styles={"active": "green"} if head == "state" else {},
+        spare=_SPARE.get(head, 0),
+        wraps=head not in _NO_WRAP,
+    )
+    for head in _HEAD
+]
 
 Report = Mapping[str, object]
 
@@ -25,8 +35,9 @@ def table(reports: Sequence[Report]) -> None:
     rows = [_row(report) for report in reports]
     if sys.stdout.isatty():
         used = [column for column in range(len(_HEAD)) if any(row[column] for row in rows)]
-        columns = [Column(_HEAD[each], styles=_TONES, wraps=_HEAD[each] not in _NO_WRAP) for each in used]
-        Table(columns).show([[row[each][:10] if each == _EXPIRES else row[each] for each in used] for row in rows])
+        Table([_COLUMNS[each] for each in used]).show(
+            [[row[each][:10] if each == _EXPIRES else row[each] for each in used] for row in rows]
+        )
         return
     for row in (_HEAD, *rows):
         click.echo("\t".join(map(one_line, row)))
