@@ -20,7 +20,8 @@ import re
 from typing import Any
 
 from penstock.core.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.core.stream import EventReader, Failed
+from penstock.core.reader_decorator import ReaderDecorator
+from penstock.core.stream import EventReader
 from penstock.core.wire.scan import JsonScan
 
 _CALL = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
@@ -71,41 +72,13 @@ def has_system(messages: list[Any]) -> bool:
     return any(isinstance(each, dict) and each.get("role") in ("system", "developer") for each in messages)
 
 
-class EmulatedToolReader:
+class EmulatedToolReader(ReaderDecorator):
     """Reads a stream in which tool calls are written as JSON text. `id` is the prefix of the tool calls' ids."""
 
     def __init__(self, reader: EventReader, id: str) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._id = id
         self._parsers: dict[int, _ToolCallParser] = {}
-
-    @property
-    def done(self) -> bool:
-        """Whether the stream has reported its end."""
-        return self._reader.done
-
-    @property
-    def failed(self) -> Failed | None:
-        """Where the stream failed, if it has."""
-        return self._reader.failed
-
-    @property
-    def pending(self) -> int:
-        """How many events are known that `close` will return."""
-        return self._reader.pending
-
-    @property
-    def frames(self) -> int:
-        """How many frames have been read so far."""
-        return self._reader.frames
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Read more bytes; return the events that they complete."""
-        return self._convert(self._reader.feed(data))
-
-    def close(self) -> list[Event]:
-        """End the stream; return the last events."""
-        return self._convert(self._reader.close())
 
     def _convert(self, events: list[Event]) -> list[Event]:
         converted: list[Event] = []

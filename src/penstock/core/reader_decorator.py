@@ -1,0 +1,45 @@
+"""ReaderDecorator: what readers have in common that change or observe the events of another reader."""
+
+from abc import ABC, abstractmethod
+
+from penstock.core.events import Event
+from penstock.core.stream import EventReader, Failed
+
+
+class ReaderDecorator(ABC):
+    """An `EventReader` around another one: its state is that of the inner reader. It rules out the fast path."""
+
+    def __init__(self, reader: EventReader) -> None:
+        self._reader = reader
+
+    @abstractmethod
+    def _convert(self, events: list[Event]) -> list[Event]:
+        """The events to return in place of these events of the inner reader."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the provider has sent the end of the stream."""
+        return self._reader.done
+
+    @property
+    def failed(self) -> Failed | None:
+        """The state when the stream failed, or None if it has not."""
+        return self._reader.failed
+
+    @property
+    def pending(self) -> int:
+        """The number of events of the inner reader that are known and emitted at the end only."""
+        return self._reader.pending
+
+    @property
+    def frames(self) -> int:
+        """The number of frames so far."""
+        return self._reader.frames
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Read bytes; return the events that they complete."""
+        return self._convert(self._reader.feed(data))
+
+    def close(self) -> list[Event]:
+        """End the stream: return the last events, with the `End`."""
+        return self._convert(self._reader.close())
