@@ -2,7 +2,9 @@
 
 import pytest
 
-from penstock import Start
+from penstock import Fault, Repair, Start, StreamReader
+from penstock.core.dialects.registry import providers_speak, upstream_dialect
+from penstock.core.sink import Sink
 from tests.invariants import SlowReader
 from tests.streams import (
     DONE,
@@ -192,3 +194,40 @@ def test_a_usual_beginning_behind_a_fault_is_not_reported() -> None:
     for stream in (wire, page):
         assert read(stream) == read(stream, reader=SlowReader())
         assert not any(isinstance(event, Start) for event in read(stream))
+
+
+# All dialects read these alike.
+
+
+@pytest.mark.parametrize("dialect", providers_speak())
+def test_every_unknown_event_is_reported(dialect: str) -> None:
+    events = StreamReader(dialect).feed(sse({"zzz": 1}, {"zzz": 2}))
+    repairs = [event for event in events if isinstance(event, Repair)]
+    assert [repair.code for repair in repairs if repair.code in ("event-unknown", "keepalive-event")] == [
+        "keepalive-event" if dialect == "openai_chat" else "event-unknown"
+    ] * 2
+
+
+@pytest.mark.parametrize("dialect", providers_speak())
+def test_a_heartbeat_may_have_no_data(dialect: str) -> None:
+    sink = Sink()
+    upstream_dialect(dialect).frame_reader(sink).read_undecodable(b"", "keep-alive")
+    assert sink.events == [Repair("keepalive-event", 0, 1, "keep-alive")]
+
+
+@pytest.mark.parametrize("dialect", providers_speak())
+def test_rubbish_after_the_end_is_no_fault(dialect: str) -> None:
+    sink = Sink()
+    reader = upstream_dialect(dialect).frame_reader(sink)
+    reader.done = True
+    reader.read_undecodable(b"bye", "")
+    assert sink.events == [Repair("data-after-done", 0, 1, "bye")]
+
+
+@pytest.mark.parametrize("dialect", providers_speak())
+@pytest.mark.parametrize("value", ["\ud83c", ["\ud83c"], {"message": "\ud83c"}], ids=["text", "list", "object"])
+def test_half_a_surrogate_pair_in_an_error_is_replaced(dialect: str, value: object) -> None:
+    sink = Sink()
+    upstream_dialect(dialect).frame_reader(sink).read(value, event="error", surrogates=True)
+    (fault,) = (event for event in sink.events if isinstance(event, Fault))
+    assert "\N{REPLACEMENT CHARACTER}" in fault.message

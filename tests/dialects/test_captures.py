@@ -188,7 +188,7 @@ def test_lint_says_in_which_dialect_it_read(tmp_path: Path) -> None:
 def test_a_dialect_that_names_no_places_has_its_defects_where_the_event_is() -> None:
     wire = frames(OPEN) + b'event: odd\ndata: {"n": 1}\n\n'
     (mark,), _ = mark_defects(wire, "ticker")
-    assert (mark.code, mark.line, mark.offset) == ("bad-shape", 4, wire.index(b"event: odd"))
+    assert (mark.code, mark.line, mark.offset) == ("event-unknown", 4, wire.index(b"event: odd"))
 
 
 # Replayed.

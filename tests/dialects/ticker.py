@@ -58,6 +58,7 @@ from penstock.core.dialects.dialect import (
     RequestError,
     RequestLimits,
 )
+from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.events import BlockKind
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
@@ -76,23 +77,23 @@ EVENTS = {"open": {"ref", "by"}, "block": {"n", "is"}, "more": {"n", "s"}, "over
 # Answers, read.
 
 
-class TickerReader:
+class TickerReader(FrameReader):
     """The JSON of a ticker's frames → what they say."""
 
-    sentinel = ""
+    title = "Ticker"
     marks_end = False
     finish_is_last = False
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("id", "model", "created")
-    unread = ""
+    envelope = ("id", "model", "created")
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self.done = False
+        super().__init__(sink)
         self._calls: dict[int, int] = {}
         self._kinds: dict[int, str] = {}
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:  # noqa: ARG002
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+        if surrogates or not isinstance(value, dict):
+            self.read_odd(value, event, surrogates=surrogates)
+            return
         events = self._sink.events
         match event, value:
             case "open", {"ref": str(ref), "by": str(model)}:
@@ -123,7 +124,7 @@ class TickerReader:
                     self.read({"n": n}, event="shut")
                 self._finish(why, rest.get("bill"))
             case _:
-                self._sink.fault("bad-shape", f"no event of a ticker: {event} {value!s:.80}")
+                self.read_unknown(value, event)
 
     def _finish(self, why: str, bill: Any) -> None:
         self._sink.events.append(Finish(0, WHY.get(why, why), why))
@@ -133,15 +134,6 @@ class TickerReader:
             case _:
                 pass  # nothing is reported
         self.done = True
-
-    def read_undecodable(self, data: bytes, event: str) -> None:  # noqa: ARG002
-        self._sink.fault("bad-json", data[:80].decode(errors="replace"))
-
-    def flush(self) -> None:
-        pass  # nothing is held back
-
-    def close(self) -> None:
-        pass
 
 
 # Answers, written.

@@ -1,6 +1,11 @@
 """Surrogate pairs that are split between two deltas: joins the halves, and replaces lone ones."""
 
+from typing import TypeAlias
+
 from penstock.core.sink import Sink
+
+TextPath: TypeAlias = tuple[str, ...]
+"""The path of a text in JSON: keys, and `*` for any item of a list."""
 
 # Characters that some clients take for line ends (those that split decoded text), and their JSON escapes.
 LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
@@ -60,9 +65,11 @@ def whole_json(value: object, sink: Sink) -> object:
             return value
 
 
-def whole_json_except(value: object, paths: frozenset[tuple[str, ...]], sink: Sink, at: tuple[str, ...] = ()) -> object:
-    """The same, except for the strings at these paths, which a later event may continue."""
-    if isinstance(value, dict) and any(path[: len(at)] == at for path in paths):
+def whole_json_except(value: object, paths: frozenset[TextPath], sink: Sink, at: TextPath = ()) -> object:
+    """A JSON value with `whole` applied to its strings, except at these paths, which a later event may continue."""
+    if isinstance(value, dict | list) and any(path[: len(at)] == at for path in paths):
+        if isinstance(value, list):
+            return [whole_json_except(item, paths, sink, (*at, "*")) for item in value]
         return {
             (key := whole(str(name), sink)): whole_json_except(item, paths, sink, (*at, key))
             for name, item in value.items()

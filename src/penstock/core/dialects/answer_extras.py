@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from penstock.core.completion import Completion
 from penstock.core.content import MediaPart, ReasoningPart, RefusalPart, TextPart, ToolCall
-from penstock.core.dialects.odd_events import member_tree, unread
+from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.events import Annotation, BlockEnd, BlockStart, Event, Extra, TextDelta, UsageReport
 from penstock.core.json_getters import object_of, objects_of, text_of
 from penstock.core.losses import Loss

@@ -21,6 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
 from penstock.core.completion import Completion
+from penstock.core.dialects.frame_reader import FrameReader as FrameReader
 from penstock.core.events import Event
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
@@ -31,44 +32,6 @@ from penstock.core.sink import Sink
 from penstock.core.tool_map import ClientTool
 
 # To call an API.
-
-
-class FrameReader(Protocol):
-    """Reads the JSON of one stream, frame by frame, and puts its events into the sink that it was made with.
-
-    It emits events in the order in which it reads them. `core/grammar.py` puts them into legal order.
-    """
-
-    done: bool
-    """Whether the provider has sent the end of the stream."""
-    unread: str
-    """The beginning of the first frame that was of no known kind; empty if there was none."""
-    sentinel: str
-    """The text that the dialect sends in place of JSON at the end, such as `[DONE]`; empty if it has none."""
-    marks_end: bool
-    """Whether every complete stream says that nothing more will come: by the sentinel, or by an event of its own."""
-    finish_is_last: bool
-    """Whether nothing of an answer follows its finish reason: then a stream that is cut off behind it is complete."""
-    envelope: tuple[str, ...]
-    """The fields of `Start` that every answer of the dialect has."""
-    limits_pieces: bool
-    """Whether the reader itself limits how many pieces of an answer it makes of one event; if not,
-    `core/wire/complexity.py` counts them before the event is read."""
-
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Read the JSON of one frame. `event` is the name of its SSE event.
-
-        `surrogates`: strings in it may contain halves of surrogate pairs.
-        """
-
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Read the data of a frame that is not JSON, such as the sentinel."""
-
-    def flush(self) -> None:
-        """Emit everything that is buffered: the rest of it will not be read."""
-
-    def close(self) -> None:
-        """Emit everything that is buffered: no more frames will come."""
 
 
 class Destination(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.odd_events import member_tree, unread
+from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.events import (
     Annotation,
     BlockEnd,

@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 from penstock.core.dialects.anthropic_messages.content_blocks import ContentBlocks
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS, merge, read_usage
-from penstock.core.error_shapes import is_heartbeat, read_error
+from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.events import (
     ChoiceStart,
     Extra,
@@ -40,7 +40,7 @@ from penstock.core.events import (
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.text import whole_json
+from penstock.core.text import TextPath
 from penstock.core.wire.event_stream import CHUNK
 
 NAME = "anthropic_messages"
@@ -73,21 +73,19 @@ _NAMED = frozenset(
 _HARMLESS = frozenset(("message_start", "message_stop", "message", "ping", "error"))
 # The member of a delta that has a piece of text, by the type of the delta.
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_NO_TEXTS: frozenset[TextPath] = frozenset()
 _MESSAGE_FIELDS = frozenset(
     ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 )
 
 
-class AnthropicMessagesReader:
+class AnthropicMessagesReader(FrameReader):
     """Reads the events of one stream, or one unstreamed message."""
 
-    sentinel = ""
-    marks_end = True
-    finish_is_last = True
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("id", "model")
-    done = False
-    unread = ""
+    title = "Anthropic Messages"
+    foreign_types = ("response.",)
+    keeps_unknown = False  # only those with a valid name are
+    envelope = ("id", "model")
     _started = False
     _finished = False
     _id = ""
@@ -95,17 +93,15 @@ class AnthropicMessagesReader:
     _unnamed = False  # whether an event without its name was met
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._blocks = ContentBlocks(sink)
         self._usage: _Json = {}
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one event. `event` is the name of its SSE event."""
-        if surrogates:
-            self._blocks.surrogates = True
-            value = self._without_halves(value)
-        if not isinstance(value, dict):
-            self._read_other(value, event)
+        if surrogates or type(value) is not dict:
+            self._blocks.surrogates |= surrogates
+            self.read_odd(value, event, surrogates=surrogates)
             return
         kind = text_of(value.get("type")) or event
         if event != kind and kind in _NAMED and not self._unnamed and event != CHUNK:
@@ -136,7 +132,8 @@ class AnthropicMessagesReader:
             case "message":
                 self._read_message(value)
             case _:
-                self._read_unknown(value, kind, event)
+                if self.read_unknown(value, event) and _EVENT_NAME.fullmatch(kind):
+                    self._sink.events.append(Extra("event", {**value, "type": kind}))
 
     @property
     def model(self) -> str:
@@ -152,20 +149,6 @@ class AnthropicMessagesReader:
     def text_block(self) -> int | None:
         """The index of the only open block, if it is one of text or thinking and nothing of it is buffered."""
         return None if self._finished else self._blocks.text_block
-
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Read the data of an event that is not JSON."""
-        text = data.decode(errors="replace").strip()
-        if text == "[DONE]":
-            self._sink.repair("done-unexpected")
-        elif event == "error":
-            self._sink.fault("provider-error", text[:500] or "an error event without data")
-        elif not text or event == "ping" or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
-            self._sink.repair("empty-event" if not text and event != "ping" else "keepalive-event", event or text[:80])
-        elif self.done:
-            self._sink.repair("data-after-done", text[:80])
-        else:
-            self._sink.fault("bad-json", text[:500])
 
     def flush(self) -> None:
         """Emit everything that is buffered of the open blocks: the rest of them will not be read."""
@@ -280,50 +263,12 @@ class AnthropicMessagesReader:
         self._started = True
         self._sink.events += [Start("", "", None), ChoiceStart(0, "assistant")]
 
-    def _read_unknown(self, value: _Json, kind: str, event: str) -> None:
-        """Read an error, a heartbeat of another API, or an event of unknown type."""
-        error = read_error(value, event)
-        if error is not None:
-            self._sink.fault("provider-error", *error)
-        elif "choices" in value or kind.startswith("response.") or "candidates" in value:
-            self._sink.fault("other-dialect", f"this is no event of the Anthropic Messages dialect: {shown(value)}")
-        elif is_heartbeat(kind) or not value:
-            self._sink.repair("keepalive-event", kind)
-        else:
-            self._sink.repair("event-unknown", kind or shown(value))
-            if _EVENT_NAME.fullmatch(kind):
-                self._sink.events.append(Extra("event", {**value, "type": kind}))
-            if not self.unread:
-                self.unread = shown(value)
-
-    def _read_other(self, value: object, event: str) -> None:
-        """Read an event whose JSON is not an object."""
-        if event == "error":
-            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
-        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            for item in value:
-                self.read(item, event=event)
-        elif isinstance(value, list) and value:
-            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
-        else:
-            self._sink.repair("empty-event", shown(value))
-
-    def _without_halves(self, value: object) -> object:
-        """The JSON of an event with surrogate pairs joined, except in texts that the next event may continue."""
+    def _open_texts(self, value: _Json) -> frozenset[TextPath]:
         match value:
             case {"type": "content_block_delta", "delta": {"type": str(type)}} if type in _PIECES:
-                assert isinstance(value, dict)
-                name, delta = _PIECES[type], value["delta"]
-                kept = delta.get(name)
-                clean = whole_json(
-                    {**value, "delta": {**delta, name: "" if isinstance(kept, str) else kept}}, self._sink
-                )
-                assert isinstance(clean, dict)
-                if isinstance(kept, str):
-                    clean["delta"][name] = kept
-                return clean
+                return frozenset((("delta", _PIECES[type]),))
             case _:
-                return whole_json(value, self._sink)
+                return _NO_TEXTS
 
 
 def _others(fields: _Json, known: frozenset[str]) -> _Json:

@@ -22,15 +22,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import (
-    keep_unread,
-    member_tree,
-    read_other,
-    read_undecodable,
-    read_unknown,
-    report_error,
-)
-from penstock.core.error_shapes import error_of, read_error
+from penstock.core.dialects.frame_reader import FrameReader
+from penstock.core.dialects.unread_members import keep_unread, member_tree
+from penstock.core.error_shapes import error_of
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -50,7 +44,7 @@ from penstock.core.events import (
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole_json_except
+from penstock.core.text import SurrogateJoiner
 from penstock.core.usage import Usage
 from penstock.core.wire.scan import JsonScan
 
@@ -111,37 +105,28 @@ class _ConverseBlock(Struct):
     """A scan of the arguments of a call."""
 
 
-class BedrockConverseReader:
+class BedrockConverseReader(FrameReader):
     """Reads the events of one stream, or one unstreamed answer."""
 
-    sentinel = ""
-    marks_end = True
-    finish_is_last = True
-    limits_pieces = False
-    envelope: tuple[str, ...] = ()
-    done = False
-    unread = ""
+    title = TITLE
+    texts = _TEXTS
     _started = False
     _finished = False
     _blocks = 0
     _calls = 0
     _last = 0  # the provider's index of the block that started last
-    _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._joiner = SurrogateJoiner()
         self._open: dict[int, _ConverseBlock] = {}  # by the provider's index
         self._ids: set[str] = set()  # of calls
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one event. `event` is its name."""
-        if not isinstance(value, dict):
-            read_other(value, event, self._sink, lambda item: self.read(item, event=event, surrogates=surrogates))
+        if surrogates or type(value) is not dict:
+            self.read_odd(value, event, surrogates=surrogates)
             return
-        if surrogates:
-            self._surrogates = True
-            value = object_of(whole_json_except(value, _TEXTS, self._sink))
         if event not in EVENTS and len(value) == 1 and not EVENTS.isdisjoint(value):
             event, value = next((name, object_of(each)) for name, each in value.items())
         if self.done:
@@ -164,18 +149,10 @@ class BedrockConverseReader:
                 return
         keep_unread(value, _MEMBERS, self._sink)
 
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Read the payload of an event that is not JSON."""
-        read_undecodable(data, event, self._sink)
-
     def flush(self) -> None:
         """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
         for block in self._open.values():
             self._add("", block, more=False)
-
-    def close(self) -> None:
-        """Emit everything that is buffered: no more events will come."""
-        self.flush()
 
     # Messages.
 
@@ -447,8 +424,6 @@ class BedrockConverseReader:
         if isinstance(message, dict) and "stopReason" in value:
             self._read_whole(value, message)
         elif event == "error":
-            report_error(error_of(value, value), self._sink)
-        elif (error := read_error(value, event)) is not None:
-            report_error(error, self._sink)
+            self._report(error_of(value, value))
         else:
-            self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
+            self.read_unknown(value, event)

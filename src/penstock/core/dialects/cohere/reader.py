@@ -20,14 +20,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from penstock.core.dialects.odd_events import (
-    keep_unread,
-    member_tree,
-    read_other,
-    read_undecodable,
-    read_unknown,
-    report_error,
-)
+from penstock.core.dialects.frame_reader import FrameReader
+from penstock.core.dialects.unread_members import keep_unread, member_tree
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     Annotation,
@@ -46,7 +40,7 @@ from penstock.core.events import (
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole_json_except
+from penstock.core.text import SurrogateJoiner
 from penstock.core.usage import Usage
 from penstock.core.wire.scan import JsonScan
 
@@ -102,38 +96,31 @@ class _OpenCohereBlock(Struct):
     """A scan of the arguments of a call."""
 
 
-class CohereReader:
+class CohereReader(FrameReader):
     """Reads the events of one stream, or one unstreamed answer."""
 
+    title = TITLE
     sentinel = SENTINEL
-    marks_end = True
-    finish_is_last = True
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("id",)
-    done = False
-    unread = ""
+    texts = _TEXTS
+    envelope = ("id",)
     _started = False
     _id = ""
     _ended = False  # whether the sentinel was read
     _blocks = 0
     _calls = 0
     _text_block = 0  # the number of the last text
-    _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._joiner = SurrogateJoiner()
         self._open: _OpenCohereBlock | None = None
         self._ids: set[str] = set()  # of calls
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one event."""
-        if not isinstance(value, dict):
-            read_other(value, event, self._sink, lambda item: self.read(item, event=event, surrogates=surrogates))
+        if surrogates or type(value) is not dict:
+            self.read_odd(value, event, surrogates=surrogates)
             return
-        if surrogates:
-            self._surrogates = True
-            value = object_of(whole_json_except(value, _TEXTS, self._sink))
         kind = text_of(value.get("type")) or event
         if self.done and kind != "message-end":
             self._sink.repair("data-after-done", kind)
@@ -167,7 +154,7 @@ class CohereReader:
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of an event that is not JSON: the sentinel, usually."""
         if data.strip() != SENTINEL.encode():
-            read_undecodable(data, event, self._sink)
+            super().read_undecodable(data, event)
             return
         if self._ended:
             self._sink.repair("done-repeated")
@@ -177,10 +164,6 @@ class CohereReader:
         """Emit half of a surrogate pair that is buffered: the rest of the text will not be read."""
         if self._open is not None:
             self._add("", self._open.kind, more=False)
-
-    def close(self) -> None:
-        """Emit everything that is buffered: no more events will come."""
-        self.flush()
 
     # Messages.
 
@@ -381,9 +364,7 @@ class CohereReader:
                 self._sink.repair("message-appended")
             else:
                 self._read_whole(value, message)
-        elif (error := read_error(value, event)) is not None:
-            report_error(error, self._sink)
-        elif "event_type" in value:
+        elif "event_type" in value and read_error(value, event) is None:
             self._sink.fault("other-dialect", f"this is an event of version 1 of Cohere's API: {shown(value)}")
         else:
-            self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
+            self.read_unknown(value, event)

@@ -24,12 +24,13 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.gemini.arguments import PartialArguments
 from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.usage import merge, read_usage
-from penstock.core.dialects.odd_events import member_tree, unread
-from penstock.core.error_shapes import is_heartbeat, read_error
+from penstock.core.dialects.unread_members import member_tree, unread
+from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     BlockEnd,
     BlockStart,
@@ -49,7 +50,7 @@ from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.seals import GOOGLE
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole, whole_json
+from penstock.core.text import SurrogateJoiner
 
 NAME = "gemini"
 SEAL_SCHEME = GOOGLE
@@ -105,6 +106,9 @@ _OF_PART = frozenset(
 # The members of a value of streamed arguments that hold a complete value.
 _VALUES = ("numberValue", "boolValue", "structValue", "listValue")
 _CONTENT = member_tree("parts role")
+_PART = ("candidates", "*", "content", "parts", "*")
+# The texts that the next message may continue.
+_TEXTS = frozenset(((*_PART, "text"), (*_PART, "functionCall", "partialArgs", "*", "stringValue")))
 _Json = dict[str, object]
 
 
@@ -132,20 +136,21 @@ class _Candidate:
         self.cited: set[tuple[object, ...]] = set()
 
 
-class GeminiReader:
+class GeminiReader(FrameReader):
     """Reads the messages of one stream, or one unstreamed answer."""
 
-    sentinel = ""
+    title = "Gemini"
+    noun = "message"
     marks_end = False
     finish_is_last = False
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("id", "model")
-    done = False
-    unread = ""
-    _surrogates = False  # whether texts may contain halves of surrogate pairs
+    texts = _TEXTS
+    foreign_types = ("response.", "message_", "content_")
+    foreign_members = ("choices", "serverContent")
+    keeps_unknown = False
+    envelope = ("id", "model")
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._joiner = SurrogateJoiner()
         self._candidates: dict[int, _Candidate] = {}
         self._started = ("", "")  # the id and the model that were reported
@@ -154,30 +159,15 @@ class GeminiReader:
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one message."""
-        if surrogates:
-            self._surrogates = True
-            value = self._without_halves(value)
-        if not isinstance(value, dict):
-            self._read_other(value, event)
+        if surrogates or type(value) is not dict:
+            self.read_odd(value, event, surrogates=surrogates)
         elif (error := _error_of(value, event)) is not None:
-            self._sink.fault("provider-error", *error)
+            self._report(error)
             self._read_usage(member(value, "usageMetadata"))
         elif not _KNOWN & value.keys():
-            self._read_unknown(value, event)
+            self.read_unknown(value, event)
         else:
             self._read_message(value)
-
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Read the data of an event that is not JSON."""
-        text = data.decode(errors="replace").strip()
-        if text == "[DONE]":
-            self._sink.repair("done-unexpected")
-        elif event == "error":
-            self._sink.fault("provider-error", text[:500] or "an error event without data")
-        elif not text or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
-            self._sink.repair("keepalive-event" if text or event else "empty-event", event or text[:80])
-        else:
-            self._sink.fault("bad-json", text[:500])
 
     def flush(self) -> None:
         """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
@@ -517,77 +507,11 @@ class GeminiReader:
             self._sink.events.append(ToolCallDelta(candidate.index, call.call, call.arguments.close()))
         self._sink.events.append(BlockEnd(candidate.index, call.number))
 
-    # Everything else.
-
-    def _read_unknown(self, value: _Json, event: str) -> None:
-        """Read a message that is none of this API: a heartbeat, an event of another API, or an unknown one."""
-        kind = text_of(value.get("type")) or event
-        if "choices" in value or "serverContent" in value or kind.startswith(("response.", "message_", "content_")):
-            self._sink.fault("other-dialect", f"this is no message of the Gemini dialect: {shown(value)}")
-        elif is_heartbeat(kind) or not value:
-            self._sink.repair("keepalive-event", kind)
-        else:
-            self._sink.repair("event-unknown", kind or shown(value))
-            if not self.unread:
-                self.unread = shown(value)
-
-    def _read_other(self, value: object, event: str) -> None:
-        """Read an event whose JSON is not an object."""
-        if event == "error":
-            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
-        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            for item in value:
-                self.read(item, event=event)
-        elif isinstance(value, list) and value:
-            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
-        else:
-            self._sink.repair("empty-event", shown(value))
-
     def _joined(self, key: tuple[int, str], text: str, *, more: bool = True) -> str:
         """The text with surrogate pairs joined, also pairs that are split between two parts."""
         return self._joiner.join(key, text, self._sink, more=more) if self._surrogates else text
-
-    def _without_halves(self, value: object) -> object:
-        """The JSON of a message with surrogate pairs joined, except in texts that the next message may continue."""
-        if isinstance(value, list):
-            return [self._without_halves(item) for item in value]
-        if not isinstance(value, dict) or not isinstance(value.get("candidates"), list):
-            return whole_json(value, self._sink)
-        rest = {name: each for name, each in value.items() if name != "candidates"}
-        clean = whole_json(rest, self._sink)
-        assert isinstance(clean, dict)
-        return clean | {"candidates": [self._clean(each, "candidate") for each in value["candidates"]]}
-
-    def _clean(self, value: object, place: str) -> object:
-        """A candidate, its content or one of its parts with surrogate pairs joined, except in its texts."""
-        if not isinstance(value, dict):
-            return whole_json(value, self._sink)
-        clean: _Json = {}
-        for name, each in value.items():
-            key = whole(str(name), self._sink)
-            inner = _PLACES.get((place, key))
-            if inner is None:
-                clean[key] = whole_json(each, self._sink)
-            elif inner == "text":
-                clean[key] = each if isinstance(each, str) else whole_json(each, self._sink)
-            elif isinstance(each, list):
-                clean[key] = [self._clean(item, inner) for item in each]
-            else:
-                clean[key] = self._clean(each, inner)
-        return clean
 
 
 def _error_of(value: _Json, event: str) -> tuple[str, _Json] | None:
     """The error in a message, if there is one. A message with candidates is an answer, whatever else it has."""
     return None if value.get("candidates") and not value.get("error") else read_error(value, event)
-
-
-# Where the texts of a candidate are that may be continued.
-_PLACES: Mapping[tuple[str, str], str] = {
-    ("candidate", "content"): "content",
-    ("content", "parts"): "part",
-    ("part", "text"): "text",
-    ("part", "functionCall"): "call",
-    ("call", "partialArgs"): "value",
-    ("value", "stringValue"): "text",
-}

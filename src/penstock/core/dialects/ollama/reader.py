@@ -16,14 +16,8 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.core.dialects.odd_events import (
-    keep_unread,
-    member_tree,
-    read_other,
-    read_undecodable,
-    read_unknown,
-    report_error,
-)
+from penstock.core.dialects.frame_reader import FrameReader
+from penstock.core.dialects.unread_members import keep_unread, member_tree
 from penstock.core.error_shapes import read_error
 from penstock.core.events import (
     ChoiceStart,
@@ -39,7 +33,7 @@ from penstock.core.events import (
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole_json_except
+from penstock.core.text import SurrogateJoiner
 from penstock.core.usage import Usage
 from penstock.core.wire.scan import JsonScan
 
@@ -69,54 +63,38 @@ _TEXTS = frozenset((("message", "content"), ("message", "thinking"), ("response"
 _Json = dict[str, object]
 
 
-class OllamaReader:
+class OllamaReader(FrameReader):
     """Reads the lines of one stream, or one unstreamed answer."""
 
-    sentinel = ""
-    marks_end = True
-    finish_is_last = True
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("model",)
-    done = False
-    unread = ""
+    title = TITLE
+    texts = _TEXTS
+    envelope = ("model",)
     _model: str | None = None
     _calls = 0
-    _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._joiner = SurrogateJoiner()
         self._ids: set[str] = set()  # of calls
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one line."""
-        if not isinstance(value, dict):
-            read_other(value, event, self._sink, lambda item: self.read(item, event=event, surrogates=surrogates))
+        if surrogates or type(value) is not dict:
+            self.read_odd(value, event, surrogates=surrogates)
             return
-        if surrogates:
-            self._surrogates = True
-            value = object_of(whole_json_except(value, _TEXTS, self._sink))
         if self.done:
             self._sink.repair("data-after-done", shown(value))
         if (error := read_error(value, event)) is not None:
-            report_error(error, self._sink)
+            self._report(error)
         elif value.keys().isdisjoint(_KNOWN):
-            self.unread = self.unread or read_unknown(value, event, self._sink, TITLE)
+            self.read_unknown(value, event)
         else:
             self._read_line(value)
             keep_unread(value, _MEMBERS, self._sink)
 
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Read a line that is not JSON."""
-        read_undecodable(data, event, self._sink)
-
     def flush(self) -> None:
         """Emit halves of surrogate pairs that are buffered: the rest of the texts will not be read."""
         self._read_pieces("", "", more=False)
-
-    def close(self) -> None:
-        """Emit everything that is buffered: no more lines will come."""
-        self.flush()
 
     def _read_line(self, value: _Json) -> None:
         model = text_of(value.get("model"))

@@ -13,6 +13,7 @@ text, refusal, tool calls, `Finish`; and the usage last. Rules for the whole fil
 
 from msgspec import UNSET
 
+from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat.fast_chunks import OPENING_CHUNK, PLAIN_CHUNK, extras_of, same_envelope
 from penstock.core.dialects.openai_chat.trailer import ChatTrailer
@@ -22,7 +23,6 @@ from penstock.core.events import Extra, Start, TextDelta, UsageReport
 from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.passthrough_format import FastResult, Opening, TextEvent
 from penstock.core.sink import Sink
-from penstock.core.text import whole_json
 
 # How to recognise the events of other APIs: fields that they have, and prefixes of their `type`.
 FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
@@ -40,38 +40,33 @@ MISPLACED_CONTENT = frozenset(("delta", "content", "text"))
 # provider uses.
 MAX_CHOICES = 1000
 MAX_EXTRAS = 16
-# The maximum length of a sentinel or a heartbeat. A longer text, which may be a megabyte, is not compared with them.
-_MAX_WORD = 80
+_DELTA = ("choices", "*", "delta")
+# The texts that the next chunk may continue.
+_TEXTS = frozenset(((*_DELTA, "tool_calls", "*", "function", "arguments"), *((*_DELTA, name) for name in TEXT_FIELDS)))
 
 
-class OpenAIChatReader:
-    """Reads the frames of one stream (`FrameReader`)."""
+class OpenAIChatReader(FrameReader):
+    """Reads the frames of one stream."""
 
+    title = "OpenAI chat"
     sentinel = "[DONE]"
     sentinel_bytes = sentinel.encode()
-    marks_end = True
     finish_is_last = False  # the usage follows it, and at times text
-    limits_pieces = False
-    envelope: tuple[str, ...] = ("id", "model", "created")
-    done = False
-    unread = ""
-    """The beginning of the first event that was of no known kind."""
-    _surrogates = False
+    texts = _TEXTS
+    envelope = ("id", "model", "created")
     _envelope: tuple[object, ...] = ()
     _envelope_changed = False  # after a choice began, or is incomplete: chunks must not be forwarded as they are
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
         self._tool_callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be buffered
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one frame. `event` is the name of its SSE event."""
-        if surrogates:
-            value = self._without_halves(value)
-        if type(value) is not dict:
-            self._read_other(value, event)
+        if surrogates or type(value) is not dict:
+            self.read_odd(value, event, surrogates=surrogates)
             return
         chunk: dict[str, object] = value
         if self.done:
@@ -178,21 +173,10 @@ class OpenAIChatReader:
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of a frame that is not JSON."""
-        text = data.decode(errors="replace").strip()
-        word = text if len(text) <= _MAX_WORD else ""
-        if word.upper() in (self.sentinel, "DONE"):
-            padded = data.strip(b"\r\n").removeprefix(b" ") != self.sentinel.encode()
-            self._read_done(misspelled=padded)
-        elif event == "error":
-            self._fail("provider-error", text[:500] or "an error event without data")
-        elif not text:
-            self._sink.repair("empty-event")
-        elif is_heartbeat(event) or is_heartbeat(word.strip("[]")):
-            self._sink.repair("keepalive-event", event or text[:80])
-        elif self.done:
-            self._sink.repair("data-after-done", text[:80])  # garbage after a complete answer
+        if data.strip().upper() in (self.sentinel_bytes, b"DONE"):
+            self._read_done(misspelled=data.strip(b"\r\n").removeprefix(b" ") != self.sentinel_bytes)
         else:
-            self._fail("bad-json", text[:500])
+            super().read_undecodable(data, event)
 
     def flush(self) -> None:
         """Emit the tool calls that are buffered: nothing more of them will be read."""
@@ -205,35 +189,15 @@ class OpenAIChatReader:
         for choice in self._choices.values():
             choice.close()
 
-    def _without_halves(self, value: object) -> object:
-        """The JSON of a frame with surrogate pairs joined, except in texts that the next frame may continue."""
-        self._surrogates = True
-        places = _open_texts(value)
-        texts = [fields[name] for fields, name in places]
-        for fields, name in places:
-            fields[name] = ""
-        clean = whole_json(value, self._sink)
-        for (fields, name), text in zip(_open_texts(clean), texts, strict=True):
-            fields[name] = text
-        return clean
-
     def _read_other(self, value: object, event: str) -> None:
-        """Read a frame whose JSON is not an object."""
         if isinstance(value, bytes):
             self._read_done(misspelled=False)
-        elif isinstance(value, str) and value.strip().upper() == self.sentinel:
+        elif (isinstance(value, str) and value.strip().upper() == self.sentinel) or (
+            value == ["DONE"] and event != "error"
+        ):
             self._read_done(misspelled=True)
-        elif event == "error":
-            self._fail("provider-error", f"{value or 'an error event without data'!s:.500}")
-        elif value == ["DONE"]:
-            self._read_done(misspelled=True)
-        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            for item in value:
-                self.read(item, event=event)
-        elif isinstance(value, list) and value:
-            self._fail("bad-shape", f"an event is a list: {shown(value)}")
         else:
-            self._sink.repair("empty-event", shown(value))
+            super()._read_other(value, event)
 
     def _read_done(self, *, misspelled: bool) -> None:
         if misspelled:
@@ -347,26 +311,6 @@ class OpenAIChatReader:
             self._sink.events.append(UsageReport(report))
         elif usage:
             self._sink.repair("usage-mistyped", shown(usage))
-
-
-def _open_texts(value: object) -> list[tuple[dict[str, object], str]]:
-    """The texts that the next frame may continue: the object and the name of each member."""
-    places: list[tuple[dict[str, object], str]] = []
-    choices = value.get("choices") if isinstance(value, dict) else None
-    for choice in choices if isinstance(choices, list) else ():
-        delta = choice.get("delta") if isinstance(choice, dict) else None
-        if isinstance(delta, dict):
-            places += [(delta, name) for name in TEXT_FIELDS if isinstance(delta.get(name), str)]
-            calls = delta.get("tool_calls")
-            functions = (
-                [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-            )
-            places += [
-                (function, "arguments")
-                for function in functions
-                if isinstance(function, dict) and isinstance(function.get("arguments"), str)
-            ]
-    return places
 
 
 def _has_content(chunk: dict[str, object]) -> bool:

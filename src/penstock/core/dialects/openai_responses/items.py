@@ -24,8 +24,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.odd_events import member_tree, unread
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
+from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.events import (
     Annotation,
     BlockEnd,

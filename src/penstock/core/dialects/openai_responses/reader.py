@@ -20,15 +20,15 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.error_shapes import error_of, is_heartbeat, read_error
+from penstock.core.error_shapes import error_of, is_heartbeat
 from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
 from penstock.core.finish_reasons import read_reason
 from penstock.core.json_getters import integer_of, object_of, shown, text_of
 from penstock.core.sink import Sink
-from penstock.core.text import whole_json
 
 FINISH_REASONS: Mapping[str, str] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Why a response is incomplete, in the hub's words."""
@@ -71,16 +71,15 @@ _PART_FIELDS: Mapping[str, tuple[str, TextField]] = {
 }
 
 
-class OpenAIResponsesReader:
+class OpenAIResponsesReader(FrameReader):
     """Reads the events of one stream, or one unstreamed response."""
 
-    sentinel = ""
-    marks_end = True
-    finish_is_last = True  # it is in the last event
+    title = "OpenAI Responses"
+    texts = frozenset((("delta",),))
+    foreign_types = ("message_", "content_block_")
+    keeps_unknown = False  # only those with a valid name are
     limits_pieces = True  # `items.py` does: most of the last event repeats what was streamed, and takes no time
-    envelope: tuple[str, ...] = ("id", "model", "created")
-    done = False
-    unread = ""
+    envelope = ("id", "model", "created")
     _started = False
     _finished = False
     _id = ""
@@ -91,17 +90,15 @@ class OpenAIResponsesReader:
     """The id, the model and the time of the response, as it started."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._items = OutputItems(sink)
         self._extras: Json = {}
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Take in the JSON of one event, and the name that the transport gave it."""
-        if surrogates:
-            self._items.surrogates = True
-            value = self._without_halves(value)
-        if not isinstance(value, dict):
-            self._read_other(value, event)
+        if surrogates or not isinstance(value, dict):
+            self._items.surrogates |= surrogates
+            self.read_odd(value, event, surrogates=surrogates)
             return
         type = text_of(value.get("type")) or event
         stem, _, verb = type.rpartition(".")
@@ -121,20 +118,6 @@ class OpenAIResponsesReader:
             self._read_body(value)
         else:
             self._read_item_event(value, type, event)
-
-    def read_undecodable(self, data: bytes, event: str) -> None:
-        """Take in the data of an event that is not JSON."""
-        text = data.decode(errors="replace").strip()
-        if text == "[DONE]":
-            self._sink.repair("done-unexpected")
-        elif event == "error":
-            self._sink.fault("provider-error", text[:500] or "an error event without data")
-        elif not text or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
-            self._sink.repair("empty-event" if not text else "keepalive-event", event or text[:80])
-        elif self.done:
-            self._sink.repair("data-after-done", text[:80])
-        else:
-            self._sink.fault("bad-json", text[:500])
 
     def note_text(self, text: str, number: int | None) -> None:
         """Continue after text deltas that the fast path has read (`TextFollowingReader`)."""
@@ -306,7 +289,7 @@ class OpenAIResponsesReader:
                 self._need_start()
                 self._items.annotate(value, value.get("annotation"))
             case _:
-                self._read_unknown(value, type, event)
+                self._read_rest(value, type, event)
 
     def _read_item(self, value: Json, type: str) -> None:
         self._need_start()
@@ -320,44 +303,13 @@ class OpenAIResponsesReader:
 
     # Everything else.
 
-    def _read_unknown(self, value: Json, type: str, event: str) -> None:
+    def _read_rest(self, value: Json, type: str, event: str) -> None:
         """An event of an item of another type, an error, a heartbeat, or an event that is not known."""
         if self._items.pass_on(value):
             return
-        error = read_error(value, "error" if type == "error" else event)
-        if error is not None:
-            self._sink.fault("provider-error", *error)
-        elif "choices" in value or type.startswith(("message_", "content_block_")) or "candidates" in value:
-            self._sink.fault("other-dialect", f"this is no event of the OpenAI Responses dialect: {shown(value)}")
-        elif is_heartbeat(type) or not value:
-            self._sink.repair("keepalive-event", type)
-        else:
-            self._sink.repair("event-unknown", type or shown(value))
-            if _EVENT_NAME.fullmatch(type):
-                kept = {name: member for name, member in value.items() if name != "sequence_number"}
-                self._sink.events.append(Extra("event", kept | {"type": type}))
-            if not self.unread:
-                self.unread = shown(value)
-
-    def _read_other(self, value: object, event: str) -> None:
-        """An event whose JSON is no object."""
-        if event == "error":
-            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
-        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            for item in value:
-                self.read(item, event=event)
-        elif isinstance(value, list) and value:
-            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
-        else:
-            self._sink.repair("empty-event", shown(value))
-
-    def _without_halves(self, value: object) -> object:
-        """An event's JSON without halves of characters, but for a delta of which the next event may bring the rest."""
-        if not isinstance(value, dict) or not isinstance(delta := value.get("delta"), str):
-            return whole_json(value, self._sink)
-        clean = whole_json({**value, "delta": ""}, self._sink)
-        assert isinstance(clean, dict)
-        return clean | {"delta": delta}
+        if self.read_unknown(value, "error" if type == "error" else event) and _EVENT_NAME.fullmatch(type):
+            kept = {name: member for name, member in value.items() if name != "sequence_number"}
+            self._sink.events.append(Extra("event", kept | {"type": type}))
 
 
 def _envelope_of(response: Json) -> Start:
