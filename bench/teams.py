@@ -14,9 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import Accounts, LocalAccounts, now_ms
+from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.gateway.limits.chained import ChainedAccounts
 from penstock.gateway.teams.chain import resolve
@@ -82,7 +83,7 @@ def _measure(accounts: Callable[[], Accounts], number: int, seconds: float, call
 async def _client(store: Accounts, chain: tuple[Key, ...], name: str, until: float) -> int:
     done = 0
     while time.monotonic() < until:
-        id, now = f"{name}-{done}", now_ms()
+        id, now = f"{name}-{done}", clock_ms()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         reservation = Reservation(id, 1_000, 10, now, now + _LASTS_MS)
         ChainedAccounts(store).reserve(chain, reservation, answer.set_result)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.text import dollars
+from penstock.amounts import short_dollars
 
 AMOUNTS = {
     1: "$0.000000001",
@@ -21,4 +21,4 @@ AMOUNTS = {
 
 @pytest.mark.parametrize(("nanodollars", "shown"), AMOUNTS.items())
 def test_an_amount_is_shown(nanodollars: int, shown: str) -> None:
-    assert dollars(nanodollars) == shown
+    assert short_dollars(nanodollars) == shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.amounts import money
+from penstock.amounts import table_dollars
 from penstock.cli.ledger_options import EntryQuery
 from penstock.gateway.billing.book import Filter
 from penstock.serve.admin.queries import Query, read_filter
@@ -148,7 +148,7 @@ AMOUNTS = {0: "$0", 1: "<$0.000001", 1_000: "$0.000001", 9_999_000: "$0.009999",
     ("cost", "shown"), [*AMOUNTS.items(), (1_234_567_890_000, "$1,234.5679"), (-10_000_000, "-$0.0100")]
 )
 def test_money(cost: int, shown: str) -> None:
-    assert money(cost) == shown
+    assert table_dollars(cost) == shown
 
 
 @pytest.mark.parametrize(

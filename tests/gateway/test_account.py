@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.amounts import dollars
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.account import (
@@ -23,7 +24,7 @@ from penstock.gateway.limits.account import (
     wants_seed,
 )
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, dollars, extend, reserve, with_share
+from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, extend, reserve, with_share
 from penstock.gateway.limits.period import period_at
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)

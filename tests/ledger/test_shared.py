@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock.amounts import dollars
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.config import LedgerSettings, Secret
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.keys import Key, Spender, digest_of, new_id, new_secret
 from penstock.gateway.keys.terms import KeyTerms
-from penstock.gateway.limits.admission import dollars
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, update
 from penstock.stores.book.open import open_book
 from tests.faults.client import RawClient

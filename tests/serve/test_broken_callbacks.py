@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 from msgspec import structs
 
+from penstock.amounts import clock_ms
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.price import Price, Rates
 from penstock.gateway.billing.entry import Entry
@@ -23,7 +24,6 @@ from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, load
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Grant, Reservation
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
@@ -278,7 +278,9 @@ async def turns() -> None:
 def accounts_free(accounts: AccountsDouble) -> bool:
     """Whether the key, which may have one call at a time, has none."""
     answers: list[Answer] = []
-    accounts.reserve(KEY, Reservation(id="another", cost=1, tokens=1, now=now_ms(), until=now_ms() + 1), answers.append)
+    accounts.reserve(
+        KEY, Reservation(id="another", cost=1, tokens=1, now=clock_ms(), until=clock_ms() + 1), answers.append
+    )
     accounts.release(KEY.id, "another")
     return isinstance(answers[0], Grant)
 

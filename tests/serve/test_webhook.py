@@ -12,11 +12,10 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from penstock.amounts import DAY_MS, moment
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.config.settings import BudgetSettings
-from penstock.gateway.keys.report import moment
-from penstock.gateway.limits.period import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool

@@ -14,9 +14,9 @@ import time
 from contextlib import closing
 from typing import Any
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Grant, Reservation
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.redis import RedisAccounts
@@ -31,7 +31,7 @@ PAID = 7
 def append(path: str, ids: list[str], cost: int) -> None:
     """Book entries, durably."""
     with closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as ledger:
-        rows = [(id, cost, now_ms()) for id in ids]
+        rows = [(id, cost, clock_ms()) for id in ids]
         ledger.execute("BEGIN IMMEDIATE")
         ledger.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", rows)
         ledger.execute("COMMIT")
@@ -57,7 +57,7 @@ class Worker:
         self.number += 1
         id = f"{self.name}-{self.number}"
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        now = now_ms()
+        now = clock_ms()
         self.accounts.reserve(self.key, Reservation(id, cost, 10, now, now + LASTS_MS), answered.set_result)
         return id, await answered
 

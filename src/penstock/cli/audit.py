@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
+from penstock.amounts import clock_ms
 from penstock.cli.book import reading
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.terms import parse_moment
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.people.audit import AuditEntry, audit_json
 from penstock.gateway.people.store import AuditFilter
 
@@ -38,7 +38,7 @@ _COLUMNS = (
 @json_option
 def command(file: Path | None, *, since: str, until: str, count: int, as_json: bool, **named: str) -> None:
     """List the audit log, the newest entry first: administrative acts, and looks at content (docs/people.md)."""
-    now = now_ms()
+    now = clock_ms()
     try:
         wanted = AuditFilter(
             since_ms=parse_moment(since, now, "--since", past=True) if since else None,

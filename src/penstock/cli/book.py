@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from penstock.amounts import clock_ms
 from penstock.cli.text import one_line
 from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.content.store import ContentStore
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.people.audit import Actor, entry_of
 from penstock.stores.book.open import open_book
 from penstock.stores.content.open import has_content, open_content
@@ -68,7 +68,7 @@ def actor(config: Config) -> Actor:
 def record(config: Config, action: str, subject: str) -> None:
     """Append to the audit log. A command that looks at content does so first."""
     with book_of(config) as book:
-        book.people.record(entry_of(book.actor, now_ms(), action, subject), book.actor.keep_days)
+        book.people.record(entry_of(book.actor, clock_ms(), action, subject), book.actor.keep_days)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from penstock.amounts import clock_ms
 from penstock.cli.book import book_of, load_config
 from penstock.cli.litellm.compare import compare, side_by_side
 from penstock.cli.litellm.config import Imported, convert
@@ -17,7 +18,6 @@ from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.teams.team import Team
 from penstock.installation import install_command
 
@@ -123,7 +123,7 @@ def _compare(imported: Imported, database: str | None, file: Path | None, of: An
     config = load_config(file)
     with book_of(config) as book:
         tables = read_tables(database)
-        both = compare(tables, imported, (config, book), of, now_ms())
+        both = compare(tables, imported, (config, book), of, clock_ms())
     if both is None:
         raise click.ClickException("LiteLLM's database has no such key; give its secret, or its alias")
     click.echo(to_json(both) if as_json else side_by_side(both))
@@ -135,7 +135,7 @@ def _take_over(database: str, file: Path | None, imported: Imported, *, dry_run:
     """Add the teams and keys of LiteLLM's database to the book."""
     findings = imported.findings
     with book_of(load_config(file)) as book:
-        tables, now = read_tables(database), now_ms()
+        tables, now = read_tables(database), clock_ms()
         found = list(findings.all)
         findings.checks.append(_SPENT_LATER)
 

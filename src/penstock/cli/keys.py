@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from penstock.amounts import clock_ms, moment
 from penstock.cli.book import book_of, load_config
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
@@ -21,9 +22,8 @@ from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
-from penstock.gateway.keys.report import moment, report, reports
+from penstock.gateway.keys.report import report, reports
 from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
-from penstock.gateway.limits.accounts import now_ms
 from penstock.stores.book.open import state_folder
 
 # Printed on standard error, so that KEY=$(…) gets only the key.
@@ -84,7 +84,7 @@ def create_command(
         named = dict(map(parse_tag, terms.pop("tags")))
         limits: dict[str, Any] = {"end_users": end_user_terms(terms), "budgets": parse_budgets(terms.pop("budgets"))}
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **limits, **terms)
-        now = now_ms()
+        now = clock_ms()
         open_before = not book.keys() and not config.server.keys and config.auth.jwt is None
         closes = open_before and config.server.address.local
         _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
@@ -108,7 +108,7 @@ def _base_url(config: Config) -> str:
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active keys with their limits and what they have spent."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         keys = book.keys()
         listed = reports(book, [key for key in keys if dead or not key.unusable(now)], now)
     if as_json:
@@ -126,7 +126,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its limits, what it has spent in the current period, and what is left."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else details(found))
 
@@ -143,7 +143,7 @@ def revoke_command(which: str, file: Path | None, *, stop: bool, as_json: bool) 
     """
     config = load_config(file)
     with book_of(config) as book:
-        now = now_ms()
+        now = clock_ms()
         key = key_changes.revoke(book, which, now)
         if stop:
             book.stop_calls([key], now)
@@ -171,7 +171,7 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     """
     _check_output()
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
 
@@ -209,7 +209,7 @@ def update_command(
     if bool(which) == bool(changes) or bool(which) != bool(given):
         raise click.UsageError("name a key and what to change, or a --file with changes")
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
         changed = reports(book, key_changes.update(book, wanted, now), now)
     if as_json:
@@ -244,7 +244,7 @@ def _set_blocked(
     which: tuple[str, ...], file: Path | None, *, blocked: bool, stop: bool = False, as_json: bool
 ) -> None:
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
         keys = key_changes.update(book, changes, now)
         if stop:
@@ -267,7 +267,7 @@ def _set_blocked(
 def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
     """Change the budget of a key to DOLLARS, as keys update --budget. Its period and what it has spent stay."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         (key,) = key_changes.update(book, [KeyChange(which, KeyUpdate(budget=dollars))], now)
         found = report(book, key, now)
     click.echo(to_json(found) if as_json else details(found))

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli.amounts import moment, money
+from penstock.amounts import table_dollars, table_moment
 from penstock.cli.backup import backup_command, restore_command
 from penstock.cli.book import content_of, load_config, reading, record
 from penstock.cli.ledger_archive import describe, export, prune
@@ -168,14 +168,14 @@ def _show(entries: Sequence[Entry], table: Table | None, names: dict[str, str]) 
 def _line(entry: Entry, names: dict[str, str]) -> list[str]:
     tokens = entry.tokens
     return [
-        moment(entry.at_ms),
+        table_moment(entry.at_ms),
         entry.id,
         names.get(entry.key, entry.key) or "–",
         entry.model,
         entry.outcome,
         f"{tokens.input:,}",
         f"{tokens.output:,}",
-        money(entry.priced) if entry.cost is not None else "unpriced",
+        table_dollars(entry.priced) if entry.cost is not None else "unpriced",
         seconds(entry.duration_ms / 1000),
         ", ".join(_notes(entry)),
     ]
@@ -260,12 +260,12 @@ def _facts(entry: Entry, names: dict[str, str]) -> list[tuple[str, str]]:
     first = f", first event after {seconds(entry.first_event_ms / 1000)}" if entry.first_event_ms is not None else ""
     status = f", status {entry.status}" if entry.status else ""
     code = f", {entry.code}" if entry.code else ""
-    cost = money(entry.priced) + ("" if entry.cost is not None else " and what is unpriced")
+    cost = table_dollars(entry.priced) + ("" if entry.cost is not None else " and what is unpriced")
     cost += ", approximate" if entry.approximate else ""
     tags = ", ".join(f"{name}={value}" for name, value in entry.tags.items())
     facts = [
         ("call", entry.id),
-        ("time", f"{moment(entry.at_ms)} UTC, took {seconds(entry.duration_ms / 1000)}{first}"),
+        ("time", f"{table_moment(entry.at_ms)} UTC, took {seconds(entry.duration_ms / 1000)}{first}"),
         ("key", key),
         ("team", entry.team),
         ("model", entry.model),
@@ -293,7 +293,7 @@ def _attempt(attempt: AttemptEntry) -> list[str]:
         str(attempt.status or "–"),
         f"{attempt.tokens.input:,}",
         f"{attempt.tokens.output:,}",
-        money(attempt.cost) if attempt.cost is not None else "unpriced",
+        table_dollars(attempt.cost) if attempt.cost is not None else "unpriced",
         seconds(attempt.first_event_ms / 1000) if attempt.first_event_ms is not None else "–",
         seconds(attempt.duration_ms / 1000),
         attempt.measure,

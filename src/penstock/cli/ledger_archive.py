@@ -12,7 +12,7 @@ from threading import Event
 import click
 from msgspec.structs import asdict
 
-from penstock.cli.amounts import moment
+from penstock.amounts import DAY_MS, clock_ms, money, table_moment
 from penstock.cli.background import in_background
 from penstock.cli.book import book_of, load_config
 from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter
@@ -23,11 +23,9 @@ from penstock.gateway.billing.book import Book, with_teams
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys.report import money
 from penstock.gateway.keys.terms import parse_moment
 from penstock.stores.book.open import archive_folder
 
-_DAY_MS = 86_400_000
 # Gateways wait for the transaction of a batch before they book calls. It is short, because on a busy machine this
 # thread gets little CPU time.
 _BATCH = 25
@@ -56,9 +54,9 @@ def prune(ctx: click.Context, file: Path | None, before: str, *, duty: int, dry_
     """
     config = load_config(file or _outer_file(ctx))
     settings = config.ledger
-    folder, now_ms = archive_folder(settings, os.environ), time.time_ns() // 1_000_000
+    folder, now_ms = archive_folder(settings, os.environ), clock_ms()
     before_ms = _before_ms(settings, before, now_ms)
-    until = f"before {moment(before_ms)[:10]}"
+    until = f"before {table_moment(before_ms)[:10]}"
     with book_of(config, readonly=dry_run) as book:
         number = book.prunable(before_ms)
         if dry_run:
@@ -67,7 +65,7 @@ def prune(ctx: click.Context, file: Path | None, before: str, *, duty: int, dry_
         with click.progressbar(length=number, label="Archiving", file=sys.stderr) as bar:
             moved = in_background(partial(_prune, book, folder, before_ms, duty, bar.update))
         if settings.keep_sums_days is not None:
-            sums_ms = now_ms - settings.keep_sums_days * _DAY_MS
+            sums_ms = now_ms - settings.keep_sums_days * DAY_MS
             in_background(lambda ending: _repeat(partial(book.drop_sums, sums_ms), duty, ending))
     click.echo(f"{counted(moved, 'call')} {until} moved to {folder}")
 
@@ -108,14 +106,14 @@ def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
         if before:
             wanted = parse_moment(before, now_ms, "--before", past=True)
         elif settings.keep_days is not None:
-            wanted = now_ms - settings.keep_days * _DAY_MS
+            wanted = now_ms - settings.keep_days * DAY_MS
         else:
             raise click.UsageError("set keep_days in [ledger], or give --before TIME")
     except KeyTermsError as error:
         raise click.UsageError(str(error)) from error
-    if wanted > now_ms - _DAY_MS:
+    if wanted > now_ms - DAY_MS:
         raise click.UsageError("calls of the last 24 hours stay in the ledger: give an earlier time")
-    return wanted // _DAY_MS * _DAY_MS
+    return wanted // DAY_MS * DAY_MS
 
 
 @click.command("export", short_help="Print calls, archived ones too, as JSON lines or CSV.")

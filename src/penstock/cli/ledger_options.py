@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 from msgspec import Struct
 
-from penstock.cli.amounts import moment
+from penstock.amounts import table_moment
 from penstock.cli.book import content_of, load_config
 from penstock.cli.options import config_option
 from penstock.errors import KeyTermsError
@@ -103,7 +103,7 @@ def takes_filter(function: F) -> F:
 def note_archived_calls(archived: Archived, selected: Filter) -> None:
     """Report on stderr that calls are not listed because they are archived."""
     if archived.before_ms > (selected.since_ms or 0):
-        day = moment(archived.before_ms)[:10]
+        day = table_moment(archived.before_ms)[:10]
         click.echo(f"Calls before {day} are archived: `penstock ledger export` has them.", err=True)
 
 
@@ -111,12 +111,12 @@ def note_archived_sums(archived: Archived, selected: Filter) -> None:
     """Report on stderr which sums do not have all calls."""
     since_ms = selected.since_ms or 0
     if archived.before_ms > since_ms and not selected.covers_archived:
-        day = moment(archived.before_ms)[:10]
+        day = table_moment(archived.before_ms)[:10]
         click.echo(
             f"Without calls before {day}: they are archived, and have no sums by repair, loss or user.", err=True
         )
     elif archived.no_sums_before_ms > since_ms:
-        day = moment(archived.no_sums_before_ms)[:10]
+        day = table_moment(archived.no_sums_before_ms)[:10]
         click.echo(f"Without calls before {day}: their sums are deleted, see keep_sums_days in [ledger].", err=True)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from penstock.amounts import clock_ms
 from penstock.cli.book import book_of, load_config
 from penstock.cli.key_tables import limits, user_limits
 from penstock.cli.limit_options import end_user_options, end_user_terms, parse_budgets, parse_number
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.teams import changes
 from penstock.gateway.teams.report import report_teams
 
@@ -63,7 +63,7 @@ def _limit_options(function: Any) -> Any:
 def create_command(path: str, file: Path | None, *, as_json: bool, **options: Any) -> None:
     """Create the team PATH. The teams above it must exist. Without an option there is no limit of that kind."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         team = changes.create(book, changes.TeamTerms(path=path, **_given(options)), now)
         _print(report_teams(book, [team], now)[0], as_json=as_json)
 
@@ -76,7 +76,7 @@ def create_command(path: str, file: Path | None, *, as_json: bool, **options: An
 def update_command(path: str, file: Path | None, *, as_json: bool, **options: Any) -> None:
     """Change what is given, and nothing else. The value none removes a limit (none/day: a budget) or all models."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         team = changes.update(book, path, changes.TeamUpdate(**_given(options)), now)
         _print(report_teams(book, [team], now)[0], as_json=as_json)
 
@@ -87,7 +87,7 @@ def update_command(path: str, file: Path | None, *, as_json: bool, **options: An
 def list_command(file: Path | None, *, as_json: bool) -> None:
     """List all teams with their limits and what they have spent."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         reports = report_teams(book, [team for team in book.teams() if team.deleted_ms is None], now)
     if as_json:
         click.echo(to_json({"teams": reports}))
@@ -104,7 +104,7 @@ def list_command(file: Path | None, *, as_json: bool) -> None:
 def show_command(path: str, file: Path | None, *, as_json: bool) -> None:
     """Show a team: its limits, what it has spent with all below it, and what is left."""
     with book_of(load_config(file)) as book:
-        _print(report_teams(book, [changes.find(book.teams(), path)], now_ms())[0], as_json=as_json)
+        _print(report_teams(book, [changes.find(book.teams(), path)], clock_ms())[0], as_json=as_json)
 
 
 @command.command("block", short_help="Block a team until it is unblocked.")
@@ -113,7 +113,7 @@ def show_command(path: str, file: Path | None, *, as_json: bool) -> None:
 def block_command(path: str, file: Path | None) -> None:
     """Refuse the calls of all keys of a team, and of the teams below it, until it is unblocked."""
     with book_of(load_config(file)) as book:
-        changes.update(book, path, changes.TeamUpdate(blocked=True), now_ms())
+        changes.update(book, path, changes.TeamUpdate(blocked=True), clock_ms())
     click.echo(one_line(f"blocked {path}"))
 
 
@@ -123,7 +123,7 @@ def block_command(path: str, file: Path | None) -> None:
 def unblock_command(path: str, file: Path | None) -> None:
     """Accept the calls of a blocked team again."""
     with book_of(load_config(file)) as book:
-        changes.update(book, path, changes.TeamUpdate(blocked=False), now_ms())
+        changes.update(book, path, changes.TeamUpdate(blocked=False), clock_ms())
     click.echo(one_line(f"unblocked {path}"))
 
 
@@ -133,7 +133,7 @@ def unblock_command(path: str, file: Path | None) -> None:
 def delete_command(path: str, file: Path | None) -> None:
     """Delete a team without keys and without teams below it. Its calls stay in the ledger."""
     with book_of(load_config(file)) as book:
-        changes.delete(book, path, now_ms())
+        changes.delete(book, path, clock_ms())
     click.echo(one_line(f"deleted {path}"))
 
 

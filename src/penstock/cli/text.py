@@ -44,15 +44,6 @@ def seconds(time_s: float) -> str:
     return f"{time_s * 1000:.3g} ms" if time_s < 1 else f"{time_s:.2f} s"
 
 
-def dollars(nanodollars: int) -> str:
-    """An amount to the cent, or with two significant digits if it is smaller: `$1.05`, `$0.012`, `$0.00042`."""
-    digits = 9 - min(max(len(str(nanodollars)) - 2, 0), 7)
-    unit: int = 10 ** (9 - digits)
-    whole, rest = divmod((nanodollars + unit // 2) // unit, 10**digits)
-    cents, finer = f"{rest:0{digits}}"[:2], f"{rest:0{digits}}"[2:].rstrip("0")
-    return f"${whole}.{cents}{finer}"
-
-
 def to_json(value: object) -> bytes:
     """The value as JSON on one line, without control characters."""
     return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))

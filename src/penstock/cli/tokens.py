@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
+from penstock.amounts import clock_ms
 from penstock.cli.book import book_of, load_config
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.people.roles import GLOBAL_ROLES, TEAM_ROLES
 from penstock.gateway.people.tokens import DEFAULT_EXPIRY, TokenTerms, token_json
 
@@ -51,7 +51,7 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
     if sys.stdout is None:  # the shell closed it
         raise click.ClickException("standard output is closed, so the token could not be shown; nothing was changed")
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         new = book.people.create_token(TokenTerms(**terms), book.actor, now)  # type: ignore[arg-type]  # click checks it
     click.echo(to_json({"secret": new.secret, **token_json(new.token, now)}) if as_json else new.secret)
     if not as_json and sys.stderr.isatty():
@@ -66,7 +66,7 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active tokens with their roles."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         tokens = [token_json(each, now) for each in book.people.tokens() if dead or each.usable(now)]
     if as_json:
         click.echo(to_json({"tokens": tokens}))
@@ -83,6 +83,6 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Revoke a token. The next request with it is refused."""
     with book_of(load_config(file)) as book:
-        now = now_ms()
+        now = clock_ms()
         found = token_json(book.people.revoke_token(which, book.actor, now), now)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))

@@ -7,14 +7,13 @@ from typing import cast, get_args
 
 import click
 
-from penstock.cli.amounts import money
+from penstock.amounts import money, table_dollars
 from penstock.cli.book import reading
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow, with_teams
 from penstock.gateway.billing.csv_rows import csv_cell, exact_dollars
-from penstock.gateway.keys.report import money as exact_money
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Columns of the table that are omitted if all values are zero.
@@ -84,7 +83,7 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
 
 
 def _figures(row: UsageRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in _FIGURES} | {"cost_usd": exact_money(row.cost)}
+    return {name: getattr(row, name) for name in _FIGURES} | {"cost_usd": money(row.cost)}
 
 
 def _group(heads: Sequence[str], row: UsageRow, names: dict[str, str]) -> dict[str, str]:
@@ -133,5 +132,5 @@ def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list
 
 
 def _numbers(row: UsageRow, figures: list[str]) -> list[str]:
-    cost = "unpriced" if row.unpriced and not row.cost else money(row.cost)  # an unknown cost is not zero
+    cost = "unpriced" if row.unpriced and not row.cost else table_dollars(row.cost)  # an unknown cost is not zero
     return [*(f"{getattr(row, name):,}" for name in figures), cost]

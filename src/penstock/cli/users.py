@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from penstock.cli.amounts import moment
+from penstock.amounts import table_moment
 from penstock.cli.book import content_of, load_config, record
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
@@ -48,7 +48,7 @@ def find_command(user: str, file: Path | None, *, as_json: bool) -> None:
         ids = [each.id for each in found]
         click.echo(to_json({"name": name, "pseudonyms": ids, "since_ms": since, "last_used_ms": used}))
         return
-    click.echo(one_line(f"{found[0].id}  {name}  since {moment(since)}, last used {moment(used)[:10]} UTC"))
+    click.echo(one_line(f"{found[0].id}  {name}  since {table_moment(since)}, last used {table_moment(used)[:10]} UTC"))
     for each in found[1:]:
         click.echo(each.id)
 

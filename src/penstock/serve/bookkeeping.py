@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from penstock.amounts import clock_ms, dollars
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
@@ -12,8 +13,7 @@ from penstock.gateway.billing.ledger import BATCH_S, Ledger
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.keys import Key, KeyRing, configured
-from penstock.gateway.limits.accounts import Accounts, LocalAccounts, now_ms
-from penstock.gateway.limits.admission import dollars
+from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.warnings import BudgetWarning, BudgetWatch
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.serve.auth import Authenticator
@@ -268,7 +268,7 @@ class Bookkeeping:
             self._check_timer = asyncio.get_running_loop().call_later(_CHECK_S, self._check_budgets)
 
     def _check_budget(self, id: str, spent: int, *, refused: bool = False) -> None:
-        if warnings := self._budgets.check(id, spent, now_ms(), refused=refused):
+        if warnings := self._budgets.check(id, spent, clock_ms(), refused=refused):
             self._book_writer.warn(warnings)
 
     def _on_exhausted(self, id: str) -> None:

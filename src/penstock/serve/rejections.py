@@ -6,12 +6,12 @@ used last. The log has a line for the first rejection of a row, and then at most
 rows together have at most `_MAX_LINES` a minute. The key that the client sent is never stored or logged.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from msgspec import Struct, structs
 
+from penstock.amounts import clock_ms
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import Key
 
@@ -79,7 +79,7 @@ class Rejections:
         self._count(rejection.reason)
         id, name = (rejection.key.id, rejection.key.name) if rejection.key is not None else ("", "")
         rows, at = self._known if id else self._others, (id, address, rejection.reason)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         row = rows.pop(at, None) or RejectionRow(id, name, address, rejection.reason, now_ms)
         rows[at] = row
         row.count += 1

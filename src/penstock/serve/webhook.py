@@ -22,11 +22,9 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.amounts import DAY_MS, clock_ms, moment, money
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config.settings import BudgetSettings
-from penstock.gateway.keys.report import moment, money
-from penstock.gateway.limits.accounts import now_ms
-from penstock.gateway.limits.period import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.http.client import UpstreamError
 from penstock.stores.query_thread import QueryThread
@@ -115,7 +113,7 @@ class Webhook:
             if isinstance(found, Exception):
                 wait_s = _LEDGER_WAIT_S
             elif found is not None:
-                wait_s = min(max(0, found - now_ms()) / 1000, _POLL_S)
+                wait_s = min(max(0, found - clock_ms()) / 1000, _POLL_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), wait_s)
 
@@ -123,7 +121,7 @@ class Webhook:
         """Make one attempt, and store its result."""
         warning = taken.warning
         body = msgspec.json.encode({"type": "budget.warning", **warning_json(warning)})
-        expired = now_ms() - warning.at_ms > _MAX_AGE_MS
+        expired = clock_ms() - warning.at_ms > _MAX_AGE_MS
         # The reason does not quote the URL.
         problem = "it waited for too long" if expired else await self._attempt(body)
         delivery: Delivery = "delivered"
@@ -132,7 +130,7 @@ class Webhook:
             delivery = "failed"
             self._warn(f"a budget warning could not be sent to the webhook, and is given up: {problem}")
         elif problem:
-            delivery, due_ms = "waiting", now_ms() + int(self._waits_s[taken.attempt - 1] * 1000)
+            delivery, due_ms = "waiting", clock_ms() + int(self._waits_s[taken.attempt - 1] * 1000)
             if taken.attempt == _REPORTED_ATTEMPT:
                 self._warn(f"a budget warning could not be sent to the webhook {taken.attempt} times: {problem}")
         self._count("retried" if delivery == "waiting" else delivery)
@@ -164,7 +162,7 @@ class Webhook:
 
 
 def _take(book: Book) -> TakenWarning | int | None:
-    now = now_ms()
+    now = clock_ms()
     return book.take_warning(now, now + int(_LEASE_S * 1000))
 
 

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader, Usage
+from penstock.amounts import NANODOLLARS
 from penstock.cli.chat_ui.cost import AnswerCost
 from penstock.cli.inspection.timing import CONTENT
 from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
 from penstock.error_codes import TRUNCATION_CODES
-from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.calls.call import Call
 from penstock.http.client import UpstreamError
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Literal, TextIO, TypeAlias
 
 from penstock import Event, ReasoningDelta, RefusalDelta, TextDelta
+from penstock.amounts import short_dollars
 from penstock.cli.chat_ui.advice import advice
 from penstock.cli.chat_ui.answer import ChatResult
 from penstock.cli.chat_ui.cost import UNPRICED, AnswerCost
 from penstock.cli.chat_ui.wrap import Wrap
-from penstock.cli.text import counted, dollars, one_line, seconds, visible
+from penstock.cli.text import counted, one_line, seconds, visible
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.prices import FREE_VERSIONS
 
@@ -150,7 +151,7 @@ def _cost(answer: AnswerCost) -> str:
         return UNPRICED if answer.price == UNPRICED else ""
     if answer.price in FREE_VERSIONS:
         return ""
-    return f"{'≈ ' if answer.approximate else ''}{dollars(answer.cost)}" if answer.cost else "free"
+    return f"{'≈ ' if answer.approximate else ''}{short_dollars(answer.cost)}" if answer.cost else "free"
 
 
 def _defects(level: str, counts: dict[str, int]) -> str:

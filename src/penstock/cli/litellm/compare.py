@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from penstock.amounts import money
 from penstock.cli.litellm.config import Imported
 from penstock.cli.litellm.database import LitellmTables, TableRow
 from penstock.cli.litellm.keys import ABOVE, ALL_MODELS, budget_of, digest_in, expired, spent_of
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.keys.keys import Spender, digest_of
-from penstock.gateway.keys.report import money
 from penstock.gateway.limits.period import period_at
 from penstock.gateway.teams.chain import resolve
 

@@ -23,12 +23,13 @@ from typing import Any
 
 from msgspec import structs
 
+from penstock.amounts import NANODOLLARS
 from penstock.cli.litellm.database import LitellmTables, TableRow
 from penstock.cli.litellm.durations import MONTH_S, seconds_of
 from penstock.cli.litellm.findings import UNKNOWN, Findings
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import TakenOver
-from penstock.gateway.billing.entry import NANODOLLARS, AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key, Period, digest_of
 from penstock.gateway.keys.terms import check_limit, check_models, check_name
 from penstock.gateway.teams.team import Team, within

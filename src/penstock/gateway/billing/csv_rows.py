@@ -1,10 +1,9 @@
 """Calls as rows of a CSV file, for `penstock ledger export --csv` and the admin API."""
 
-from datetime import UTC, datetime
-
 import msgspec
 
-from penstock.gateway.billing.entry import NANODOLLARS, Entry
+from penstock.amounts import NANODOLLARS, table_moment
+from penstock.gateway.billing.entry import Entry
 
 _TEXTS = ("id", "key", "key_name", "team", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
 COLUMNS = (
@@ -48,7 +47,7 @@ def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
     texts = {"key_name": key_name, "providers": providers, "tags": tags}
     tokens = entry.tokens
     return [
-        datetime.fromtimestamp(entry.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        table_moment(entry.at_ms),
         *(csv_cell(texts[name] if name in texts else getattr(entry, name)) for name in _TEXTS),
         entry.status,
         entry.first_event_ms,

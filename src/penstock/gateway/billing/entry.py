@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from penstock.core.usage import Tokens
 
-__all__ = ["NANODOLLARS", "AttemptEntry", "Entry", "Measure", "Outcome", "Tokens"]
+__all__ = ["AttemptEntry", "Entry", "Measure", "Outcome", "Tokens"]
 
 # How a call ended: as its stream did; or refused before the first attempt; or left open by a gateway that died.
 Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out", "refused", "orphaned"]
 # The origin of the tokens: the provider's usage, an estimate, or none because nothing was generated and nothing is due.
 Measure: TypeAlias = Literal["reported", "estimated", "void"]
-NANODOLLARS = 1_000_000_000
 
 
 class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,12 +4,11 @@ Money is an exact string of dollars: `"0.000125"`. Times are in UTC: `"2027-01-0
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+from penstock.amounts import moment, money
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import EndUserLimits, Key, Period, Spender
-from penstock.gateway.limits.admission import dollars
 from penstock.gateway.limits.period import period_at
 
 State: TypeAlias = Literal["active", "blocked", "revoked", "expired"]
@@ -104,19 +103,3 @@ def state(key: Key, now_ms: int) -> State:
     if key.unusable(now_ms):
         return "expired"
     return "active" if key.blocked_ms is None else "blocked"
-
-
-def money(nanodollars: int | None) -> str | None:
-    """An amount of dollars, exactly."""
-    return None if nanodollars is None else dollars(nanodollars).replace("$", "")
-
-
-def moment(at_ms: int | None) -> str | None:
-    """A time in UTC, with milliseconds if it has any."""
-    if at_ms is None:
-        return None
-    try:
-        at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    except (ValueError, OverflowError):
-        return None
-    return at.isoformat(timespec="milliseconds" if at_ms % 1000 else "seconds").replace("+00:00", "Z")

@@ -16,14 +16,14 @@ from typing import Any, Protocol, TypeAlias, get_args
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
+from penstock.amounts import DAY_MS, NANODOLLARS
 from penstock.errors import KeyTermsError
-from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import EndUserLimits, Key, Period, digest_of, new_id, new_secret
 from penstock.gateway.people.teams import check_team
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _CENTURY_MS = 36_525 * _UNITS_MS["d"]
 # Of a stored key, and of the clients of a team that have a JWT (`people/jwt_keys.py`).
 _ID = re.compile(r"key_[0-9a-f]{12}|jwt:.*")

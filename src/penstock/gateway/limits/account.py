@@ -23,9 +23,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field, structs
 
+from penstock.amounts import DAY_MS
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.period import DAY_MS, BudgetPeriod, period_at
+from penstock.gateway.limits.period import BudgetPeriod, period_at
 
 MINUTE_MS = 60_000
 # How long a settled call may wait until it is in the book. Longer than any outage of the book should last.

@@ -4,10 +4,10 @@ No method blocks. Answers are passed to the callback `then`, at once or later, i
 loop. The order for each call is: `reserve`, any number of `extend`, then `settle` and `booked`, or `release`.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import (
@@ -23,12 +23,6 @@ from penstock.gateway.limits.account import (
 )
 from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 from penstock.gateway.limits.period import period_at
-
-
-def now_ms() -> int:
-    """The time, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
 
 # The start of the ids of end users' accounts.
 END_USER = "user:"
@@ -89,7 +83,7 @@ class LocalAccounts:
 
     degraded = ""
 
-    def __init__(self, clock: Callable[[], int] = now_ms, open_users: Callable[[], Accounts] | None = None) -> None:
+    def __init__(self, clock: Callable[[], int] = clock_ms, open_users: Callable[[], Accounts] | None = None) -> None:
         self._clock = clock
         self._accounts: dict[str, Account] = {}
         self._open_users = open_users

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from penstock.amounts import dollars
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import MINUTE_MS, Account, Hold, count, expire, put
 from penstock.gateway.limits.period import BudgetPeriod, period_at
@@ -244,12 +244,6 @@ def _grant(account: Account, key: Key, now: int, id: str) -> Grant:
         None if tokens is None else Gauge(tokens, max(0, tokens - account.tokens), reset),
         hold.cost if hold is not None else 0,
     )
-
-
-def dollars(amount: int) -> str:
-    """Nanodollars as dollars, with two decimal places or as many as are needed."""
-    whole, rest = divmod(abs(amount), NANODOLLARS)
-    return f"{'-' if amount < 0 else ''}${whole}.{f'{rest:09}'.rstrip('0').ljust(2, '0')}"
 
 
 def _date(at: int) -> str:

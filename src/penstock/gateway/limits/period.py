@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from penstock.amounts import DAY_MS
 from penstock.gateway.keys.keys import Period
-
-DAY_MS = 86_400_000
 
 
 class BudgetPeriod(Struct, frozen=True):

@@ -13,10 +13,11 @@ from functools import partial
 
 from msgspec import Struct
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.accounts import Accounts, now_ms
+from penstock.gateway.limits.accounts import Accounts
 from penstock.gateway.limits.admission import Denial, Reservation
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.reservation import GRACE_S, LEAST_OUTPUT, USUAL_OUTPUT
@@ -53,7 +54,7 @@ def quota_of(provider: Provider) -> Key | None:
 class ProviderKeyLimits:
     """Admits attempts within the limits of providers' keys."""
 
-    def __init__(self, accounts: Accounts, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, accounts: Accounts, clock: Callable[[], int] = clock_ms) -> None:
         self._accounts = accounts
         self._clock = clock
         # By key: its limit of requests, and until when it is reached. Until then the accounts need not be asked.

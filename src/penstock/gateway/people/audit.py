@@ -5,9 +5,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from penstock.amounts import moment, money
 from penstock.gateway.content.end_users import PREFIX
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.report import end_users, moment, money
+from penstock.gateway.keys.report import end_users
 from penstock.gateway.people.roles import Via
 from penstock.gateway.teams.team import Team
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from penstock.gateway.keys.report import moment
+from penstock.amounts import moment
 from penstock.gateway.people.audit import Actor, AuditEntry
 from penstock.gateway.people.roles import RoleGrant
 from penstock.gateway.people.tokens import ApiToken, NewToken, TokenTerms

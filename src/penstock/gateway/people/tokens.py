@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from penstock.amounts import moment
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.keys import digest_of, new_secret
-from penstock.gateway.keys.report import moment
 from penstock.gateway.keys.terms import check_name, parse_expiry
 from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant, named_user
 from penstock.gateway.people.teams import check_team

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from penstock.amounts import moment, money
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Period, Spender
-from penstock.gateway.keys.report import budgets, end_users, moment, money, spent_in
+from penstock.gateway.keys.report import budgets, end_users, spent_in
 from penstock.gateway.teams.team import Team, ancestry
 
 

@@ -3,11 +3,11 @@
 import re
 from functools import partial
 
+from penstock.amounts import moment
 from penstock.core.failure import Failure
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.content.call_record import CallRecord, call_record
 from penstock.gateway.content.users import ErasedUser, Pseudonym
-from penstock.gateway.keys.report import moment
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.live_routes import NO_CONTENT, Handler
 from penstock.serve.admin.replies import AdminResponse, refusal

@@ -7,11 +7,11 @@ so memory does not grow with the number of calls, and other queries of the admin
 import csv
 import io
 import re
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from penstock.amounts import clock_ms
 from penstock.core.failure import Failure
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter
@@ -53,7 +53,7 @@ class CsvExport:
         if exchange.request.method != "GET":
             refuse_method(exchange.request.method, "GET", answer)
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         query = AdminRequest(name="", query=Query.parse(""), body=b"", now_ms=now_ms, scope=scope)
         try:
             wanted = read_filter(Query.parse(exchange.request.query), now_ms)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
+from penstock.amounts import moment, money
 from penstock.error_codes import ERRORS
 from penstock.gateway.billing.book import Grouping, UsageRow
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.gateway.keys.report import moment, money
 
 # What an error code means in general, for a call whose own error is not known.
 _MEANINGS: Mapping[str, str] = {code: row.meaning for code, row in ERRORS.items()}

@@ -19,7 +19,6 @@ import asyncio
 import hmac
 import ipaddress
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from penstock.amounts import clock_ms
 from penstock.core.failure import Failure
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
@@ -205,7 +205,7 @@ class Admin:
     def _look_up_locally(self, credential: StoredCredential, error: BookError) -> Principal | BookError:
         """The user of a credential as the local snapshot has it, because the book does not answer; else the error."""
         known = self._snapshot.users() if self._snapshot is not None else KnownUsers()
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         for token in known.tokens if credential.kind == "token" else ():
             if hmac.compare_digest(token.digest, credential.digest) and token.usable(now_ms):
                 return token.principal
@@ -340,7 +340,7 @@ class Admin:
         actor = self._actor(user, exchange)
         if action.startswith("user."):
             subject = user_subject(subject)
-        entry = entry_of(actor, time.time_ns() // 1_000_000, action, subject)
+        entry = entry_of(actor, clock_ms(), action, subject)
         if not self._act_thread.submit(lambda book: book.people.record(entry, actor.keep_days), then):
             then(BookError("too many requests wait for the ledger; try again"))
 
@@ -381,7 +381,7 @@ class Admin:
     def _end_session(self, user: Principal, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
         """End the session of the request, and delete its cookie."""
         found = self._access.identify(exchange.request.headers, exchange.peer)
-        actor, now_ms = self._actor(user, exchange), time.time_ns() // 1_000_000
+        actor, now_ms = self._actor(user, exchange), clock_ms()
 
         def ended(result: Exception | None) -> None:
             if result is None:
@@ -404,7 +404,7 @@ class Admin:
 def _work(work: Work, actor: Actor, scope: Scope | None, request: tuple[str, str, bytes], book: Book) -> AdminReply:
     """Run a route. Called in the book worker's thread."""
     name, query, body = request
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock_ms()
     book.actor = actor
     try:
         reply = work(book, AdminRequest(name=name, query=Query.parse(query), body=body, now_ms=now_ms, scope=scope))
@@ -424,7 +424,7 @@ def _act(handle: Handler, name: str, exchange: Exchange, answer: AdminResponse, 
 
 def _look_up(credential: StoredCredential, book: Book) -> Principal | None:
     """The user of a credential. Called in the book worker's thread."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock_ms()
     if credential.kind == "token":
         token = book.people.token(credential.digest, now_ms)
         return token.principal if token is not None else None

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import structs
 
+from penstock.amounts import moment, money
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.errors import KeyTermsError
-from penstock.gateway.keys.report import moment, money
 from penstock.http.exchange import Exchange
 from penstock.installation import version
 from penstock.serve.admin.endpoint import AdminEndpoint

@@ -6,11 +6,11 @@ client that reads nothing for `_STALLED_TICKS` is disconnected.
 """
 
 import asyncio
-import time
 from urllib.parse import quote
 
 import msgspec
 
+from penstock.amounts import clock_ms
 from penstock.core.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
@@ -271,7 +271,7 @@ def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall],
     return frame(
         "calls",
         {
-            "now": time.time_ns() // 1_000_000,
+            "now": clock_ms(),
             "gateways": elsewhere.gateways if elsewhere is not None else 1,
             "answered": elsewhere.answered if elsewhere is not None else 1,
             "total": sum(snapshot.total for snapshot in snapshots),

@@ -10,10 +10,10 @@ the audit log.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.amounts import clock_ms
 from penstock.gateway.people.audit import Actor, AuditEntry
 
 WINDOW_S = 600.0
@@ -73,7 +73,7 @@ class Refusals:
 
 def _entry(kind: _Kind, count: int) -> AuditEntry:
     return AuditEntry(
-        at_ms=time.time_ns() // 1_000_000,
+        at_ms=clock_ms(),
         who=kind.who,
         via=kind.via,
         address=kind.address,

@@ -7,13 +7,14 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from penstock.amounts import moment
 from penstock.core.json_members import JsonMembers
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.keys import Key, KeyName
-from penstock.gateway.keys.report import moment, report, reports
+from penstock.gateway.keys.report import report, reports
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
 from penstock.gateway.people.jwt_keys import team_keys
 from penstock.gateway.people.roles import Scope

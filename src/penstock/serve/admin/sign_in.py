@@ -21,6 +21,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config.people import OidcSettings
 from penstock.gateway.config.settings import AdminSettings
@@ -153,7 +154,7 @@ class SignIn:
         if not who:
             self._refuse(exchange, "no_name", _NO_NAME.format(oidc.user_claim))
             return
-        now_ms, actor = time.time_ns() // 1_000_000, self._actor_of(who, exchange)
+        now_ms, actor = clock_ms(), self._actor_of(who, exchange)
         grants = tuple(grants_of(self._settings, _groups_of(claims, oidc)))
         if not grants:
             self._refuse(exchange, "no_role", _NO_ROLE.format(who), who)

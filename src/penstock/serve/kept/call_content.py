@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 from msgspec import Raw, Struct
 
+from penstock.amounts import DAY_MS
 from penstock.core.request import ClientRequest
 from penstock.gateway.billing.entry import Entry, Outcome
 from penstock.gateway.calls.call import Call
@@ -31,7 +32,6 @@ MAX_MEMORY = 128_000_000
 _BATCH = 50
 _BATCH_SIZE = 4_000_000
 _FAILED: frozenset[Outcome] = frozenset(("failed", "truncated", "timed_out"))
-_DAY_MS = 86_400_000
 
 
 class _CollectedCall(Struct, frozen=True, eq=False):
@@ -104,7 +104,7 @@ class CallContent:
             batch.append(self._ended.popleft())
             size += batch[-1].content.size
         self._writing = True
-        work = partial(_put, batch, self._mask, round(self._settings.keep_days * _DAY_MS))
+        work = partial(_put, batch, self._mask, round(self._settings.keep_days * DAY_MS))
         self._store.change_calls(work, partial(self._on_written, batch))
 
     def _on_written(self, batch: Sequence[_CollectedCall], defective: int | Exception) -> None:

@@ -8,10 +8,10 @@ no answer.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
 from penstock.core.request import ClientRequest
 from penstock.gateway.calls.call import DEGRADED, Call
@@ -21,7 +21,6 @@ from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
 from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT, AnswerStore
 from penstock.serve.kept.memory import ConversationMemory, MemoryShare
 
-_DAY_MS = 86_400_000
 # How long the end of an answer waits for the database.
 _DELAY_S = 5.0
 # The answers of one conversation. Providers' contexts end long before.
@@ -109,13 +108,13 @@ class AnswerKeeper:
             self._count("size")
             then(False)
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         record = KeptRecord(
             id=kept.id,
             kind=KIND,
             owner=owner,
             at_ms=now_ms,
-            until_ms=now_ms + round(self._settings.keep_days * _DAY_MS),
+            until_ms=now_ms + round(self._settings.keep_days * DAY_MS),
             parent="" if self._store.whole else previous,
             parts={name: part.decode() for name, part in parts.items() if part is not None},
             names=names,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from penstock.amounts import DAY_MS
 from penstock.gateway.config import Config
 from penstock.gateway.content import call_record
 from penstock.gateway.content.end_users import EndUsers
@@ -18,7 +19,6 @@ from penstock.stores.content.writer import ContentStoreWriter, OnKept
 from penstock.stores.query_thread import QueryThread
 
 _SECRET = "answer ids"
-_DAY_MS = 86_400_000
 # How long the start waits for the database, and how long the last writes may take.
 _START_S = 5.0
 _CLOSE_S = 5.0
@@ -54,7 +54,7 @@ class KeptContent:
     def use(self, config: Config) -> None:
         """Apply a configuration."""
         self._writer.limits = {"answer": config.responses.max_total, call_record.KIND: config.content.max_total}
-        self._writer.keep_users_ms = round(config.users.keep_days * _DAY_MS)
+        self._writer.keep_users_ms = round(config.users.keep_days * DAY_MS)
 
     @property
     def trouble(self) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from penstock.amounts import clock_ms
 from penstock.core.dialects.dialect import RequestError, TokenCounting
 from penstock.core.dialects.shared_state import find_reference
 from penstock.core.failure import Failure
@@ -100,7 +101,7 @@ class TokenCounts:
             report(error)
             return
         call = Call(request_id, request.model, False, started, _SURFACE, self.dialect, read_s=read_s, key=key)
-        call.at_ms = time.time_ns() // 1_000_000
+        call.at_ms = clock_ms()
         call.headers = id_headers(request_id, self.dialect)
         count = _CountSession(exchange, call, self._on_settled)
         self._calls[count] = None

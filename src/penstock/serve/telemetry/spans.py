@@ -5,8 +5,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from penstock.amounts import NANODOLLARS
 from penstock.core.repairs import by_level
-from penstock.gateway.billing.entry import NANODOLLARS, AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.trace import new_span
 from penstock.serve.telemetry import otel_names as named

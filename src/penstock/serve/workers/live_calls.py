@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from penstock.amounts import money
 from penstock.core.price import charge
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.keys.report import money
 from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.telemetry.otel_names import has_answers

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from penstock.amounts import DAY_MS
 from penstock.errors import ConfigError, Problem
 from penstock.gateway.limits.accounts import END_USER
 from penstock.installation import install_command
@@ -31,7 +32,7 @@ _TIMEOUT_S = 0.025
 # A connection that was idle for this long may have been closed by a firewall or proxy.
 _IDLE_S = 5.0
 # An account that no process has written for this long expires: it can be seeded again at any time.
-_EXPIRES_MS = 86_400_000
+_EXPIRES_MS = DAY_MS
 # Those of end users sooner: clients choose their names, so that there may be very many.
 _USERS_EXPIRE_MS = 3_600_000
 _SWAP = """

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from penstock.amounts import clock_ms
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import last_minute, remaining_share, reserved_cost, spent_cost
-from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.stores.accounts.client import FetchSpent, SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
@@ -57,7 +57,7 @@ class SharedAccounts:
         storage: Storage,
         fetch_spent: FetchSpent,
         share: float,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int] = clock_ms,
         retry_s: float = _RETRY_S,
     ) -> None:
         self._storage = storage

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from penstock.gateway.limits.period import DAY_MS
+from penstock.amounts import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction
 from penstock.stores.book.rows import number, text

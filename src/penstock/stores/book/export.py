@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.amounts import DAY_MS
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.billing.entry import Entry
@@ -13,7 +14,6 @@ from penstock.stores.book.rows import LONGEST_NAME, read_entries, text
 from penstock.stores.book.selection import Selection, split_tag
 from penstock.stores.book.summary import span
 
-_DAY_MS = 86_400_000
 _PAGE = 500
 _FILES = "SELECT name, bytes FROM archives WHERE bytes > 0 AND (day + 1) * ? > ? AND day * ? < ? ORDER BY day, name"
 
@@ -32,7 +32,7 @@ def export(database: Database, wanted: Filter, folder: Path, write: Callable[[En
         started = True
         missing = []
         since, until = span(wanted.since_ms, wanted.until_ms)
-        for name, length in reader.fetch(_FILES, (_DAY_MS, since, _DAY_MS, until)):
+        for name, length in reader.fetch(_FILES, (DAY_MS, since, DAY_MS, until)):
             if archives.size(str(name)) is None:
                 missing.append(str(name))
                 continue

@@ -4,13 +4,13 @@ Every change and its audit entry are one transaction. Triggers reject updates of
 that are younger than the configured retention (`kept_audit` in `meta`).
 """
 
-import time
 from collections.abc import Sequence
 from typing import cast
 
 import msgspec
 from msgspec import structs
 
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
 from penstock.gateway.people.roles import user_parts
 from penstock.gateway.people.store import AdminSession, AuditFilter
@@ -39,7 +39,6 @@ _AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", 
 _ENTRY = RowMapper(AuditEntry, _AUDIT, before_json="before", after_json="after")
 _RECORD = f"INSERT INTO audit ({', '.join(_AUDIT)}) VALUES ({', '.join('?' * len(_AUDIT))})"
 _CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'people'"
-_DAY_MS = 86_400_000
 # Of one field of an act, in characters. Larger ones are replaced by a note.
 _MAX_JSON = 20_000
 
@@ -233,7 +232,7 @@ def _append(transaction: Transaction, entry: AuditEntry, keep_days: int | None) 
     )
     transaction.execute_each(_RECORD, [row])
     if keep_days is not None:
-        before_ms = number(time.time_ns() // 1_000_000 - keep_days * _DAY_MS)
+        before_ms = number(clock_ms() - keep_days * DAY_MS)
         transaction.fetch("UPDATE meta SET value = ? WHERE name = 'kept_audit' AND value < ?", (before_ms, before_ms))
         transaction.fetch("DELETE FROM audit WHERE at_ms < (SELECT value FROM meta WHERE name = 'kept_audit')")
 

@@ -16,7 +16,6 @@ Digests have 64 bits: among a billion archived calls, a late call is taken for a
 one in 10¹⁰.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -24,9 +23,9 @@ from itertools import count, product
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.gateway.billing.book import Archived, Filter
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.limits.period import DAY_MS
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.archived_usage import ADD_USAGE, usage_rows
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, addition
@@ -65,7 +64,7 @@ class _ReservationLostError(Exception):
 class Pruner:
     """Prunes a database. `step` is repeated until there is nothing left to do."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(self, database: Database, now_ms: Callable[[], int] = clock_ms) -> None:
         self.database = database
         self._now_ms = now_ms
         self._lock: IO[bytes] | None = None

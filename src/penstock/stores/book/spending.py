@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
+from penstock.amounts import DAY_MS
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Spender
-from penstock.gateway.limits.period import DAY_MS
 from penstock.gateway.teams.chain import scope_of, scopes
 from penstock.stores.book.database import SUMMED, Queryable, Row, SqlDialect, Transaction, Value, addition
 from penstock.stores.book.rows import number, text

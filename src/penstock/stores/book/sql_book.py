@@ -1,16 +1,15 @@
 """SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, KeyName, Spender
-from penstock.gateway.limits.period import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
 from penstock.gateway.teams.team import Team
@@ -216,7 +215,7 @@ class SqlBook:
             transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in changed])
             transaction.fetch(_KEYS_CHANGED)
         for team in changed:
-            entry = team_change(self.actor, time.time_ns() // 1_000_000, by_path.get(team.path), team)
+            entry = team_change(self.actor, clock_ms(), by_path.get(team.path), team)
             if entry is not None:
                 append(transaction, self.actor, entry)
 
@@ -225,7 +224,7 @@ class SqlBook:
         if changed:
             _put_keys(transaction, [KEYS.write(key) for key in changed])
         for key in changed:
-            entry = key_change(self.actor, time.time_ns() // 1_000_000, by_id.get(key.id), key)
+            entry = key_change(self.actor, clock_ms(), by_id.get(key.id), key)
             if entry is not None:
                 append(transaction, self.actor, entry)
 

@@ -20,8 +20,8 @@ the time of deleted calls, sums are known for whole hours and slots only.
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
+from penstock.amounts import DAY_MS
 from penstock.core.losses import LOSSES
-from penstock.gateway.limits.period import DAY_MS
 from penstock.stores.book.database import SUMMED, Queryable, Row, Transaction, Value, addition
 from penstock.stores.book.rows import has_loss
 from penstock.stores.book.spending import sum_spending

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
@@ -50,7 +51,6 @@ _PRUNE_BATCH = 50
 _PRUNE_PAUSES = 9
 _PRUNE_RETRY_S = 60.0
 _MIN_PAUSE_S = 0.01
-_DAY_MS = 86_400_000
 _FIRST_RETRY_S = 0.05
 _MAX_RETRY_S = 2.0
 
@@ -349,7 +349,7 @@ class BookWriter:
                     self._known.pop(id, None)
 
     def _read_spent(self, book: Book, accounts: Sequence[Key]) -> SpentAccounts:
-        now = time.time_ns() // 1_000_000
+        now = clock_ms()
         asked = [(each.spender or Spender(key=each.id), period_at(each.period, now).since) for each in accounts]
         spent = book.spent_by(asked, recent_since_ms=now - _RECENT_MS)
         self._known |= {account.id: account.period for account in accounts}
@@ -377,7 +377,7 @@ class BookWriter:
         """Store tokens and sessions if they have changed, and note from time to time that the book answers."""
         version = book.people.version()
         if version != self._people_version:
-            sessions = book.people.sessions(time.time_ns() // 1_000_000)
+            sessions = book.people.sessions(clock_ms())
             snapshot.write_users(KnownUsers(book.people.tokens(), sessions))
             self._people_version = version
         if time.monotonic() >= self._confirm_at_s:
@@ -411,13 +411,13 @@ class BookWriter:
 
     def _prune(self, retention: Retention) -> None:
         """Archive some calls, or delete the sums of a day; and set the time of the next step."""
-        started, now = time.monotonic(), time.time_ns() // 1_000_000
+        started, now = time.monotonic(), clock_ms()
         try:
             book = self._open()
-            moved = book.prune(retention.folder, now - retention.keep_days * _DAY_MS, most=_PRUNE_BATCH)
+            moved = book.prune(retention.folder, now - retention.keep_days * DAY_MS, most=_PRUNE_BATCH)
             more = bool(moved)
             if moved == 0 and retention.keep_sums_days is not None:
-                more = book.drop_sums(now - retention.keep_sums_days * _DAY_MS)
+                more = book.drop_sums(now - retention.keep_sums_days * DAY_MS)
             took = time.monotonic() - started
             otherwise_s = _PRUNE_EVERY_S if moved is not None else _PRUNE_RETRY_S  # another process is pruning
             self._prune_at_s = time.monotonic() + (_PRUNE_PAUSES * took if more else otherwise_s)

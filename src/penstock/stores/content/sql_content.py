@@ -1,10 +1,10 @@
 """SqlContent: kept content in an SQL database."""
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from penstock.amounts import clock_ms
 from penstock.gateway.content.store import History, HistoryLimits, KeptRecord, fair_share
 from penstock.stores.book.database import Database, Queryable, Row, Transaction, Value, insertion
 from penstock.stores.book.selection import marks
@@ -95,7 +95,7 @@ class SqlContent:
 
     def record(self, kind: str, owner: str, id: str) -> KeptRecord | None:
         """A record of this owner."""
-        parameters = (id, kind, owner, _now_ms(), kind, owner, 1)
+        parameters = (id, kind, owner, clock_ms(), kind, owner, 1)
 
         def read(reader: Queryable) -> KeptRecord | None:
             rows = reader.fetch(_CHAIN_ROWS, parameters)
@@ -106,7 +106,7 @@ class SqlContent:
 
     def history(self, kind: str, owner: str, id: str, limits: HistoryLimits) -> History:
         """A record of this owner with those before it, with only the parts that `limits` names."""
-        chain: Sequence[Value] = (id, kind, owner, _now_ms(), kind, owner, limits.records + 1)
+        chain: Sequence[Value] = (id, kind, owner, clock_ms(), kind, owner, limits.records + 1)
         named = f"p.name IN {marks(limits.parts)}"
 
         def read(reader: Queryable) -> History:
@@ -136,7 +136,7 @@ class SqlContent:
             f"WHERE r.id IN (SELECT record FROM names WHERE owner = ? AND name IN {marks(names)}) "
             "AND r.kind = ? AND r.owner = ? AND t.until_ms > ?"
         )
-        parameters: Sequence[Value] = (owner, *names, kind, owner, _now_ms())
+        parameters: Sequence[Value] = (owner, *names, kind, owner, clock_ms())
 
         def read(reader: Queryable) -> tuple[KeptRecord, ...]:
             total = f"SELECT COALESCE(SUM(p.size), 0) FROM parts p WHERE p.name IN {marks(limits.parts)}"
@@ -156,7 +156,7 @@ class SqlContent:
 
     def delete(self, kind: str, owner: str, id: str) -> bool:
         """Delete a record of this owner."""
-        now = _now_ms()
+        now = clock_ms()
 
         def delete(transaction: Transaction) -> bool:
             rows = transaction.fetch(
@@ -183,7 +183,7 @@ class SqlContent:
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
         """Delete expired threads, then the oldest ones of owners that exceed their share of the limit."""
-        now = _now_ms()
+        now = clock_ms()
 
         def prune(transaction: Transaction) -> int:
             rows = transaction.fetch(_EXPIRED, (kind, now, most))
@@ -263,7 +263,3 @@ def _delete(transaction: Transaction, kind: str, rows: Sequence[Row]) -> None:
     )
     transaction.execute_each(_COUNT, [(kind, owner, -cast(int, size)) for _, owner, size in rows])
     transaction.fetch("DELETE FROM owners WHERE kind = ? AND bytes <= 0", (kind,))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,9 +1,9 @@
 """SqlUsers: the end users and their pseudonyms, in the SQL database of kept content."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from penstock.amounts import clock_ms
 from penstock.gateway.content.users import ClaimedPseudonyms, ErasedUser, Pseudonym
 from penstock.stores.book.database import Database, Queryable, Row, Transaction
 from penstock.stores.book.rows import text
@@ -44,7 +44,7 @@ class SqlUsers:
     def claim(self, proposed: Mapping[str, str], further: Mapping[str, str]) -> ClaimedPseudonyms:
         """The pseudonyms of users. Reads only, if all of them have one."""
         names = {name: text(name) for name in proposed}
-        now = time.time_ns() // 1_000_000
+        now = clock_ms()
 
         def read(reader: Queryable) -> tuple[dict[str, Pseudonym], int]:
             stored = list(names.values())

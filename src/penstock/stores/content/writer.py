@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from penstock.amounts import clock_ms
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.content.store import ContentStore, KeptRecord
 
@@ -182,7 +183,7 @@ class ContentStoreWriter:
             return
         deleted = sum(store.prune(kind, max_total, _PRUNE_BATCH) for kind, max_total in self.limits.items())
         if self.keep_users_ms is not None:
-            deleted += store.users.prune(time.time_ns() // 1_000_000 - self.keep_users_ms, _PRUNE_BATCH)
+            deleted += store.users.prune(clock_ms() - self.keep_users_ms, _PRUNE_BATCH)
         self._prune_at_s = time.monotonic() + (_PRUNE_PAUSE_S if deleted else _PRUNE_S)
 
     def _open(self) -> ContentStore:
