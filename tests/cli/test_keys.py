@@ -194,10 +194,10 @@ def test_a_name_that_two_dead_keys_have_is_refused_with_their_ids() -> None:
 def test_a_budget_can_be_changed() -> None:
     before = reported("create", "--name", "ci", "--budget", "25", "--per", "month", "--rpm", "60")
     del before["secret"]
-    assert reported("budget", "ci", "50.5") == before | {"budget": "50.50", "left": "50.50"}
+    assert reported("update", "ci", "--budget", "50.5") == before | {"budget": "50.50", "left": "50.50"}
     assert reported("show", "ci")["budget"] == "50.50"
-    assert "amount of dollars" in refused("budget", "ci", "much")
-    assert "no key with that id or name" in refused("budget", "other", "1")
+    assert "amount of dollars" in refused("update", "ci", "--budget", "much")
+    assert "no key with that id or name" in refused("update", "other", "--budget", "1")
 
 
 def test_a_rotated_key_is_the_same_key_with_another_secret() -> None:

@@ -259,20 +259,6 @@ def _set_blocked(
         click.echo(_STOPPING, err=True)
 
 
-@command.command("budget", short_help="Change the budget of a key.")
-@_which
-@click.argument("dollars")
-@config_option
-@json_option
-def budget_command(which: str, dollars: str, file: Path | None, *, as_json: bool) -> None:
-    """Change the budget of a key to DOLLARS, as keys update --budget. Its period and what it has spent stay."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
-        (key,) = key_changes.update(book, [KeyChange(which, KeyUpdate(budget=dollars))], now)
-        found = report(book, key, now)
-    click.echo(to_json(found) if as_json else details(found))
-
-
 def _check_output() -> None:
     """Exit before any change if the secret could not be shown."""
     if sys.stdout is None:  # the shell closed it
