@@ -3,12 +3,11 @@
 import click
 from msgspec import Struct
 
-from penstock.cli.inspection.stream_file import ReadStream
+from penstock.cli.inspection.stream_file import ReadStream, dialect_check
 from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import find_dialect, surface_dialect
 from penstock.core.losses import LOSSES, Loss
-from penstock.errors import UnknownDialectError
 
 _FACTS = AnswerFacts(call_id="", model="", created=0, same_dialect=False)
 
@@ -37,19 +36,10 @@ def count_losses(reading: ReadStream, client: str) -> list[LossCount]:
     ]
 
 
-def _check_client(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    try:
-        if name is not None:
-            surface_dialect(name)
-    except UnknownDialectError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
-    return name
-
-
 takes_client = click.option(
     "--for",
     "client",
-    callback=_check_client,
+    callback=dialect_check(surface_dialect),
     metavar="NAME",
     help="Show the losses for clients of this dialect (docs/reference/losses.md).",
 )

@@ -107,18 +107,23 @@ def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[st
 takes_files = click.argument("files", metavar="FILE...|-", nargs=-1, type=click.Path(), callback=_check_files)
 
 
-def _check_dialect(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    try:
-        if name is not None:
-            upstream_dialect(name)
-    except UnknownDialectError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
-    return name
+def dialect_check(find: Callable[[str], object]) -> Callable[..., str | None]:
+    """A callback for an option that names a dialect; `find` raises if there is none."""
+
+    def check(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+        try:
+            if name is not None:
+                find(name)
+        except UnknownDialectError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from None
+        return name
+
+    return check
 
 
 takes_dialect = click.option(
     "--dialect",
-    callback=_check_dialect,
+    callback=dialect_check(upstream_dialect),
     metavar="NAME",
     help="Read the bytes as this dialect.",
 )
