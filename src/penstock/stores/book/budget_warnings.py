@@ -6,16 +6,15 @@ tells a result that arrives too late: another process has taken the warning sinc
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
-
-from msgspec import structs
+from typing import cast
 
 from penstock.amounts import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction
-from penstock.stores.book.rows import number, text
+from penstock.stores.book.rows import RowMapper, number, text
 
-_COLUMNS = tuple(BudgetWarning.__struct_fields__)
+_WARNINGS = RowMapper(BudgetWarning)
+_COLUMNS = _WARNINGS.columns
 _CLAIM = (
     f"INSERT INTO budget_warnings ({', '.join(_COLUMNS)}, due_ms) VALUES ({', '.join('?' * len(_COLUMNS))}, ?) "
     "ON CONFLICT (account, label, percent) DO NOTHING RETURNING account, label, percent"
@@ -79,7 +78,7 @@ def take(database: Database, now_ms: int, until_ms: int) -> TakenWarning | int |
     rows = database.write(lambda transaction: transaction.fetch(_TAKE, (number(until_ms), number(now_ms))))
     if not rows:
         return now_ms  # another process was quicker: look again
-    return TakenWarning(_read(rows[0][:-1]), cast(int, rows[0][-1]))
+    return TakenWarning(_WARNINGS.read(rows[0][:-1]), cast(int, rows[0][-1]))
 
 
 def end_delivery(database: Database, taken: TakenWarning, delivery: Delivery, due_ms: int | None) -> None:
@@ -92,15 +91,8 @@ def end_delivery(database: Database, taken: TakenWarning, delivery: Delivery, du
 
 def newest(reader: Queryable, limit: int) -> list[BudgetWarning]:
     """The newest warnings first."""
-    return [_read(row) for row in reader.fetch(_NEWEST, (limit,))]
+    return [_WARNINGS.read(row) for row in reader.fetch(_NEWEST, (limit,))]
 
 
 def _row(warning: BudgetWarning) -> Row:
-    due_ms = number(warning.at_ms) if warning.delivery == "waiting" else None
-    values = structs.astuple(warning)
-    return *(number(int(value)) if isinstance(value, int) else text(value) for value in values), due_ms
-
-
-def _read(row: Row) -> BudgetWarning:
-    values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    return BudgetWarning(**{**values, "refused": bool(values["refused"])})
+    return *_WARNINGS.write(warning), number(warning.at_ms) if warning.delivery == "waiting" else None
