@@ -181,3 +181,9 @@ def test_the_number_of_urls_is_limited() -> None:
 
     with pytest.raises(MediaError, match="at most 20"):
         asyncio.run(work())
+
+
+@pytest.mark.parametrize("host", ["a..example", f"{'a' * 64}.example"])
+def test_a_name_that_no_host_can_have_cannot_be_reached(host: str) -> None:
+    with pytest.raises(MediaError, match="upstream_dns_failed"):
+        asyncio.run(MediaFetcher(("*",), 2_000, 1.0).fetch([f"http://{host}/x.png"]))

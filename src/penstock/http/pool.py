@@ -117,6 +117,8 @@ class Pool:
             raise UpstreamError("upstream_tls_failed", message) from None
         except socket.gaierror as error:
             raise UpstreamError("upstream_dns_failed", f"cannot resolve {origin.host}: {error.strerror}") from None
+        except UnicodeError:  # of the codec for host names
+            raise UpstreamError("upstream_dns_failed", f"{origin.host} cannot be the name of a host") from None
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
                 raise UpstreamError("gateway_overloaded", "the gateway cannot open another connection") from None
