@@ -107,6 +107,11 @@ FETCHED = {PICTURE: MediaPart(kind="image", mime="image/png", data="AAAA")}
 RESULT_BLOCK: Json = {"type": "tool_result", "tool_use_id": "c1"}
 MARK: Json = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 THOUGHTS: Json = {"includeThoughts": True}
+ATTRIBUTED: Json = {
+    "type": "text",
+    "text": "x-anthropic-billing-header: cc_version=2",
+    "cache_control": {"type": "ephemeral", "scope": "global"},
+}
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
     "claude-thinking": [
@@ -206,6 +211,13 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "claude-cache-scope": [
+        Case(
+            "azure-anthropic/claude-opus-4-8",
+            {"max_tokens": 9, "messages": [HI], "system": [ATTRIBUTED]},
+            {"system": None},
+            [("attribution-dropped", "attribution")],
+            MESSAGES,
+        ),
         *(
             Case(
                 model,

@@ -90,7 +90,7 @@ class AnthropicMessagesUpstream:
         if not settings.cache_scope:
             refused_betas += ("prompt_caching_scope",) if settings.body_betas is None else ()
             for name in ("system", "messages", "tools"):
-                given = changes.get(name) or values.get(name)
+                given = changes.get(name, values.get(name))  # None where it is removed
                 if given is not None and (unscoped := without_cache_scope(given, losses)) is not None:
                     changes[name] = unscoped
         headers = {**_HEADERS, **request.headers}
