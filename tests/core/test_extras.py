@@ -51,6 +51,12 @@ def test_fields_without_meaning_are_kept(payload: Json, extra: Extra) -> None:
     assert extra in read(sse(begins(), payload, finishes(), DONE))
 
 
+@pytest.mark.parametrize("name", ["annotations", "audio", "images", "reasoning_details", "refusal"])
+def test_a_null_is_nothing(name: str) -> None:
+    events = read(sse(begins(), delta({"content": "Hi", name: None}), finishes(), DONE))
+    assert not [event for event in events if isinstance(event, Extra)]
+
+
 def test_extras_of_a_choice_add_up() -> None:
     def token(text: str) -> Json:
         return chunk(choice({"content": text}, logprobs={"content": [{"token": text, "logprob": -1.0}]}))

@@ -230,7 +230,7 @@ class ChoiceReader:
         if tool_calls and function_call:
             # The legacy form repeats the calls of the current form.
             delta["other_function_call"], function_call = function_call, None
-        cited = self._take_citations(delta) if "annotations" in delta else []
+        cited = self._take_citations(delta) if delta.get("annotations") else []
         reasoning, reasoning_field = self._take_reasoning(delta) if delta else (None, "")
         if choice:
             self._add_extras(choice, "choice")
@@ -400,17 +400,9 @@ def _citation(choice: int, annotation: object) -> Annotation | None:
     """A citation of a web page; None for any other annotation."""
     match annotation:
         case {"type": "url_citation", "url_citation": {"url": str(url)} as source}:
-            start, end = source.get("start_index"), source.get("end_index")
-            return Annotation(
-                choice,
-                LAST_TEXT,
-                url,
-                text_of(source.get("title")),
-                text_of(source.get("content")),
-                start if isinstance(start, int) else None,
-                end if isinstance(end, int) else None,
-                object_of(annotation),
-            )
+            title, quote = (text_of(source.get(name)) for name in ("title", "content"))
+            start, end = (integer_of(source.get(name)) for name in ("start_index", "end_index"))
+            return Annotation(choice, LAST_TEXT, url, title, quote, start, end, object_of(annotation))
         case _:
             return None
 
