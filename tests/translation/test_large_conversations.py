@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.translation.support import CHAT, GEMINI, asked
+from tests.translation.support import CHAT, GEMINI, OLLAMA, asked
 
 # So that a body may hold as many values.
 _PADDING = {"role": "user", "content": "x" * 12_000_000}
@@ -22,3 +22,12 @@ def test_messages_of_one_turn_are_joined_in_linear_time(message: dict[str, str],
     body, _ = asked(CHAT, GEMINI, {"messages": [_PADDING, *[message] * count]})
     assert time.process_time() - began < _MOST_S
     assert [len(content["parts"]) for content in body["contents"]] == [count + 1]
+
+
+def test_images_are_told_from_texts_in_linear_time() -> None:
+    urls = (f"data:image/png;base64,{number:08}" for number in range(16_000))
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    began = time.process_time()
+    body, _ = asked(CHAT, OLLAMA, {"messages": [_PADDING, {"role": "user", "content": images}]})
+    assert time.process_time() - began < _MOST_S
+    assert len(body["messages"][1]["images"]) == 16_000

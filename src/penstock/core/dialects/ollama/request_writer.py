@@ -121,8 +121,16 @@ class _OllamaMessages(TranslatedParts):
         """The results of tools, then everything else."""
         results, rest = self.results(parts)
         written = [self._result(result, text) for result, text in results]
+        images: list[str] = []
+        others: list[Part] = []
+        for part in rest:
+            if isinstance(part, MediaPart) and part.kind == "image" and part.data:
+                self.note_cache(part.cache)
+                images.append(part.data)
+            else:
+                others.append(part)
         if rest or not written:
-            written.append(self._message("user", rest))
+            written.append({"role": "user", "content": self.texts(others)} | ({"images": images} if images else {}))
         return written
 
     def _result(self, result: ToolResult, text: str) -> _Json:
@@ -131,13 +139,6 @@ class _OllamaMessages(TranslatedParts):
             message["tool_call_id"] = result.call_id
         name = self._called.get(result.call_id) or (self.names.name(result.name) if result.name else "")
         return message | ({"tool_name": name} if name else {})
-
-    def _message(self, role: str, parts: Sequence[Part]) -> _Json:
-        images = [part for part in parts if isinstance(part, MediaPart) and part.kind == "image" and part.data]
-        for image in images:
-            self.note_cache(image.cache)
-        message: _Json = {"role": role, "content": self.texts([part for part in parts if part not in images])}
-        return message | ({"images": [image.data for image in images]} if images else {})
 
     def tools(self, request: Request) -> list[_Json]:
         choice = request.tool_choice
