@@ -180,7 +180,7 @@ class Pool:
 
     async def _addresses(self, origin: Origin) -> list[str]:
         """The allowed addresses of a host. The SSRF filter is for names only: an operator may configure any address."""
-        if _is_address(origin.host):
+        if is_address(origin.host):
             return [origin.host]
         resolved = await self._resolve(origin.host, origin.port)
         allowed = [address for address in resolved if not is_forbidden(address)]
@@ -195,7 +195,8 @@ class Pool:
         return self._tls
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

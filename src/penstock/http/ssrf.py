@@ -55,12 +55,11 @@ def is_forbidden(host: str) -> bool:
 
 def is_public(host: str) -> bool:
     """Whether an address is in the public internet: only there may a URL lead that a client has chosen."""
-    try:
-        address = ip_address(host)
-    except ValueError:
+    if is_forbidden(host):
         return False
+    address = ip_address(host)
     embedded = _embedded(address) if isinstance(address, IPv6Address) else ()
-    return not is_forbidden(host) and all(each.is_global for each in (address, *embedded))
+    return all(each.is_global for each in (address, *embedded))
 
 
 def _is_reserved(address: IPv4Address | IPv6Address) -> bool:

@@ -15,7 +15,6 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from ssl import SSLContext, create_default_context
 from urllib.parse import SplitResult, urlsplit
 
@@ -23,7 +22,7 @@ from penstock.core.content import MediaPart
 from penstock.core.media import is_text, media_type, typed_media
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
-from penstock.http.pool import Origin, Pool, Resolver, resolve
+from penstock.http.pool import Origin, Pool, Resolver, is_address, resolve
 from penstock.http.ssrf import is_public
 
 # As many images as Anthropic's own API takes in one request for its most usual models.
@@ -77,7 +76,7 @@ class MediaFetcher:
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         if not any(fnmatchcase(host, pattern) for pattern in self._hosts):
             raise MediaError(f"the gateway's operator does not allow {host}")
-        if host not in self._hosts and (port != _PORTS[parts.scheme] or (_is_address(host) and not is_public(host))):
+        if host not in self._hosts and (port != _PORTS[parts.scheme] or (is_address(host) and not is_public(host))):
             raise MediaError(f"{host} must be a public address at its usual port")
         origin = Origin(host, port, tls=parts.scheme == "https")
         received = _ReceivedMedia(host, room)
@@ -184,11 +183,3 @@ def _part(host: str, mime: str, body: bytes) -> MediaPart:
     if part.mime not in _TYPES and not is_text(part.mime):
         raise MediaError(f"{host} sends {part.mime or 'an unknown type'}, which is no image, PDF or text")
     return part
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

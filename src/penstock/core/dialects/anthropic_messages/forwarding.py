@@ -127,7 +127,7 @@ def inline_media(messages: object, fetched: Mapping[str, MediaPart]) -> bool:
     for block, url in blocks:
         source = source_of(fetched[url])
         if source is None or (fetched[url].kind == "image") != (block["type"] == "image"):
-            raise refused(f"the URL of an {block['type']} block leads to media of the type {fetched[url].mime}")
+            raise refused(f"the URL of the block ({block['type']}) leads to media of the type {fetched[url].mime}")
         block["source"] = source
     return bool(blocks)
 
