@@ -13,6 +13,8 @@ from msgspec import structs
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.registry import surface_dialect
+from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, End, Finish, Seal, Start, TextDelta
+from penstock.core.losses import Loss
 from penstock.core.request import ReasoningShown
 from penstock.core.usage import Tokens
 from penstock.gateway.calls.call import Attempt, Call
@@ -75,6 +77,21 @@ def test_thinking_that_was_not_asked_for_is_hidden_and_declared(provider: str, s
         assert blocks == [{"type": "text", "text": "So."}]
         assert losses == [("reasoning-hidden", "")]
         assert reported == tokens
+
+
+@pytest.mark.parametrize("shown", ["none", "seals"])
+def test_a_seal_after_the_end_of_its_block_opens_no_block(shown: ReasoningShown) -> None:
+    """Responses providers may end an item of reasoning after the message has begun."""
+    writer = StreamWriter.for_call(MESSAGES, structs.replace(facts(GEMINI, MESSAGES), reasoning=shown))
+    out = writer.write(
+        [
+            *(Start("a", "m", 1), ChoiceStart(0, "assistant"), BlockStart(0, 0, "reasoning"), BlockEnd(0, 0)),
+            *(BlockStart(0, 1, "text"), TextDelta(0, "So."), Seal(0, 0, "gemini", "c2ln"), BlockEnd(0, 1)),
+            *(Finish(0, "stop"), End("completed")),
+        ]
+    )
+    assert out.count(b"event: content_block_start") == out.count(b"event: content_block_stop") == 1
+    assert writer.losses == [Loss("seal-dropped", "gemini")]
 
 
 def test_claude_s_own_thinking_is_as_claude_sent_it() -> None:

@@ -289,6 +289,7 @@ class AnthropicMessagesWriter:
     def _end_block(self, block: int) -> None:
         index = self._indexes.get(block)
         if index is None:
+            self._unwritten = None  # a seal that follows the end of its block has no place
             return
         if index in self._free_inputs:
             self._emit_delta(index, {"type": "input_json_delta", "partial_json": '"}'})
@@ -322,6 +323,8 @@ class AnthropicMessagesWriter:
             self._open(seal.block, {"type": "redacted_thinking", "data": value})
         elif seal.block in self._indexes:
             self._emit_delta(self._indexes[seal.block], {"type": "signature_delta", "signature": value})
+        elif not self._hidden:
+            self.losses.append(Loss("seal-dropped", seal.scheme))
 
     def _write_citation(self, citation: Annotation) -> None:
         body = citation_body(citation, own=self._own)
