@@ -17,7 +17,6 @@ An unstreamed answer is one object with `ref`, `by`, `blocks`, `why` and `bill`.
 settings and one choice.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -51,12 +50,15 @@ from penstock.core.dialects.dialect import (
     HINT,
     PROOF,
     AnswerFacts,
+    AnswerWriter,
     Destination,
     Dialect,
     OutgoingRequest,
     ProviderError,
     RequestError,
     RequestLimits,
+    SurfaceDialect,
+    UpstreamDialect,
 )
 from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.events import BlockKind
@@ -139,7 +141,7 @@ class TickerReader(FrameReader):
 # Answers, written.
 
 
-class TickerWriter:
+class TickerWriter(AnswerWriter):
     """Events → a ticker's stream."""
 
     def __init__(self, facts: AnswerFacts) -> None:
@@ -153,10 +155,6 @@ class TickerWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         return b"".join(self._frame(event) for event in self._blocks.order(events))
-
-    def note(self, events: Iterable[Event]) -> None:
-        for _ in self._blocks.order(events):
-            pass
 
     def heartbeat(self) -> bytes:
         return b"event: wait\ndata: {}\n\n"
@@ -263,14 +261,11 @@ def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
     return fields
 
 
-class TickerUpstream:
+class TickerUpstream(UpstreamDialect):
     """Calls tickers."""
 
     path = "/ticker"
-    large_events: re.Pattern[bytes] | None = None
-
-    def frame_reader(self, sink: Sink) -> TickerReader:
-        return TickerReader(sink)
+    reader = TickerReader
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         if request.dialect == NAME:
@@ -290,12 +285,11 @@ class TickerUpstream:
                 return ProviderError()
 
 
-class TickerSurface:
+class TickerSurface(SurfaceDialect):
     """Offers a ticker."""
 
     name = "ticker"
     path = "/ticker"
-    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         try:
@@ -342,9 +336,6 @@ class TickerSurface:
             "bill": {"read": usage.input, "wrote": usage.output} if usage else None,
         }
         return msgspec.json.encode(body)
-
-    def status_of(self, failure: Failure) -> int:
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         return msgspec.json.encode({"broken": {"says": failure.message, "code": failure.code, "call": request_id}})

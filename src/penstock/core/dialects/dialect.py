@@ -3,8 +3,8 @@
 A dialect is a package below `core/dialects/` and a row in `core/dialects/registry.py`. Everything outside
 `core/dialects/` works with the ports of this module, and looks dialects up by name. A dialect may have only one of the
 two. Between them is `AnswerDialect`: the answers of an API, without its requests. A surface has them, and so has an API
-that only replay serves. What only some dialects have is an optional member of `Dialect`, never a method that others
-stub.
+that only replay serves. Dialects derive from the ports. What only some of them have is an optional member of `Dialect`,
+or has a default here; it is never a method that others stub.
 
     bytes ─ FrameReader ─▶ events ─ AnswerWriter ─▶ bytes         answers (`core/stream.py` joins the stages)
     bytes ─ read_request ─▶ ClientRequest ─ write_request ─▶ bytes   requests
@@ -14,7 +14,7 @@ stub.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -30,6 +30,9 @@ from penstock.core.passthrough_format import PassThroughFormat
 from penstock.core.request import ClientRequest, Continuation, ReasoningShown
 from penstock.core.sink import Sink
 from penstock.core.tool_map import ClientTool
+
+Settings = TypeVar("Settings", bound=Struct)
+"""The capabilities of a provider that its dialect knows (`Dialect.settings`)."""
 
 # To call an API.
 
@@ -57,6 +60,10 @@ class Destination(Struct, frozen=True, kw_only=True):
         members = {**self.overrides, "model": self.model}
         encoded = {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}
         force_setattr(self, "members", encoded)
+
+    def settings_as(self, type: type[Settings]) -> Settings:
+        """The capabilities as the type that the dialect has for them."""
+        return msgspec.convert(dict(self.settings), type) if self.settings else type()
 
 
 class OutgoingRequest(Struct, frozen=True):
@@ -92,12 +99,15 @@ class UpstreamDialect(Protocol):
 
     path: str
     """Where requests are posted, below a provider's `base_url`."""
-    large_events: re.Pattern[bytes] | None
+    reader: type[FrameReader]
+    """The reader of its answers."""
+    large_events: re.Pattern[bytes] | None = None
     """What the data of an event contains that may repeat the whole answer, or a whole item of it such as an image. Such
     an event may be as large as an unstreamed answer. None if there are no such events."""
 
     def frame_reader(self, sink: Sink) -> FrameReader:
         """Make the reader of one answer."""
+        return self.reader(sink)
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider: the client's bytes with edits if they are in this dialect, else a new body."""
@@ -151,6 +161,7 @@ class AnswerWriter(Protocol):
 
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
+        self.write(events)
 
     def heartbeat(self) -> bytes:
         """Bytes without meaning that keep the connection alive; empty if none can be sent now."""
@@ -172,7 +183,7 @@ class AnswerDialect(Protocol):
 
     path: str
     """The path of the endpoint, below /v1 or the version of the API; it may contain `{model}`."""
-    request_id_header: str
+    request_id_header: str = ""
     """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
 
     def writer(self, facts: AnswerFacts) -> AnswerWriter:
@@ -183,6 +194,7 @@ class AnswerDialect(Protocol):
 
     def status_of(self, failure: Failure) -> int:
         """The HTTP status of an error, for clients of this API."""
+        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error."""

@@ -13,7 +13,7 @@ from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import read_request
 from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
 from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.failure import Failure
 from penstock.core.json_getters import object_of
 from penstock.core.losses import Loss
@@ -31,7 +31,7 @@ _CREDENTIALS = ("api-key", "auth", "secret", "token")
 _TAGS = {"x-claude-code-session-id": "session", "x-claude-code-agent-id": "agent"}
 
 
-class AnthropicMessagesSurface:
+class AnthropicMessagesSurface(SurfaceDialect):
     """Offers Messages."""
 
     name = "messages"

@@ -1,7 +1,5 @@
 """The Anthropic Messages dialect, as an API to call."""
 
-import re
-
 import msgspec
 from msgspec import Raw
 
@@ -16,33 +14,27 @@ from penstock.core.dialects.anthropic_messages.forwarding import (
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
-from penstock.core.sink import Sink
 from penstock.core.tool_map import ToolMap
 
 VERSION = "2023-06-01"
 _HEADERS = {"anthropic-version": VERSION}
-_DEFAULTS = MessagesSettings()
 
 
-class AnthropicMessagesUpstream:
+class AnthropicMessagesUpstream(UpstreamDialect):
     """Calls providers that speak Messages."""
 
     path = "/messages"
-    large_events: re.Pattern[bytes] | None = None
-
-    def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
-        """Make the reader of one answer."""
-        return AnthropicMessagesReader(sink)
+    reader = AnthropicMessagesReader
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider: the client's own bytes with edits, or a new body."""
         if request.dialect == NAME:
             return self._forwarded(request, destination)
-        settings = _settings(destination)
+        settings = destination.settings_as(MessagesSettings)
         losses: list[Loss] = []
         neutral = request.read()
         names = ToolMap(neutral.tools)
@@ -64,7 +56,7 @@ class AnthropicMessagesUpstream:
 
         A field that the provider is known to refuse is left out, together with the beta that announces it.
         """
-        settings = _settings(destination)
+        settings = destination.settings_as(MessagesSettings)
         changes: dict[str, Raw | None] = {**destination.members}
         values = request.members.values
         refused = [name for name in settings.refused_fields if name in values]
@@ -110,7 +102,7 @@ class AnthropicMessagesUpstream:
             "max_tokens", neutral.max_output if neutral else request.fields.get("max_tokens")
         )
         if most is None:
-            most = _settings(destination).default_max_tokens
+            most = destination.settings_as(MessagesSettings).default_max_tokens
         tier = destination.overrides.get(
             "service_tier", neutral.tier if neutral else request.fields.get("service_tier")
         )
@@ -124,7 +116,3 @@ class AnthropicMessagesUpstream:
         error = read_error(parsed, "error")
         own = parsed.get("type") == "error" and isinstance(parsed.get("error"), dict)
         return ProviderError(error[0] if error else "", body if own else b"")
-
-
-def _settings(destination: Destination) -> MessagesSettings:
-    return msgspec.convert(dict(destination.settings), MessagesSettings) if destination.settings else _DEFAULTS

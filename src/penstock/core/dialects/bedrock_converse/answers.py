@@ -9,14 +9,14 @@ from penstock.core.completion import Completion
 from penstock.core.dialects.bedrock_converse.answer_parts import exception_name
 from penstock.core.dialects.bedrock_converse.body import write_body
 from penstock.core.dialects.bedrock_converse.writer import BedrockConverseWriter
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 
 UNSTREAMED_PATH = "/model/{model}/converse"
 
 
-class BedrockConverseAnswers:
+class BedrockConverseAnswers(AnswerDialect):
     """Answers as Amazon Bedrock does."""
 
     path = f"{UNSTREAMED_PATH}-stream"
@@ -29,10 +29,6 @@ class BedrockConverseAnswers:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of an answer without streaming."""
         return write_body(completion, facts, losses)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:  # noqa: ARG002
         """The body of an error. `__type` names its exception, which clients raise."""

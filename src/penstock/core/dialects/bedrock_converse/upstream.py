@@ -3,40 +3,28 @@
 Every answer is requested as a stream, because unstreamed ones have another path. The model is in the path only.
 """
 
-import re
-
-import msgspec
-
 from penstock.core.dialects.bedrock_converse.reader import BedrockConverseReader
 from penstock.core.dialects.bedrock_converse.request_writer import ConverseSettings, write_request
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
-from penstock.core.error_shapes import read_error
+from penstock.core.dialects.dialect import Destination, RequestLimits
+from penstock.core.dialects.translating_upstream import TranslatingUpstream
 from penstock.core.json_getters import object_of, text_of
 from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
-from penstock.core.sink import Sink
+from penstock.core.request import ClientRequest, Request
 from penstock.core.tool_map import ToolMap
 
 
-class BedrockConverseUpstream:
+class BedrockConverseUpstream(TranslatingUpstream):
     """Calls Amazon Bedrock."""
 
     path = "/model/{model}/converse-stream"
-    large_events: re.Pattern[bytes] | None = None
+    reader = BedrockConverseReader
+    in_path = True
 
-    def frame_reader(self, sink: Sink) -> BedrockConverseReader:
-        """Make the reader of one answer."""
-        return BedrockConverseReader(sink)
-
-    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The request for a provider. No client speaks this dialect, so it is always a new body."""
-        losses: list[Loss] = []
-        neutral = request.read()
-        names = ToolMap(neutral.tools)
-        settings = msgspec.convert(dict(destination.settings), ConverseSettings)
-        fields = write_request(neutral, settings, destination.issuer, losses, names)
-        fields |= destination.overrides
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tools=names.changed())
+    def write_fields(
+        self, request: Request, destination: Destination, losses: list[Loss], names: ToolMap
+    ) -> dict[str, object]:
+        """The members of the body."""
+        return write_request(request, destination.settings_as(ConverseSettings), destination.issuer, losses, names)
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """The limit of the output, and the tier."""
@@ -44,9 +32,3 @@ class BedrockConverseUpstream:
         given = object_of(overrides.get("inferenceConfig")).get("maxTokens", neutral.max_output)
         tier = object_of(overrides.get("serviceTier")).get("type", neutral.tier)
         return RequestLimits(given if isinstance(given, int) else None, text_of(tier).lower())
-
-    def read_error(self, body: bytes) -> ProviderError:
-        """Read an error: `{"message": "…"}`, with a lower or an upper M."""
-        parsed = msgspec.json.decode(body)
-        found = read_error(parsed, "error") if isinstance(parsed, dict) else None
-        return ProviderError(found[0] if found else "")

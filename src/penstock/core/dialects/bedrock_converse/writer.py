@@ -27,7 +27,7 @@ from penstock.core.dialects.bedrock_converse.answer_parts import (
     stream_exception_name,
 )
 from penstock.core.dialects.bedrock_converse.reader import FAILURES
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -59,7 +59,7 @@ _JSON = "application/json"
 _FILLER = ascii_lowercase
 
 
-class BedrockConverseWriter:
+class BedrockConverseWriter(AnswerWriter):
     """Writes the events of one answer."""
 
     _started = False
@@ -87,10 +87,6 @@ class BedrockConverseWriter:
             self._write(event)
         out, self._out = self._out, []
         return b"".join(out)
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events that are forwarded unchanged."""
-        self.write(events)
 
     def heartbeat(self) -> bytes:
         """Nothing: the API has no heartbeats."""

@@ -5,16 +5,15 @@ import msgspec
 from penstock.core.completion import Completion
 from penstock.core.dialects.cohere.body import write_body
 from penstock.core.dialects.cohere.writer import CohereWriter
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 
 
-class CohereAnswers:
+class CohereAnswers(AnswerDialect):
     """Answers as Cohere does."""
 
     path = "/v2/chat"
-    request_id_header = ""
 
     def writer(self, facts: AnswerFacts) -> CohereWriter:
         """Make the writer of a streamed answer."""
@@ -23,10 +22,6 @@ class CohereAnswers:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of an answer without streaming."""
         return write_body(completion, facts, losses)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error: the id of the request, and a message."""

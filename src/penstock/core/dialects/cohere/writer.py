@@ -15,7 +15,7 @@ from penstock.core.blocks import Blocks
 from penstock.core.dialects.answer_parts import ENDING_WORDS, SummaryParts, call_name, note_hidden, of_first_choice
 from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
 from penstock.core.dialects.cohere.reader import FAILURES, PLAN, SENTINEL
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -46,7 +46,7 @@ from penstock.core.usage import Usage
 _DONE = f"data: {SENTINEL}\n\n".encode()
 
 
-class CohereWriter:
+class CohereWriter(AnswerWriter):
     """Writes the events of one answer."""
 
     _started = False
@@ -77,10 +77,6 @@ class CohereWriter:
     def _taken(self) -> bytes:
         out, self._out = self._out, []
         return b"".join(out)
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events that are forwarded unchanged."""
-        self.write(events)
 
     def heartbeat(self) -> bytes:
         """A comment."""

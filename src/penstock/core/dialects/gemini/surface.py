@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import check_lengths, decode_fields, decode_members, refused
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.gemini.body import write_body
 from penstock.core.dialects.gemini.failures import write_error
 from penstock.core.dialects.gemini.members import member, snake_case
@@ -36,12 +36,11 @@ _ARRAY = "application/json; charset=utf-8"
 _FORWARDED = ("x-goog-api-client",)
 
 
-class GeminiSurface:
+class GeminiSurface(SurfaceDialect):
     """Offers Gemini's API."""
 
     name = "gemini"
     path = f"{_MODELS}{{model}}:{STREAMED}"
-    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
         """Read a request; raises `RequestError`."""
@@ -58,10 +57,6 @@ class GeminiSurface:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of an answer without streaming."""
         return write_body(completion, losses, facts)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in Google's envelope."""

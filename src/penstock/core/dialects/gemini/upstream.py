@@ -8,7 +8,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
 from penstock.core.dialects.gemini.forwarding import edit_contents, with_model
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME, GeminiReader
@@ -17,25 +17,20 @@ from penstock.core.error_shapes import read_error
 from penstock.core.json_getters import integer_of, object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
-from penstock.core.sink import Sink
 from penstock.core.tool_map import ToolMap
 
-_DEFAULTS = GeminiSettings()
 # The member of a request to count tokens that has a whole request, which names the model.
 _COUNTED = ("generateContentRequest", snake_case("generateContentRequest"))
 # A delay as protocol buffers write it, such as `34s` or `1.5s`.
 _DELAY = re.compile(r"(\d{1,9})(?:\.\d+)?s")
 
 
-class GeminiUpstream:
+class GeminiUpstream(UpstreamDialect):
     """Calls providers that speak Gemini's API."""
 
     path = "/models/{model}:streamGenerateContent?alt=sse"
-    large_events: re.Pattern[bytes] | None = re.compile(rb'"inline(?:D|_d)ata"')
-
-    def frame_reader(self, sink: Sink) -> GeminiReader:
-        """Make the reader of one answer."""
-        return GeminiReader(sink)
+    reader = GeminiReader
+    large_events = re.compile(rb'"inline(?:D|_d)ata"')
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider: the client's own bytes with edits, or a new body."""
@@ -44,7 +39,7 @@ class GeminiUpstream:
             return self._forwarded(request, destination, losses)
         neutral = request.read()
         names = ToolMap(neutral.tools)
-        fields = write_request(neutral, _settings(destination), destination.issuer, losses, names)
+        fields = write_request(neutral, destination.settings_as(GeminiSettings), destination.issuer, losses, names)
         fields |= destination.overrides
         return OutgoingRequest(msgspec.json.encode(fields), {}, tuple(losses), names.changed())
 
@@ -96,7 +91,3 @@ class GeminiUpstream:
             status=401 if any(each.get("reason") == "API_KEY_INVALID" for each in details) else 0,
             retry_after=str(int(delay[1]) + 1) if delay is not None else "",
         )
-
-
-def _settings(destination: Destination) -> GeminiSettings:
-    return msgspec.convert(dict(destination.settings), GeminiSettings) if destination.settings else _DEFAULTS

@@ -3,17 +3,16 @@
 import msgspec
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
 from penstock.core.dialects.ollama.writer import OllamaWriter, write_body
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 
 
-class OllamaAnswers:
+class OllamaAnswers(AnswerDialect):
     """Answers as a server of Ollama does."""
 
     path = "/api/chat"
-    request_id_header = ""
 
     def writer(self, facts: AnswerFacts) -> OllamaWriter:
         """Make the writer of a streamed answer."""
@@ -22,10 +21,6 @@ class OllamaAnswers:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of an answer without streaming."""
         return write_body(completion, facts, losses)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:  # noqa: ARG002
         """The body of an error, which has only a message."""

@@ -33,7 +33,7 @@ from penstock.core.dialects.answer_parts import (
     note_hidden,
     of_first_choice,
 )
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
 from penstock.core.dialects.ollama.reader import FINISH_REASONS
 from penstock.core.events import (
     Annotation,
@@ -64,7 +64,7 @@ from penstock.core.usage import Usage
 _Json = dict[str, object]
 
 
-class OllamaWriter:
+class OllamaWriter(AnswerWriter):
     """Writes the events of one answer."""
 
     _failed = False
@@ -89,10 +89,6 @@ class OllamaWriter:
             self._write(event)
         out, self._out = self._out, []
         return b"".join(out)
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events that are forwarded unchanged."""
-        self.write(events)
 
     def heartbeat(self) -> bytes:
         """A line without content."""

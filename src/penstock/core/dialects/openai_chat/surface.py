@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.dialects.openai_chat.request import NAME, read_request
 from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
@@ -29,12 +29,11 @@ _FIGURES = frozenset(("n", *_CAPS, *_LISTS))
 _ACCOUNTED = frozenset(("metadata", "user", "service_tier", "store"))
 
 
-class OpenAIChatSurface:
+class OpenAIChatSurface(SurfaceDialect):
     """Offers chat completions."""
 
     name = "chat"
     path = "/chat/completions"
-    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """Read a request; raises `RequestError`."""
@@ -67,10 +66,6 @@ class OpenAIChatSurface:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of a `chat.completion`."""
         return write_body(completion, losses, facts)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in OpenAI's envelope."""

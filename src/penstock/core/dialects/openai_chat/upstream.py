@@ -1,18 +1,15 @@
 """The OpenAI chat dialect, as an API to call."""
 
-import re
-
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
 from penstock.core.dialects.openai_chat.request_writer import ChatSettings, with_placeholders, write_request
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
-from penstock.core.sink import Sink
 from penstock.core.tool_map import ToolMap
 
 _CAPS = ("max_completion_tokens", "max_tokens")
@@ -21,15 +18,11 @@ _NO_LIMITS = RequestLimits()
 _WITH_USAGE = Raw(b'{"include_usage":true}')
 
 
-class OpenAIChatUpstream:
+class OpenAIChatUpstream(UpstreamDialect):
     """Calls providers that offer chat completions."""
 
     path = "/chat/completions"
-    large_events: re.Pattern[bytes] | None = None
-
-    def frame_reader(self, sink: Sink) -> OpenAIChatReader:
-        """Make the reader of one answer."""
-        return OpenAIChatReader(sink)
+    reader = OpenAIChatReader
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider.
@@ -43,7 +36,7 @@ class OpenAIChatUpstream:
         losses: list[Loss] = []
         neutral = request.read()
         names = ToolMap(neutral.tools)
-        settings = msgspec.convert(dict(destination.settings), ChatSettings)
+        settings = destination.settings_as(ChatSettings)
         fields = write_request(neutral, losses, settings, names, destination.issuer)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_responses.body import write_body
 from penstock.core.dialects.openai_responses.failures import IN_STREAM, write_error
 from penstock.core.dialects.openai_responses.request import read_request
@@ -53,12 +53,11 @@ _ECHOED = (
 )
 
 
-class OpenAIResponsesSurface:
+class OpenAIResponsesSurface(SurfaceDialect):
     """Offers Responses."""
 
     name = "responses"
     path = "/responses"
-    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """The request in a body; raises `RequestError`."""
@@ -79,10 +78,6 @@ class OpenAIResponsesSurface:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of a response."""
         return write_body(completion, losses, facts)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure."""
-        return failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in OpenAI's envelope."""

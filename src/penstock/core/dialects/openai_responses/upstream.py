@@ -5,7 +5,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
 from penstock.core.dialects.openai_responses.forwarding import edit_input
 from penstock.core.dialects.openai_responses.reader import OpenAIResponsesReader
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings, renamed_tools, write_request
@@ -13,25 +13,18 @@ from penstock.core.dialects.openai_responses.vocabulary import NAME
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
-from penstock.core.sink import Sink
 
-_DEFAULTS = ResponsesSettings()
 _NOT_STORED = Raw(b"false")
 _PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"
 
 
-class OpenAIResponsesUpstream:
+class OpenAIResponsesUpstream(UpstreamDialect):
     """Calls providers that offer Responses."""
 
     path = "/responses"
+    reader = OpenAIResponsesReader
     # All but deltas. No text contains this: the quotes in it would be escaped.
-    large_events: re.Pattern[bytes] | None = re.compile(
-        rb'"type"\s*:\s*"response\.(?:[a-z_]+|[a-z_.]+\.(?:done|partial_image))"'
-    )
-
-    def frame_reader(self, sink: Sink) -> OpenAIResponsesReader:
-        """Make the reader of one answer."""
-        return OpenAIResponsesReader(sink)
+    large_events = re.compile(rb'"type"\s*:\s*"response\.(?:[a-z_]+|[a-z_.]+\.(?:done|partial_image))"')
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider: the client's own bytes with edits, or a new body."""
@@ -39,7 +32,7 @@ class OpenAIResponsesUpstream:
             return self._forwarded(request, destination)
         losses: list[Loss] = []
         neutral = request.read()
-        fields = write_request(neutral, _settings(destination), destination.issuer, losses)
+        fields = write_request(neutral, destination.settings_as(ResponsesSettings), destination.issuer, losses)
         fields |= {"model": destination.model, **destination.overrides, "store": False}
         if destination.stream is not None:
             fields["stream"] = destination.stream
@@ -52,7 +45,8 @@ class OpenAIResponsesUpstream:
         Nothing is stored at the provider, and nothing that is stored there is used, unless `shared_state` allows it:
         tenants share its account. The gateway itself keeps the responses that `previous_response_id` names.
         """
-        settings, values, shared = _settings(destination), request.members.values, destination.shared_state
+        settings = destination.settings_as(ResponsesSettings)
+        values, shared = request.members.values, destination.shared_state
         changes: dict[str, Raw | None] = {**destination.members}
         if not shared:
             changes["store"] = _NOT_STORED
@@ -72,7 +66,7 @@ class OpenAIResponsesUpstream:
         asked = request.read() if request.dialect != NAME else None
         most = asked.max_output if asked is not None else request.fields.get("max_output_tokens")
         if asked is not None and most is not None:
-            most = max(asked.max_output or 0, _settings(destination).least_output)
+            most = max(asked.max_output or 0, destination.settings_as(ResponsesSettings).least_output)
         most = destination.overrides.get("max_output_tokens", most)
         tier = destination.overrides.get("service_tier", asked.tier if asked else request.fields.get("service_tier"))
         return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
@@ -84,7 +78,3 @@ class OpenAIResponsesUpstream:
             return ProviderError()
         error = read_error(parsed, "error")
         return ProviderError(error[0] if error else "", body if isinstance(parsed.get("error"), dict) else b"")
-
-
-def _settings(destination: Destination) -> ResponsesSettings:
-    return msgspec.convert(dict(destination.settings), ResponsesSettings) if destination.settings else _DEFAULTS
