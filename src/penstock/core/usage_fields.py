@@ -1,4 +1,12 @@
-"""The names that providers of OpenAI-compatible APIs give to the counts of a usage object."""
+"""The counts of usage objects: how one is read, and the names that providers of OpenAI-compatible APIs give them."""
+
+from typing import TypeGuard
+
+from penstock.core.json_getters import integer_of, shown
+from penstock.core.sink import Sink
+
+# A larger number is not kept as a count; the raw object still has it.
+_MAX_COUNT = 10**1000
 
 SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "input": (("", "prompt_tokens"), ("", "input_tokens")),
@@ -51,3 +59,19 @@ REPORTED: frozenset[str] = frozenset(key for places in SPELLINGS.values() for _,
     )
 )  # fmt: skip
 """The names of counts in reports of all dialects that `Usage` has, and of parts that follow from them."""
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value is a count that needs no repair."""
+    return type(value) is int and abs(value) < _MAX_COUNT
+
+
+def read_count(value: object, sink: Sink) -> int | None:
+    """A count of tokens, converted if it is not an integer; None if there is none, or an absurd one."""
+    if value is None or is_count(value):
+        return value
+    if type(value) is int:
+        sink.repair("usage-absurd", shown(value))
+        return None
+    sink.repair("usage-mistyped", shown(value))
+    return integer_of(value)

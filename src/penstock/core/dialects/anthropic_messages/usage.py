@@ -12,9 +12,10 @@ the answering model is the usage, and steps of other models are `Usage.others`.
 
 from collections.abc import Iterable
 
-from penstock.core.json_getters import integer_of, shown
+from penstock.core.json_getters import integer_of, object_of
 from penstock.core.sink import Sink
 from penstock.core.usage import ModelUsage, Usage
+from penstock.core.usage_fields import read_count
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 OUTPUT_MEMBERS = frozenset(("output_tokens", "output_tokens_details"))
@@ -23,8 +24,6 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cr
 # More iterations and members than any provider sends. They limit the memory of one stream.
 _MAX_ITERATIONS = 100
 _MAX_MEMBERS = 100
-# A larger number is not kept as a count; the raw object still has it.
-_MAX_COUNT = 10**1000
 
 
 def merge(before: dict[str, object], report: dict[str, object]) -> dict[str, object]:
@@ -60,7 +59,7 @@ def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
         cached=usage.cached,
         cache_write=usage.cache_write,
         cache_write_1h=usage.cache_write_1h,
-        reasoning=_count(details, "thinking_tokens", sink),
+        reasoning=read_count(object_of(details).get("thinking_tokens"), sink),
         tier=tier if isinstance(tier, str) else None,
         tool_requests={
             name.removesuffix("_requests"): count
@@ -126,10 +125,10 @@ def _counted(reports: Iterable[dict[str, object]], sink: Sink) -> Usage:
     hour: int | None = None
     for report in reports:
         for name in _COUNTS:
-            count = _count(report, name, sink)
+            count = read_count(report.get(name), sink)
             if count is not None:
                 sums[name] = (sums[name] or 0) + count
-        kept = _count(report.get("cache_creation"), "ephemeral_1h_input_tokens", sink)
+        kept = read_count(object_of(report.get("cache_creation")).get("ephemeral_1h_input_tokens"), sink)
         if kept is not None:
             hour = (hour or 0) + kept
     fresh, output, cached, written = sums.values()
@@ -140,14 +139,3 @@ def _counted(reports: Iterable[dict[str, object]], sink: Sink) -> Usage:
         cache_write=written,
         cache_write_1h=hour,
     )
-
-
-def _count(report: object, name: str, sink: Sink) -> int | None:
-    value = report.get(name) if isinstance(report, dict) else None
-    if value is None or (type(value) is int and abs(value) < _MAX_COUNT):
-        return value
-    if type(value) is int:
-        sink.repair("usage-absurd", shown(value))
-        return None
-    sink.repair("usage-mistyped", shown(value))
-    return integer_of(value)

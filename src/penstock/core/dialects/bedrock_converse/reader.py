@@ -46,6 +46,7 @@ from penstock.core.json_getters import integer_of, object_of, objects_of, shown,
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner
 from penstock.core.usage import Usage
+from penstock.core.usage_fields import read_count
 from penstock.core.wire.scan import JsonScan
 
 NAME = "bedrock_converse"
@@ -245,7 +246,7 @@ class BedrockConverseReader(FrameReader):
             self._sink.events.append(Extra("chunk", extras))
 
     def _usage(self, raw: _Json, tier: str) -> Usage:
-        input, output, total, cached, written = (self._count(raw.get(name)) for name in _COUNTS)
+        input, output, total, cached, written = (read_count(raw.get(name), self._sink) for name in _COUNTS)
         hour = [
             integer_of(each.get("inputTokens")) or 0
             for each in objects_of(raw.get("cacheDetails"))
@@ -266,11 +267,6 @@ class BedrockConverseReader(FrameReader):
             tier=tier or None,
             raw=raw,
         )
-
-    def _count(self, value: object) -> int | None:
-        if value is not None and type(value) is not int:
-            self._sink.repair("usage-mistyped", shown(value))
-        return integer_of(value)
 
     # Blocks.
 

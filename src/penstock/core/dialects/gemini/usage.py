@@ -12,14 +12,13 @@ the raw reports are merged first (`merge`), and the merged report is converted (
 from collections.abc import Mapping
 
 from penstock.core.dialects.gemini.members import member, snake_case
-from penstock.core.json_getters import integer_of, objects_of, shown
+from penstock.core.json_getters import integer_of, objects_of
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
+from penstock.core.usage_fields import read_count
 
 # More members than any provider sends. It limits the memory of one stream.
 _MAX_MEMBERS = 100
-# A larger number is not kept as a count; the raw object still has it.
-_MAX_COUNT = 10**1000
 _TOTAL = "totalTokenCount"
 _COUNTS = (
     "promptTokenCount",
@@ -48,7 +47,7 @@ def merge(before: dict[str, object], report: Mapping[str, object]) -> dict[str, 
 
 def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     """A merged report as `Usage`."""
-    prompt, cached, tools, candidates, thoughts, total = (_count(member(raw, name), sink) for name in _COUNTS)
+    prompt, cached, tools, candidates, thoughts, total = (read_count(member(raw, name), sink) for name in _COUNTS)
     tier = member(raw, "serviceTier")
     input, output = _sum(prompt, tools), _sum(candidates, thoughts)
     if total is None and input is not None and output is not None:
@@ -96,13 +95,3 @@ def _of_audio(raw: Mapping[str, object], name: str) -> int | None:
         if each.get("modality") == "AUDIO"
     ]
     return sum(filter(None, counts)) or None
-
-
-def _count(value: object, sink: Sink) -> int | None:
-    if value is None or (type(value) is int and abs(value) < _MAX_COUNT):
-        return value
-    if type(value) is int:
-        sink.repair("usage-absurd", shown(value))
-        return None
-    sink.repair("usage-mistyped", shown(value))
-    return integer_of(value)

@@ -31,10 +31,11 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.finish_reasons import read_reason
-from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.json_getters import object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner
 from penstock.core.usage import Usage
+from penstock.core.usage_fields import read_count
 from penstock.core.wire.scan import JsonScan
 
 NAME = "ollama"
@@ -180,14 +181,12 @@ class OllamaReader(FrameReader):
             self._sink.events.append(Finish(0, reason, native or None))
         figures = {name: value[name] for name in _FIGURES if value.get(name) is not None}
         if _INPUT in figures or _OUTPUT in figures:
-            usage = Usage(input=self._count(figures, _INPUT), output=self._count(figures, _OUTPUT), raw=figures)
+            usage = Usage(
+                input=read_count(figures.get(_INPUT), self._sink),
+                output=read_count(figures.get(_OUTPUT), self._sink),
+                raw=figures,
+            )
             self._sink.events.append(UsageReport(usage))
-
-    def _count(self, figures: _Json, name: str) -> int | None:
-        given = figures.get(name)
-        if given is not None and type(given) is not int:
-            self._sink.repair("usage-mistyped", shown(given))
-        return integer_of(given)
 
 
 def _is_whole(arguments: str) -> bool:

@@ -9,16 +9,13 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
-from penstock.core.usage_fields import SPELLINGS
+from penstock.core.usage_fields import SPELLINGS, read_count
 
 _DETAILS = "prompt_tokens_details"
 # In Anthropic's format, which has no total, the input does not include these. `Usage.input` does.
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-# A larger number is not kept as a count; the raw object still has it.
-_MAX_COUNT = 10**1000
 # A valid count. Usage with any other count is looked up.
 _Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)] | None
 
@@ -74,7 +71,7 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
         result: int | None = None
         for name, key in places:
             if name in objects and (value := objects[name].get(key)) is not None:
-                count = value if type(value) is int and abs(value) < _MAX_COUNT else _converted(value, sink)
+                count = read_count(value, sink)
                 if count:
                     result = count
                     break
@@ -84,12 +81,3 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
         beside = [value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0]
         counts["input"] += sum(beside)
     return Usage(raw=raw, tier=tier if isinstance(tier, str) else None, **counts)  # type: ignore[arg-type]
-
-
-def _converted(value: object, sink: Sink) -> int | None:
-    """Convert a count that is not an integer, or is absurdly large, and emit the repair."""
-    if type(value) is int:
-        sink.repair("usage-absurd", shown(value))
-        return None
-    sink.repair("usage-mistyped", shown(value))
-    return integer_of(value)

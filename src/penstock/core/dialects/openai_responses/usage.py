@@ -4,15 +4,10 @@ The counts are as the hub has them: cached and cache-write tokens are parts of t
 output. Compatible servers use other names; `core/usage_fields.py` has them all.
 """
 
-from typing import TypeGuard
-
-from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
-from penstock.core.usage_fields import SPELLINGS
+from penstock.core.usage_fields import SPELLINGS, is_count, read_count
 
-# Beyond this a figure is not worth keeping as a number; the raw object has it.
-_MAX_COUNT = 10**1000
 _DETAILS = ("input_tokens_details", "output_tokens_details")
 _MOST_TOOLS = 100
 # The members of a report of OpenAI, and of the details in it.
@@ -27,7 +22,9 @@ def read_usage(raw: dict[str, object], sink: Sink, *, tier: object = None) -> Us
     objects = {name: value for name, value in raw.items() if isinstance(value, dict)} | {"": raw}
     counts: dict[str, int | None] = {}
     for field, places in SPELLINGS.items():
-        found = [_count(objects[name][key], sink) for name, key in places if name in objects and key in objects[name]]
+        found = [
+            read_count(objects[name][key], sink) for name, key in places if name in objects and key in objects[name]
+        ]
         known = [count for count in found if count is not None]
         counts[field] = next((count for count in known if count), known[0] if known else None)
     missing = [name for name in _DETAILS if not raw.get(name)]
@@ -53,9 +50,9 @@ def _usual(raw: dict[str, object], tier: object) -> Usage | None:
         return None
     input, output, total = raw["input_tokens"], raw["output_tokens"], raw["total_tokens"]
     cached, cache_write, reasoning = sent["cached_tokens"], sent.get("cache_write_tokens"), written["reasoning_tokens"]
-    if cache_write is not None and not _is_count(cache_write):
+    if cache_write is not None and not is_count(cache_write):
         return None
-    if not (_is_count(input) and _is_count(output) and _is_count(total) and _is_count(cached) and _is_count(reasoning)):
+    if not (is_count(input) and is_count(output) and is_count(total) and is_count(cached) and is_count(reasoning)):
         return None
     return Usage(
         raw=raw,
@@ -69,21 +66,7 @@ def _usual(raw: dict[str, object], tier: object) -> Usage | None:
     )
 
 
-def _is_count(value: object) -> TypeGuard[int]:
-    return type(value) is int and abs(value) < _MAX_COUNT
-
-
 def _tool_requests(details: object) -> dict[str, int]:
     """How often xAI executed each of its tools, which it bills per call."""
     counts = list(details.items())[:_MOST_TOOLS] if isinstance(details, dict) else []
     return {name.removesuffix("_calls"): count for name, count in counts if type(count) is int and count > 0}
-
-
-def _count(value: object, sink: Sink) -> int | None:
-    if value is None or _is_count(value):
-        return value
-    if type(value) is int:
-        sink.repair("usage-absurd", shown(value))
-        return None
-    sink.repair("usage-mistyped", shown(value))
-    return integer_of(value)
