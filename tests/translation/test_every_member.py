@@ -172,6 +172,24 @@ def test_members_that_no_api_has_are_declared(client: str, fields: Json, expecte
             assert [loss for loss in losses if "glow" in loss[1]] == expected, provider
 
 
+def test_a_tool_that_no_message_has_added_is_declared() -> None:
+    tools = [{"name": "f", "input_schema": {"type": "object"}, "defer_loading": True}]
+    for provider in PROVIDERS:
+        body, losses = asked(MESSAGES, provider, {"messages": [HI], "max_tokens": 100, "tools": tools})
+        if provider == MESSAGES:
+            assert body["tools"] == tools
+        else:
+            assert ("tool-withheld", "f") in losses, provider
+
+
+def test_a_seed_of_zero_is_a_seed() -> None:
+    for provider in PROVIDERS:
+        body, losses = asked(CHAT, provider, {"messages": [HI], "seed": 0, "presence_penalty": 0})
+        holder = body.get("generationConfig") or body.get("options") or body
+        assert (holder.get("seed") == 0) != (("sampling-dropped", "seed") in losses), provider
+        assert ("sampling-dropped", "presence_penalty") not in losses  # 0 is the default
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 600, 300))
 def test_no_member_vanishes(start: int) -> None:

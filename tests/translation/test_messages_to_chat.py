@@ -376,10 +376,10 @@ def names(body: Json) -> list[str]:
 def test_deferred_tools_are_declared_once_a_reference_has_named_them() -> None:
     tools = [tool("ToolSearch"), tool("f", defer_loading=True), tool("g", defer_loading=True)]
     body, lost = chat_of({"messages": [HI], "tools": tools})
-    assert (names(body), lost) == (["ToolSearch"], [])
+    assert (names(body), lost) == (["ToolSearch"], [("tool-withheld", "f"), ("tool-withheld", "g")])
     found = [HI, uses(name="ToolSearch"), results({"type": "tool_reference", "tool_name": "g"})]
     body, lost = chat_of({"messages": found, "tools": tools})
-    assert (names(body), lost) == (["ToolSearch", "g"], [])
+    assert (names(body), lost) == (["ToolSearch", "g"], [("tool-withheld", "f")])
 
 
 def test_tools_come_and_go_in_mid_conversation() -> None:
@@ -390,7 +390,7 @@ def test_tools_come_and_go_in_mid_conversation() -> None:
     assert names(body) == ["g"]
     text = "Tools that are available now: g.\n\nTools that are no longer available: f."
     assert body["messages"][1] == {"role": "system", "content": text}
-    assert lost == []
+    assert lost == [("tool-withheld", "f")]
 
 
 def test_all_tools_are_declared_where_anthropic_would_search_them() -> None:

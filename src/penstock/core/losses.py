@@ -154,6 +154,12 @@ LOSSES: dict[str, LossRow] = {
         "The model still sees all tools; the client decides which calls it executes.",
         changes_meaning=True,
     ),
+    "tool-withheld": LossRow(
+        "A tool is deferred and nothing in the conversation has added it, or the conversation has removed it. The "
+        "provider's API has only tools that the model may call at once.",
+        "The definition of the tool, until a reference or a message adds the tool.",
+        "The model may not call the tool at this point in the client's API either.",
+    ),
     # Answers
     "arguments-as-text": LossRow(
         "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or "

@@ -130,11 +130,12 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     extras: dict[str, object] = {}
 
 
-def available_tools(request: Request) -> list[Tool]:
+def available_tools(request: Request, losses: list[Loss]) -> list[Tool]:
     """The tools that the model may call now: not those that are deferred and not yet added, nor those removed."""
     available = {tool.name: not tool.deferred for tool in request.tools}
     for change in _tool_changes(part for turn in request.turns for part in turn.parts):
         available |= dict.fromkeys(change.added, True) | dict.fromkeys(change.removed, False)
+    losses.extend(Loss("tool-withheld", tool.name) for tool in request.tools if not available[tool.name])
     return [tool for tool in request.tools if available[tool.name]]
 
 

@@ -29,6 +29,13 @@ from penstock.core.wire.payload import TextDecoder, TooComplexError
 _COMPLEX_TEXTS = 10
 # The blocks of thinking in the APIs for Claude.
 _THINKING = ("thinking", "redacted_thinking", "reasoningContent")
+_DEFAULT_SAMPLING: Mapping[str, object] = {
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "logprobs": False,
+    "top_logprobs": 0,
+}
 MISSING_THINKING = "the reasoning before the last tool call is missing"
 """Why thinking is not requested, where `lacks_thinking`."""
 
@@ -251,10 +258,15 @@ def lacks_thinking(messages: Sequence[Mapping[str, Any]], kind_of: Callable[[dic
 
 def write_sampling(sampling: Sampling, names: Mapping[str, str], losses: list[Loss]) -> dict[str, object]:
     """The settings that the API has, by the names in `names`; the others are losses."""
-    given = {name: getattr(sampling, name) for name in Sampling.__struct_fields__}
+    note_sampling(sampling, names, losses)
+    return {names[name]: value for name in names if (value := getattr(sampling, name)) is not None}
+
+
+def note_sampling(sampling: Sampling, accepted: Collection[str], losses: list[Loss]) -> None:
+    """Note the settings that the API lacks. One that is its own default asks for nothing; the seed 0 is a seed."""
+    given = {name: getattr(sampling, name) for name in Sampling.__struct_fields__ if name not in accepted}
     losses.extend(
         Loss("sampling-dropped", name)
         for name, value in given.items()
-        if name not in names and value not in (None, 0, False, {})
+        if value is not None and value != _DEFAULT_SAMPLING.get(name)
     )
-    return {names[name]: value for name, value in given.items() if name in names and value is not None}

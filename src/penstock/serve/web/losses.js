@@ -91,6 +91,10 @@ export const LOSSES = {
   "meaning": "The request allows some tools only, or demands a call, and the provider's API cannot express that.",
   "lost": "The restriction, or the demand."
  },
+ "tool-withheld": {
+  "meaning": "A tool is deferred and nothing in the conversation has added it, or the conversation has removed it. The provider's API has only tools that the model may call at once.",
+  "lost": "The definition of the tool, until a reference or a message adds the tool."
+ },
  "arguments-as-text": {
   "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or they are too complex to decode, and the client's API has objects only.",
   "lost": "The form: the arguments are an object with the text as its member `input`."

@@ -41,6 +41,7 @@ from penstock.core.dialects.translated_parts import (
     RequestInputs,
     lacks_thinking,
     note_lifetime,
+    note_sampling,
     note_unknown,
     trim_prefill,
     write_stops,
@@ -130,7 +131,7 @@ def write_request(
         losses.append(Loss("max-tokens-assumed", str(settings.default_max_tokens)))
     if request.stream:
         fields["stream"] = True
-    tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
+    tools = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
     if tools:
         fields["tools"] = tools
         choice = _write_choice(request.tool_choice, names, losses)
@@ -368,10 +369,7 @@ def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json
         fields[name] = value if most is None else min(value, most)
         if fields[name] != value:
             losses.append(Loss("temperature-clamped", str(value)))
-    others = ("seed", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs")
-    losses.extend(
-        Loss("sampling-dropped", name) for name in others if getattr(sampling, name) not in (None, 0, False, {})
-    )
+    note_sampling(sampling, ("temperature", "top_p", "top_k"), losses)
 
 
 def _write_format(form: ResponseFormat | None, fields: Json, losses: list[Loss]) -> None:

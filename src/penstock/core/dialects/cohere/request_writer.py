@@ -149,7 +149,7 @@ class _CohereMessages(TranslatedParts):
 
     def tools(self, request: Request) -> _Json:
         choice = request.tool_choice
-        functions = self.functions(available_tools(request))
+        functions = self.functions(available_tools(request, self.losses))
         none = choice is not None and choice.mode == "none"
         allowed = functions if none else self.allowed(functions, choice)
         if not allowed:

@@ -13,7 +13,7 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
    documents a placeholder; the provider's data says which models want it (`signature_placeholder`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -32,7 +32,7 @@ from penstock.core.content import (
 from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.gemini.reader import SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
-from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_stops
+from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_sampling, write_stops
 from penstock.core.losses import Loss
 from penstock.core.media import media_loss
 from penstock.core.request import (
@@ -54,6 +54,14 @@ _Json = dict[str, object]
 _MAX_ID = 64
 _MAX_STOPS = 5
 _MAX_TEMPERATURE = 2.0
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
 # The budget for each effort: those of Google's own OpenAI-compatible API.
 _BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
 _TIERS = ("flex", "priority", "standard")
@@ -80,7 +88,7 @@ def write_request(request: Request, settings: GeminiSettings, issuer: str, losse
     system = [part for each in request.system if (part := writer.system_part(each)) is not None]
     if system:
         fields["systemInstruction"] = {"parts": system}
-    declared = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
+    declared = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
     if declared:
         fields["tools"] = [{"functionDeclarations": declared}]
         if request.tool_choice is not None:
@@ -320,22 +328,10 @@ def _write_choice(choice: ToolChoice, names: ToolMap) -> _Json:
 
 
 def _write_sampling(sampling: Sampling, config: _Json, losses: list[Loss]) -> None:
-    given: Mapping[str, object] = {
-        "temperature": sampling.temperature,
-        "topP": sampling.top_p,
-        "topK": sampling.top_k,
-        "seed": sampling.seed,
-        "presencePenalty": sampling.presence_penalty,
-        "frequencyPenalty": sampling.frequency_penalty,
-    }
-    config |= {name: value for name, value in given.items() if value is not None}
+    config |= write_sampling(sampling, _SAMPLING, losses)
     if sampling.temperature is not None and sampling.temperature > _MAX_TEMPERATURE:
         config["temperature"] = _MAX_TEMPERATURE
         losses.append(Loss("temperature-clamped", str(sampling.temperature)))
-    others = ("logit_bias", "logprobs", "top_logprobs")
-    losses.extend(
-        Loss("sampling-dropped", name) for name in others if getattr(sampling, name) not in (None, 0, False, {})
-    )
 
 
 def _write_format(form: ResponseFormat | None, config: _Json) -> None:

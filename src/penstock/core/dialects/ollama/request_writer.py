@@ -142,7 +142,7 @@ class _OllamaMessages(TranslatedParts):
 
     def tools(self, request: Request) -> list[_Json]:
         choice = request.tool_choice
-        functions = self.functions(available_tools(request))
+        functions = self.functions(available_tools(request, self.losses))
         allowed = self.allowed(functions, choice)
         if choice is not None and allowed and (choice.mode in ("required", "tool") or choice.required):
             self.losses.append(Loss("tool-choice-widened", choice.mode))

@@ -93,7 +93,7 @@ def write_request(
     fields: Json = {"model": request.model, "messages": require_conversation(request, writer.messages(request), losses)}
     if request.stream:
         fields["stream"] = True
-    tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
+    tools = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
     sampling = {name: getattr(request.sampling, name) for name in Sampling.__struct_fields__}
     if sampling.pop("top_k") is not None:
         losses.append(Loss("sampling-dropped", "top_k"))

@@ -32,7 +32,7 @@ from penstock.core.content import (
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
-from penstock.core.dialects.translated_parts import note_unknown
+from penstock.core.dialects.translated_parts import note_sampling, note_unknown
 from penstock.core.losses import Loss
 from penstock.core.media import format_of, media_loss, url_of
 from penstock.core.request import (
@@ -96,7 +96,7 @@ def write_request(request: Request, settings: ResponsesSettings, issuer: str, lo
         "input": require_conversation(request, writer.input(request), losses),
         "store": False,
     }
-    tools = writer.tools(available_tools(request))
+    tools = writer.tools(available_tools(request, losses))
     user = request.user if len(request.user) <= MAX_USER else ""
     optional: Json = {
         "stream": request.stream or None,
@@ -368,12 +368,6 @@ def _write_reasoning(
 
 
 def _write_sampling(sampling: Sampling, settings: ResponsesSettings, losses: list[Loss]) -> Json:
-    given: Json = {name: getattr(sampling, name) for name in Sampling.__struct_fields__}
     accepted = ("temperature", "top_p", "top_logprobs") if settings.sampling else ("top_logprobs",)
-    unset: tuple[object, ...] = (None, 0, False, {})
-    losses.extend(
-        Loss("sampling-dropped", name)
-        for name, value in given.items()
-        if name not in (*accepted, "logprobs") and (value not in unset or (name == "temperature" and value == 0))
-    )
-    return {name: given[name] for name in accepted}
+    note_sampling(sampling, (*accepted, "logprobs"), losses)
+    return {name: getattr(sampling, name) for name in accepted}
