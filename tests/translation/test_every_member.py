@@ -49,6 +49,11 @@ REFUSED: dict[str, tuple[str, Json, str]] = {
         },
         "tool_choice",
     ),
+    "a demand for a deferred tool": (
+        MESSAGES,
+        {"messages": [HI], "tools": [{"name": "f", "defer_loading": True}], "tool_choice": {"type": "any"}},
+        "tool_choice",
+    ),
     "a demand for a tool without tools": (CHAT, {"messages": [HI], "tool_choice": "required"}, "tool_choice"),
 }
 
@@ -170,6 +175,74 @@ def test_members_that_no_api_has_are_declared(client: str, fields: Json, expecte
             assert fields.items() <= body.items()
         else:
             assert [loss for loss in losses if "glow" in loss[1]] == expected, provider
+
+
+def result(**members: object) -> Json:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [members]}]}
+
+
+PDF = "data:application/pdf;base64,JVBERi0="
+# Members that other APIs lack: the client's API, the request, and a loss of it.
+DECLARED: dict[str, tuple[str, Json, tuple[str, str]]] = {
+    "an input that may be cut": (RESPONSES, {"input": "Hi", "truncation": "auto"}, ("field-dropped", "truncation")),
+    "data in two places": (
+        RESPONSES,
+        conversation(RESPONSES, PARTS[RESPONSES][0], {"type": "input_file", "file_data": PDF, "file_url": PDF + "="}),
+        ("field-dropped", "content.file_data"),
+    ),
+    "a search result of another type than text": (
+        MESSAGES,
+        {
+            "messages": [
+                HI,
+                conversation(CHAT, {"type": "search_result", "content": [{"type": "glow", "text": "Hi"}]})["messages"][
+                    0
+                ],
+            ]
+        },
+        ("content-dropped", "search_result"),
+    ),
+    "a mark at the name of a tool": (
+        MESSAGES,
+        {"messages": [HI, result(type="tool_reference", tool_name="f", cache_control={"type": "ephemeral"})]},
+        ("field-dropped", "content.cache_control"),
+    ),
+    "calls that fulfil the schema": (
+        GEMINI,
+        {
+            "contents": [{"parts": [{"text": "Hi"}]}],
+            "tools": [{"functionDeclarations": [{"name": "f"}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}},
+        },
+        ("field-dropped", "toolConfig.functionCallingConfig.mode"),
+    ),
+    "a member beside the media of a result": (
+        GEMINI,
+        {
+            "contents": [
+                {"parts": [{"functionCall": {"name": "f"}}], "role": "model"},
+                {
+                    "parts": [
+                        {
+                            "functionResponse": {
+                                "name": "f",
+                                "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}, "glow": 1}],
+                            }
+                        }
+                    ]
+                },
+            ]
+        },
+        ("field-dropped", "content.glow"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("client", "fields", "expected"), DECLARED.values(), ids=DECLARED)
+def test_what_other_apis_lack_is_declared(client: str, fields: Json, expected: tuple[str, str]) -> None:
+    for provider in PROVIDERS:
+        _, losses = asked(client, provider, fields)
+        assert (expected in losses) == (provider != client), provider
 
 
 def test_a_tool_that_no_message_has_added_is_declared() -> None:

@@ -117,6 +117,7 @@ class ToolChange(Struct, frozen=True, gc=False):
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    extras: dict[str, object] = {}
 
     def __str__(self) -> str:
         """The change as a sentence, for APIs that have no such part."""
@@ -155,6 +156,6 @@ def take_cache(fields: dict[str, object]) -> str:
 def with_extras(parts: Sequence[Part], extras: dict[str, object]) -> list[Part]:
     """The parts of a message, the first of which gets the fields of the message that have no meaning to us."""
     for place, part in enumerate(parts) if extras else ():
-        if not isinstance(part, ToolChange | OpaquePart):
+        if not isinstance(part, OpaquePart):
             return [*parts[:place], structs.replace(part, extras=part.extras | extras), *parts[place + 1 :]]
     return list(parts)

@@ -56,6 +56,7 @@ def typed_media(part: MediaPart) -> MediaPart:
         mime, url = stated or mime, ""
     # Of several places, one is enough; the others are declared.
     unused = {
+        "file_data": part.data if part.data and part.data != given and part.url == given else "",
         "file_url": part.url if data and part.url != given else "",
         "file_id": part.file_id if data or url else "",
     }

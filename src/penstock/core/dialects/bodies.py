@@ -16,7 +16,7 @@ from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss, described
-from penstock.core.request import MAX_TAGS, ClientRequest, Request
+from penstock.core.request import MAX_TAGS, ClientRequest, Request, available_tools
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
 from penstock.error_codes import ErrorCode
@@ -192,7 +192,9 @@ def check_translatable(request: Request) -> None:
     if choice.mode == "allowed" and not choice.required:
         return
     named = [tool for tool in request.tools if not choice.names or {tool.name, tool.type} & set(choice.names)]
-    if named and all(tool.kind == "server" for tool in named):
+    offered = {tool.name for tool in available_tools(request, []) if tool.kind != "server"}
+    if named and all(tool.name not in offered for tool in named):
         names = ", ".join(tool.type or tool.name for tool in named)
-        message = f"`tool_choice` demands a tool that the provider of this model does not have: {names}"
+        lacking = "the provider of this model does not have" if any(tool.type for tool in named) else "is deferred"
+        message = f"`tool_choice` demands a tool that {lacking}: {names}"
         raise refused(message, param="tool_choice")

@@ -214,8 +214,8 @@ def note_unknown(request: Request, losses: list[Loss], known: Collection[str] = 
 
 def _unknown_of_parts(parts: Iterable[Part], losses: list[Loss], known: Collection[str]) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, OpaquePart | ToolChange) or (isinstance(part, ToolCall) and part.server):
-            continue  # each is a loss as a whole, or is text
+        if isinstance(part, OpaquePart) or (isinstance(part, ToolCall) and part.server):
+            continue  # each is a loss as a whole
         of_images = known if not isinstance(part, MediaPart) or part.kind == "image" else ()
         yield from (name for each in part.extras if (name := f"content.{each}") not in of_images)
         if isinstance(part, TextPart):

@@ -155,15 +155,15 @@ def _read_block(block: object) -> Part:
         case "tool_result", {"tool_use_id": str(id), **rest}:
             content, is_error = rest.pop("content", None), rest.pop("is_error", None) is True
             return ToolResult(id, tuple(_read_content(content)), is_error, cache=cache, extras=rest)
-        case "search_result", {"content": list(content), **rest}:
+        case "search_result", {"content": list(content), **rest} if _are_texts(content):
             texts = [text_of(rest.pop(name, None)) for name in ("title", "source")]
             return _text([*texts, *_texts(content)], cache, rest | unknown_members(content, _TEXT, "content."))
-        case "tool_reference", {"tool_name": str(name)}:
-            return ToolChange(added=(name,))
-        case "tool_addition", {"tool": {"definition": {"name": str(name)}} | {"name": str(name)}}:
-            return ToolChange(added=(name,))
-        case "tool_removal", {"tool": {"name": str(name)}}:
-            return ToolChange(removed=(name,))
+        case "tool_reference", {"tool_name": str(name), **rest}:
+            return ToolChange(added=(name,), extras=rest | ({"cache_control": cache} if cache else {}))
+        case "tool_addition", {"tool": {"definition": {"name": str(name)}} | {"name": str(name)}, **rest}:
+            return ToolChange(added=(name,), extras=rest)
+        case "tool_removal", {"tool": {"name": str(name)}, **rest}:
+            return ToolChange(removed=(name,), extras=rest)
         case _:
             return OpaquePart(NAME, type, object_of(block))
 
@@ -171,6 +171,10 @@ def _read_block(block: object) -> Part:
 def _text(texts: list[str], cache: str, extras: Json) -> TextPart:
     """Several texts as one part, separated by blank lines."""
     return TextPart("\n\n".join(filter(None, texts)), cache=cache, extras=extras)
+
+
+def _are_texts(blocks: Sequence[object]) -> bool:
+    return all(isinstance(block, dict) and block.get("type") == "text" for block in blocks)
 
 
 def _texts(blocks: Sequence[object]) -> list[str]:
@@ -184,9 +188,7 @@ def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart 
     match source:
         case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
             return _text([name, text_of(extras.pop("context", None)), text], cache, extras)
-        case {"type": "content", "content": [*blocks]} if all(
-            isinstance(block, dict) and block.get("type") == "text" for block in blocks
-        ):
+        case {"type": "content", "content": [*blocks]} if _are_texts(blocks):
             extras |= unknown_members(blocks, _TEXT, "source.content.")
             return _text([name, text_of(extras.pop("context", None)), *_texts(blocks)], cache, extras)
         case {"type": "base64", "data": str(data)}:

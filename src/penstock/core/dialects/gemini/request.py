@@ -90,6 +90,8 @@ def read_request(fields: Mapping[str, object]) -> Request:
     extras = unknown_members(fields, _KNOWN) | _unread(config, sampling, form)
     if (choice is None or not choice.names) and member(calling, "allowedFunctionNames"):
         extras["toolConfig.functionCallingConfig.allowedFunctionNames"] = member(calling, "allowedFunctionNames")
+    if str(calling.get("mode")).upper() in ("VALIDATED", "4"):  # which other APIs have by tool: `strict`
+        extras["toolConfig.functionCallingConfig.mode"] = "VALIDATED"
     return Request(
         dialect=NAME,
         model=text_of(fields.get("model")),
@@ -220,7 +222,7 @@ def _read_result(id: str, name: str, result: _Json) -> ToolResult:
     """The result of a call. One that is only an output or an error is that text; any other is JSON."""
     given = result.get("response")
     response = given if isinstance(given, dict) else {} if given is None else {"output": given}
-    beside = [_media(each) for each in objects_of(result.get("parts"))]
+    beside = [part for each in objects_of(result.get("parts")) for part in _media(each)]
     is_error = set(response) == {"error"}
     only = next(iter(response.values())) if set(response) in ({"output"}, {"error"}, {"result"}) else response
     text = only if isinstance(only, str) else msgspec.json.encode(only).decode()
@@ -228,8 +230,8 @@ def _read_result(id: str, name: str, result: _Json) -> ToolResult:
     return ToolResult(id, (TextPart(text), *beside), is_error, name, extras=extras)
 
 
-def _media(part: _Json) -> Part:
-    return _read_other(part, CallIds())
+def _media(part: _Json) -> list[Part]:
+    return with_extras([_read_other(part, CallIds())], _others(part, _DATA))
 
 
 def _read_tools(tools: object) -> Iterable[Tool]:

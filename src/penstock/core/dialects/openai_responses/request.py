@@ -57,7 +57,7 @@ _WITHOUT_LOSS: Mapping[str, tuple[object, ...]] = {
     "include": (["reasoning.encrypted_content"], []),
     "prompt_cache_retention": ("in_memory", "in-memory"),
     "store": (True, False),
-    "truncation": ("disabled", "auto"),
+    "truncation": ("disabled",),
 }
 # What an item has only where it is stored: other providers store none.
 _OF_ITEMS = ("id", "status", "type")
