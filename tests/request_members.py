@@ -28,7 +28,7 @@ CLIENTS = tuple(name for name, dialect in DIALECTS.items() if dialect.surface is
 PROVIDERS = tuple(name for name, dialect in DIALECTS.items() if dialect.upstream is not None)
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
-_AGREED = 0.9
+_AGREED = 0.97
 # The losses that cover all of what they name.
 _ENTIRELY = ("content-dropped", "reasoning-dropped", "server-tool-dropped")
 _ISSUER = "0a1b2c3d"
@@ -70,9 +70,10 @@ def random_case(random: Random) -> Case:
 
 def random_request(client: str, random: Random) -> Json:
     """The body of a request of this API."""
-    samples = Samples(random, _SPECIAL, share=random.choice((0.1, 0.3, 0.5)), unknown=random.choice((0.0, 0.1, 0.3)))
+    share, unknown = random.choice((0.1, 0.3, 0.5)), random.choice((0.0, 0.1, 0.3))
+    samples = Samples(random, _SPECIAL, share=share, unknown=unknown, zeros=random.choice((0.0, 0.0, 0.2)))
     fields = samples.members(_root(client))
-    _agree(fields, samples)
+    _agree(fields, client, samples)
     return fields
 
 
@@ -104,6 +105,8 @@ def _vanished(case: Case, whole: "Outcome", holder: object, above: Path) -> Iter
 def _is_another_the_same(case: Case, whole: "Outcome", without: "Outcome | None", path: Path, value: object) -> bool:
     """Whether another text or number in this place changes nothing, although no loss depends on it."""
     if without is not None and whole.losses - without.losses:
+        return False
+    if without is None and any(detail.rpartition(".")[2] == path[-1] for _, detail in whole.losses):
         return False
     number = value + 1 if isinstance(value, int | float) and not isinstance(value, bool) else None
     other = f"{value}x" if isinstance(value, str) else number
@@ -221,8 +224,9 @@ _BESIDE = (
 )  # fmt: skip
 _SPECIAL: Special = {
     "model": lambda _: "m",
-    "n": lambda samples: samples.random.choice((1, 1, 1, 2)),
-    "candidateCount": lambda samples: samples.random.choice((1, 1, 1, 2)),
+    "budget_tokens": lambda samples: 1024 + samples.mark(),
+    "n": lambda samples: int(samples.random.random() < 0.1) + 1,
+    "candidateCount": lambda samples: int(samples.random.random() < 0.1) + 1,
     "background": lambda _: False,
     "topK": lambda samples: samples.mark(),
     "responseMimeType": lambda samples: samples.random.choice(("application/json", "text/plain", "text/x.enum")),
@@ -245,28 +249,70 @@ _SPECIAL: Special = {
     ],
     "ToolChoiceAllowedParam.tools": lambda samples: [{"type": "function", "name": samples.text()} for _ in range(2)],
     "parts": lambda samples: [_part(samples) for _ in range(samples.random.choice((1, 1, 2)))],
+    "FunctionResponse.parts": lambda samples: [
+        {"inlineData": {"mimeType": "image/png", "data": samples.sample(Leaf("base64"))}}
+        | ({f"unknown_{samples.mark()}": samples.text()} if samples.random.random() < samples.unknown else {})
+    ],
     "role": lambda samples: samples.random.choice(("user", "model")),
 }
 
 
-def _agree(fields: Json, samples: Samples) -> None:
+def _agree(fields: Json, client: str, samples: Samples) -> None:
     """Let most conversations have a text, choices of tools a tool, and formats a schema: else they are refused."""
     random = samples.random
     for name, content in (("messages", "content"), ("input", "content"), ("contents", "parts")):
-        if isinstance(turns := fields.get(name), list) and random.random() < _AGREED:
+        if isinstance(turns := fields.get(name), list):
             text = samples.text()
             turn = {"role": "user", content: text if content == "content" else [{"text": text}]}
             turns.insert(random.choice((0, len(turns), len(turns))), turn)
-    names = [each["name"] for each in _objects(fields.get("tools")) if isinstance(each.get("name"), str)]
-    for chosen in _objects(fields.get("tool_choice")):
-        if "name" in chosen and names and random.random() < _AGREED:
-            chosen["name"] = random.choice(names)
-    config = object_of(object_of(fields.get("toolConfig")).get("functionCallingConfig"))
-    if "allowedFunctionNames" in config and names and random.random() < _AGREED:
-        config["allowedFunctionNames"] = [random.choice(names)]
+    _agree_on_tools(fields, client, samples)
+    for part in (each for name in ("messages", "input") for each in _objects(fields.get(name))):
+        place = _PLACES.get(str(part.get("type")))
+        holder = part.get("file", part) if place else {}
+        if place and holder.keys().isdisjoint((place, "file_id", "file_url")) and random.random() < _AGREED:
+            holder[place] = _SPECIAL[place](samples)
     form = object_of(object_of(fields.get("response_format")).get("json_schema"))
     if form and random.random() < _AGREED:
         form.setdefault("schema", _schema(samples))
+
+
+_PLACES = {"file": "file_data", "input_file": "file_data", "input_image": "image_url"}
+
+
+def _agree_on_tools(fields: Json, client: str, samples: Samples) -> None:
+    """Let most tools have a name, and let most choices choose tools that there are."""
+    random, tools = samples.random, fields.get("tools") or []
+    if random.random() > _AGREED:
+        return
+    for tool in tools:
+        for each in tool.get("functionDeclarations") or ():
+            each.setdefault("name", samples.text())
+    config = object_of(object_of(fields.get("toolConfig")).get("functionCallingConfig"))
+    choice = fields.get("tool_choice") or fields.get("function_call") or config
+    if not choice or choice in ("auto", "none"):
+        return
+    names = [each["name"] for each in _objects([tools, fields.get("functions")]) if isinstance(each.get("name"), str)]
+    if not names:
+        names = ["f"]
+        fields["tools"] = [*tools, _TOOLS[client]]
+    if "allowedFunctionNames" in config:
+        config["allowedFunctionNames"] = [random.choice(names)]
+    chosen = [each for each in _objects(choice) if "name" in each]
+    for each in chosen:
+        each["name"] = random.choice(names)
+    for each in _objects(choice):  # each tool once
+        if isinstance(named := each.get("tools"), list):
+            each["tools"] = [one for place, one in enumerate(named) if one not in named[:place]]
+    if client == RESPONSES and not chosen and random.random() < 0.8:  # other APIs have no such tools
+        fields["tool_choice"] = "required"
+
+
+_TOOLS: dict[str, Json] = {
+    CHAT: {"type": "function", "function": {"name": "f"}},
+    RESPONSES: {"type": "function", "name": "f"},
+    MESSAGES: {"name": "f"},
+    GEMINI: {"functionDeclarations": [{"name": "f"}]},
+}
 
 
 def _objects(value: object) -> Iterator[Json]:
@@ -291,45 +337,122 @@ def _always(_case: Case, _path: Path, _value: object) -> bool:
     return True
 
 
-def _empty(_case: Case, _path: Path, value: object) -> bool:
-    """Whether a value has nothing but empty values, or only a role."""
+def _empty(_case: Case, path: Path, value: object) -> bool:
+    """Whether a value has nothing, or only a role. An empty object among tools or parts may name one: no exception."""
     if isinstance(value, dict):
-        return all(name == "role" or _empty(_case, _path, each) for name, each in value.items())
-    return value == "" or (isinstance(value, list) and all(_empty(_case, _path, each) for each in value))
+        return value.keys() <= {"role"} and not {"tools", "parts"} & {*path[:-2]}
+    return value == "" or (isinstance(value, list) and all(_empty(_case, path, each) for each in value))
+
+
+def _each_is_without_effect(case: Case, path: Path, value: object) -> bool:
+    """Whether nothing in a group of settings needs an effect."""
+    return isinstance(value, dict) and all(
+        _is_without_effect(case, (*path, name), each) for name, each in value.items()
+    )
 
 
 def _without_tools(case: Case, _path: Path, _value: object) -> bool:
     """Whether the provider gets no tools, so that there is nothing to choose."""
     whole = _outcome(case, case.fields)
-    return whole is not None and b'"tools":' not in whole.body
+    given = any(case.fields.get(name) for name in ("tools", "functions"))
+    return not given or (whole is not None and b'"tools":' not in whole.body)
 
 
-def _is_restricted(case: Case, _path: Path, _value: object) -> bool:
-    """Whether the request allows some tools only, or none, for an API in which the others are left out for that."""
+def _is_not_allowed(case: Case, path: Path, _value: object) -> bool:
+    """Whether a choice excludes a tool, for an API in which the choice is expressed by leaving it out."""
     names = ("tool_choice", "function_call", "toolConfig")
     choice = next((case.fields[name] for name in names if case.fields.get(name)), None)
-    return case.provider in _OF_ONE_TOOL and choice not in (None, "auto", "required", {"type": "auto"})
+    if case.provider not in _OF_ONE_TOOL or choice in (None, "auto", "required", {"type": "auto"}):
+        return False
+    none = any(each.get("mode") == "NONE" for each in _objects(choice))
+    allowed = set() if none else _chosen(choice)
+    tool = case.fields[str(path[0])]
+    for name in path[1:4]:
+        tool = tool[name] if isinstance(name, int) or name in ("functionDeclarations", "tools") else tool
+    return not any(each.get("name") in allowed for each in _objects(tool))
+
+
+def _chosen(choice: object) -> set[str]:
+    """The tools that a choice names."""
+    lists = [
+        (each.get("name", ""), *each.get("allowedFunctionNames", ()))
+        for each in _objects(choice)
+        if "tools" not in each
+    ]
+    return {name for names in lists for name in names if name}
+
+
+def _allows_all(case: Case, path: Path, _value: object) -> bool:
+    """Whether a choice names all tools: without a demand it is the default, with one its list adds nothing."""
+    choice = case.fields[str(path[0])]
+    demands = "allowedFunctionNames" not in path and any(
+        each.get("mode") in ("required", "ANY") for each in _objects(choice)
+    )
+    return not demands and _chosen(choice) >= _chosen([case.fields.get(name) for name in ("tools", "functions")])
+
+
+def _is_withheld(case: Case, path: Path, _value: object) -> bool:
+    whole, tool = _outcome(case, case.fields), case.fields["tools"][path[1]]
+    return whole is not None and ("tool-withheld", tool.get("name")) in whole.losses
+
+
+def _is_covered(case: Case, path: Path, _value: object) -> bool:
+    whole = _outcome(case, case.fields)
+    return whole is not None and ("field-dropped", f"content.content.{path[-1]}") in whole.losses
+
+
+def _names_type(case: Case, path: Path, value: str) -> bool:
+    return value in _holder(case, path)
+
+
+def _is_off(case: Case, _path: Path, value: object) -> bool:
+    words = {value} if not isinstance(value, dict) else {value.get("type"), value.get("effort")}
+    return case.provider in ("bedrock_converse", "cohere") and not words.isdisjoint(("disabled", "none", 0))
 
 
 def _cannot_reason(case: Case, _path: Path, _value: object) -> bool:
     whole = _outcome(case, case.fields)
-    return whole is not None and ("field-dropped", "reasoning_effort") in whole.losses
+    losses = whole.losses if whole is not None else ()
+    return any(detail == "reasoning_effort" or detail.startswith("no thinking") for _, detail in losses)
 
 
 def _is_typed(case: Case, path: Path, value: str) -> bool:
     """Whether a schema has a type that its other members show."""
-    return value.lower() == "object" or not _holder(case, path).keys().isdisjoint(("anyOf", "enum"))
+    shown = {"object": ("properties",), "array": ("items",)}.get(value.lower(), ())
+    whole_of_a_tool = path[-2] in ("parameters", "input_schema", "parametersJsonSchema") and value.lower() == "object"
+    return whole_of_a_tool or not _holder(case, path).keys().isdisjoint(("anyOf", "enum", *shown))
+
+
+def _is_shown(case: Case, path: Path, value: str) -> bool:
+    """Whether a type is missed no more than any that is shown by other members; but another type has an effect."""
+    return _outcome(case, _edited(case.fields, path, f"{value}x")) != _outcome(case, case.fields)
+
+
+def _is_image_at_url(case: Case, path: Path, value: str) -> bool:
+    whole, uri = _outcome(case, case.fields), _holder(case, path).get("fileUri", "?")
+    return value.startswith("image/") and whole is not None and uri.encode() in whole.body
+
+
+def _has_calls(case: Case, path: Path, _value: object) -> bool:
+    holder = _holder(case, path)
+    calls = ("tool_calls", "function_call", "functionCall", "functionResponse")
+    types = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+    return any(each.get("type") in types or not each.keys().isdisjoint(calls) for each in _objects(holder))
 
 
 def _is_loosened(case: Case, path: Path, _value: object) -> bool:
     """Whether a loss says that the schema has no such keyword any more, wherever it was."""
     whole = _outcome(case, case.fields)
-    return whole is not None and ("schema-loosened", path[-1]) in whole.losses
+    keyword = next(name for name in reversed(path) if isinstance(name, str))
+    return whole is not None and ("schema-loosened", keyword) in whole.losses
 
 
-def _is_included(_case: Case, _path: Path, value: str | list[str]) -> bool:
+def _is_included(case: Case, _path: Path, value: str | list[str]) -> bool:
     words = {value} if isinstance(value, str) else {*value}
-    return words <= {"reasoning.encrypted_content", "message.output_text.logprobs"}
+    if isinstance(value, str) and case.fields["include"].count(value) > 1:
+        return True
+    also = {"message.output_text.logprobs"} if "top_logprobs" in case.fields else set()
+    return words <= {"reasoning.encrypted_content"} | also
 
 
 def _alone(case: Case, path: Path, _value: object) -> bool:
@@ -343,6 +466,19 @@ def _holder(case: Case, path: Path) -> Any:
     return holder
 
 
+def _has_reasoning(case: Case, path: Path, _value: object) -> bool:
+    return not _holder(case, path).keys().isdisjoint(("content", "encrypted_content"))
+
+
+def _has_schema(case: Case, path: Path, value: str) -> bool:
+    schemas = ("responseSchema", "responseJsonSchema")
+    return value == "application/json" and not _holder(case, path).keys().isdisjoint(schemas)
+
+
+def _is_untyped(case: Case, path: Path, _value: object) -> bool:
+    return "type" not in _holder(case, path)
+
+
 def _in(**members: object) -> _Applies:
     """The member is in an object that has these members."""
 
@@ -353,6 +489,9 @@ def _in(**members: object) -> _Applies:
     return applies
 
 
+_GROUPS = (
+    r"generationConfig(\.thinkingConfig)?|reasoning|text|toolConfig(\.functionCallingConfig)?|output_config|tool_choice"
+)
 _OPENAI = f"{CHAT}|{RESPONSES}"
 WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     # The gateway itself does what they ask for.
@@ -363,37 +502,40 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     # Defaults.
     (".*", r".*", _empty, "it has nothing"),
     (".*", r"n|generationConfig\.candidateCount", _is(1), "the default"),
-    (".*", r"parallel_tool_calls|.*\.disable_parallel_tool_use", _is(True, False), "the default"),
+    (".*", "parallel_tool_calls", _is(True), "the default"),
+    (".*", r"parallel_tool_calls|tool_choice\.disable_parallel_tool_use", _without_tools, "there is nothing to call"),
+    (".*", r".*\.disable_parallel_tool_use", _is(False), "the default"),
+    (".*", _GROUPS, _each_is_without_effect, "nothing in it needs an effect"),
     (".*", "service_tier|serviceTier", _is("auto", "default", "standard", "standard_only"), "the usual service"),
     (CHAT, "logprobs", _is(False), "the default"),
+    (".*", r"(.*\.)?(top_logprobs|(frequency|presence)(_p|P)enalty)", _is(0), "the default"),
     (_OPENAI, "response_format|text", _is({"type": "text"}, {"format": {"type": "text"}}), "the default"),
     (RESPONSES, "background", _is(False), "the default"),
-    (RESPONSES, "truncation", _is("auto", "disabled"), "no provider of another API cuts the input"),
+    (RESPONSES, "truncation", _is("disabled"), "the default"),
     (RESPONSES, "prompt_cache_retention", _is("in_memory"), "the default"),
     (".*", r".*\.(strict|defer_loading|is_error|nullable|thought)", _is(False), "the default"),
     (MESSAGES, r".*\.caller", _is({"type": "direct"}), "the default"),
     (MESSAGES, r".*\.cache_control\.ttl", _is("5m"), "the default"),
     (_OPENAI, r".*\.detail", _is("auto"), "the default"),
     (_OPENAI, r".*\.format", _is({"type": "text"}), "the default"),
-    (".*", "tool_choice|function_call", _is("auto", {"type": "auto"}), "the default"),
+    (".*", r"(tool_choice|function_call)(\.type)?", _is("auto"), "the default"),
+    (".*", "tool_choice|toolConfig.*", _allows_all, "it allows all tools, as the default does"),
     (_OPENAI, r"tool_choice(\.allowed_tools)?\.mode", _is("auto"), "the default"),
     (GEMINI, r"generationConfig\.responseMimeType", _is("text/plain"), "the default"),
     (
         GEMINI,
         "toolConfig.*",
-        _is("MODE_UNSPECIFIED", {"functionCallingConfig": {"mode": "MODE_UNSPECIFIED"}}),
+        _is("MODE_UNSPECIFIED", "AUTO"),
         "the default",
     ),
+    (".*", r".*(thinkingLevel|effort)", _is("MEDIUM", "medium"), "what is assumed if only the switch is given"),
     (GEMINI, r".*\.thinkingLevel", _is("THINKING_LEVEL_UNSPECIFIED"), "the default"),
     # Reasoning: models that reason do so, and show it, unless something else is asked for.
     (MESSAGES, r"thinking(\.type)?", _is("adaptive", "enabled", {"type": "adaptive"}), "the model decides"),
-    (MESSAGES, r"thinking(\.type)?", _is("disabled", {"type": "disabled"}), "it does not reason"),
-    (CHAT, "reasoning_effort", _is("none"), "it does not reason"),
-    (RESPONSES, "reasoning", lambda _case, _path, value: value.get("effort") == "none", "it does not reason"),
     (MESSAGES, "output_config.*", _cannot_reason, "one loss covers `thinking`, too"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "omitted"}), "it is not shown"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "summarized"}), "it is shown"),
-    (RESPONSES, r"input\.\d+\.summary", _always, "the provider gets the reasoning itself"),
+    (RESPONSES, r"input\.\d+\.summary", _has_reasoning, "the provider gets the reasoning itself"),
     (MESSAGES, r"thinking\.display", _is("summarized"), "it is shown"),
     (RESPONSES, r"reasoning(\.summary)?", _is(*("auto", "concise", "detailed")), "it is shown"),
     (RESPONSES, "reasoning", lambda _case, _path, value: value.keys() == {"summary"}, "it is shown"),
@@ -401,17 +543,31 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (GEMINI, r".*\.thinkingConfig", lambda _case, _path, value: value.keys() == {"includeThoughts"}, "it is shown"),
     # They say what something else says, too.
     (".*", r"(messages|input|contents)\.\d+\.role", _is("user"), "what has no role is the user's"),
-    (".*", r"(messages|contents)\.\d+\.role", _is("assistant", "model"), "calls are the assistant's"),
+    (
+        ".*",
+        r"(messages|contents)\.\d+\.role",
+        _has_calls,
+        "calls and reasoning are the assistant's, results the user's",
+    ),
     (RESPONSES, r"input\.\d+\.role", _in(type="additional_tools"), "it concerns tools"),
     (".*", r"(messages|contents)\.\d+\.role", _alone, "there is nothing else"),
     (GEMINI, r"systemInstruction\.role", _always, "a system prompt has no role"),
-    (".*", r".*(tool_choice|tools|tool_calls|input|content|summary)(\.\d+)?\.type", _always, "other members show it"),
+    (
+        ".*",
+        r".*(tool_choice|tools|tool_calls|input|content|output|summary)(\.\d+)?\.type",
+        _is_shown,
+        "other members show it",
+    ),
+    (RESPONSES, r"input\..*\.type", _is("summary_text", "reasoning_text"), "the list has one kind"),
+    (CHAT, r".*\.type", _names_type, "the member of this name shows it"),
+    (".*", r"thinking(\.type)?|reasoning(_effort|\.effort)?|.*\.thinkingBudget", _is_off, "it reasons only if asked"),
     (".*", r".*\.(cache_control\.type|prompt_cache_breakpoint\.mode)", _always, "there is one kind"),
     (".*", r".*([sS]chema|parameters)(\..*)?\.type", _is_typed, "other members show it"),
     (".*", r".*[sS]chema\..*", _is_loosened, "one loss covers the keyword"),
     (MESSAGES, r".*\.source\.media_type", _is("application/pdf", "text/plain"), "it is usual"),
     (MESSAGES, r".*\.source\.media_type", lambda case, _path, _value: case.provider == "ollama", "the data show it"),
-    (GEMINI, r".*\.responseMimeType", _is("application/json"), "the schema shows it"),
+    (GEMINI, r".*\.responseMimeType", _has_schema, "the schema shows it"),
+    (GEMINI, r".*\.fileData\.mimeType", _is_image_at_url, "it is an image; who has the file knows which kind"),
     (RESPONSES, r"include(\.\d+)?", _is_included, "the gateway keeps reasoning; `top_logprobs` asks for the other"),
     (RESPONSES, r"input\.\d+\.(id|status)", _always, "only where the item is stored"),
     (CHAT, r"messages\.\d+\.name", _in(role="function"), "the call before it shows it"),
@@ -419,14 +575,11 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     # No provider needs them.
     (_OPENAI, r"(response_format\.json_schema|text\.format)\.(name|strict)", _always, "the schema is enforced anyway"),
     (".*", "tool_choice|function_call|toolConfig", _without_tools, "there is nothing to choose"),
-    (
-        ".*",
-        r"(tools|functions|tool_choice|toolConfig|function_call)(\..*)?",
-        _is_restricted,
-        "tools that are not allowed",
-    ),
+    (".*", r"(tools|functions)(\..*)?", _is_not_allowed, "the choice excludes it"),
+    (MESSAGES, r"tools\.\d+\..*", _is_withheld, "the loss of the tool covers it"),
+    (MESSAGES, r".*\.content\.\d+\.content\.\d+\..*", _is_covered, "one loss covers the member of all texts"),
     (GEMINI, r".*\.propertyOrdering", _always, "it names no property"),
-    (GEMINI, r".*\.nullable", _always, "a schema without a type allows null"),
+    (GEMINI, r".*\.nullable", _is_untyped, "a schema without a type allows null"),
     (GEMINI, "systemInstruction", lambda _case, _path, value: not value.get("parts"), "a prompt without parts"),
 ]
 

@@ -154,6 +154,8 @@ class Samples:
     """How many of the optional members there are, at the outermost level; fewer at each level below."""
     unknown: float = 0.0
     """How many objects have a member that no type knows."""
+    zeros: float = 0.0
+    """How many numbers are 0."""
     count: int = 0
 
     def mark(self) -> int:
@@ -206,6 +208,8 @@ class Samples:
 
     def _leaf(self, kind: str) -> object:
         match kind:
+            case "int" | "float" if self.random.random() < self.zeros:
+                return 0
             case "int":
                 return 1000 + self.mark()
             case "float":
