@@ -287,6 +287,40 @@ CASES: dict[str, list[Case]] = {
             [("stop-sequence-unreported", "")],
         ),
     ],
+    "bedrock-tool-turns": [
+        Case(
+            "bedrock/us.anthropic.claude-opus-4-8",
+            {
+                "messages": [
+                    {"role": "user", "content": "Hi"},
+                    {"role": "assistant", "tool_calls": [CALL]},
+                    {"role": "assistant", "content": "One moment."},
+                    {"role": "system", "content": "Be brief."},
+                    {"role": "tool", "tool_call_id": "c1", "content": "2 m"},
+                ],
+            },
+            {
+                "messages": [
+                    {"role": "user", "content": [{"text": "Hi"}]},
+                    {
+                        "role": "assistant",
+                        "content": [
+                            {"text": "One moment."},
+                            {"toolUse": {"toolUseId": "c1", "name": "get_tide", "input": {}}},
+                        ],
+                    },
+                    {
+                        "role": "user",
+                        "content": [
+                            {"toolResult": {"toolUseId": "c1", "content": [{"text": "2 m"}]}},
+                            {"text": "<system-reminder>\nBe brief.\n</system-reminder>"},
+                        ],
+                    },
+                ],
+            },
+            [("system-moved", "")],
+        ),
+    ],
     "bedrock-texts": [
         Case(
             "bedrock/us.anthropic.claude-opus-4-8",

@@ -1,6 +1,7 @@
 """Writes requests in the dialect of Bedrock's Converse API: `Request` → the fields of a body, and the losses.
 
-1. Roles alternate, so turns of one role are joined. No text may be white space only.
+1. Roles alternate, so turns of one role are joined. Calls end a message, and results begin the next one: Claude refuses
+   anything between them. No text may be white space only.
 2. Media are sent as data, or as an object in S3. The API fetches no other URLs.
 3. `toolConfig` is required as soon as the conversation has calls or results, even if the client offers no tools any
    more. There is no choice `none`: then the tools are left out, if they can be.
@@ -140,15 +141,19 @@ class _ConverseMessages(TranslatedParts):
         self._called: dict[str, None] = {}  # the names of tools in the conversation
 
     def messages(self, turns: Sequence[Message]) -> list[_Json]:
-        written: list[tuple[str, list[_Json]]] = []
+        written: list[tuple[str, list[list[_Json]]]] = []  # the blocks of each part
         for turn in turns:
             role = "assistant" if turn.role == "assistant" else "user"
-            content = [block for part in turn.parts for block in self._blocks(part)]
-            if content and written and written[-1][0] == role:
-                written[-1][1].extend(content)
-            elif content:
-                written.append((role, content))
-        messages: list[_Json] = [{"role": role, "content": content} for role, content in written]
+            parts = [blocks for part in turn.parts if (blocks := self._blocks(part))]
+            if parts and written and written[-1][0] == role:
+                written[-1][1].extend(parts)
+            elif parts:
+                written.append((role, parts))
+        for _, parts in written:
+            parts.sort(key=lambda blocks: ("toolUse" in blocks[0]) - ("toolResult" in blocks[0]))
+        messages: list[_Json] = [
+            {"role": role, "content": [block for blocks in parts for block in blocks]} for role, parts in written
+        ]
         trim_prefill(messages)
         return messages
 
