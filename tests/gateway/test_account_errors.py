@@ -67,6 +67,10 @@ USAGE = "Content violates usage guidelines. Team: t, Model: grok-4, Failed check
 # What a provider's moderation refuses: its status and body.
 OF_CONTENT: dict[str, tuple[int, object]] = {
     "OpenRouter": (403, {"error": {"code": 403, "message": FLAGGED, "metadata": {"reasons": ["violence"]}}}),
+    "OpenRouter, in other words": (
+        403,
+        {"error": {"code": 403, "message": "Flagged", "metadata": {"reasons": ["violence"], "flagged_input": "…"}}},
+    ),
     "xAI": (403, {"code": "The caller does not have permission", "error": USAGE}),
     "OpenAI": (400, openai("Invalid prompt: your prompt was flagged.", "invalid_prompt")),
 }

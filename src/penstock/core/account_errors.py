@@ -5,9 +5,9 @@ without access). Another target may succeed with the same request. The third is 
 refuses the content of the request, with a status that otherwise means the gateway's credentials, or inside a 200.
 
 Providers have neither a common status nor a common code for them, so each row of the table has the words of one
-provider and where they were seen. A code is compared as a whole with the `code`, `type` or `status` of the error; a
-pattern has to match the beginning of the message, so that a message which quotes the request is not mistaken for one of
-these.
+provider and where they were seen. A code is compared as a whole with the `code`, `type` or `status` of the error, and
+with the names of the members of its `metadata`; a pattern has to match the beginning of the message, so that a message
+which quotes the request is not mistaken for one of these.
 """
 
 import re
@@ -68,6 +68,7 @@ _SIGNS = (
     _Sign("no-model", (404,), "Ollama, Cohere", "github.com/ollama/ollama/blob/main/docs/api.md",
           words=r"model [`'\"]\S+[`'\"] not found"),
     _Sign("content", (403,), "OpenRouter", f"{_OPENROUTER} (moderation errors)", words=r"\S+ requires moderation on "),
+    _Sign("content", (403,), "OpenRouter", f"{_OPENROUTER} (moderation errors)", code="flagged_input"),
     _Sign("content", (403,), "xAI", "github.com/UKGovernmentBEIS/inspect_ai/pull/2267",
           words=r"content violates usage guidelines"),
     *(_Sign("content", (400, 403), "OpenAI", _RESPONSES, code=code) for code in (

@@ -1,6 +1,6 @@
 """Recognises errors in the many shapes in which OpenAI-compatible providers send them."""
 
-from penstock.core.json_getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, object_of, text_of
 
 # The fields that may hold the message of an error, in the order of preference.
 _FLAT_MESSAGE_FIELDS = ("Message", "error_msg", "error_message", "errorMessage")
@@ -45,10 +45,12 @@ def error_of(error: object, around: dict[str, object]) -> tuple[str, dict[str, o
 
 
 def codes_of(error: dict[str, object]) -> list[str]:
-    """The words by which an error names its kind, of an error object or of the object that contains it."""
+    """The words by which an error names its kind, of an error object or of the object that contains it; and the names
+    of the members of its `metadata`."""
     inner = error.get("error")
     objects = (error, inner) if isinstance(inner, dict) else (error,)
-    return [text for each in objects for name in _CODE_FIELDS if (text := text_of(each.get(name)))]
+    codes = [text for each in objects for name in _CODE_FIELDS if (text := text_of(each.get(name)))]
+    return codes + [name for each in objects for name in object_of(each.get("metadata"))]
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:
