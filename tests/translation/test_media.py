@@ -255,6 +255,23 @@ def test_a_part_without_content_is_refused(client: str, part: Json, provider: st
         asked(client, provider, request_with(client, part))
 
 
+TEXTS = {
+    "in another charset": (b64encode(b"caf\xe9").decode(), "caf\ufffd", ["characters of a file that are not UTF-8"]),
+    "with a byte order mark": (b64encode(b"\xef\xbb\xbfHi").decode(), "Hi", []),
+    "in lines": ("SGVs\nbG8h", "Hello!", []),
+    "in the URL-safe alphabet": ("Pz8_Pj4-", "???>>>", []),
+    "no base64": ("Pz8*Pj4*", "", ["file of type text/plain"]),
+}
+
+
+@pytest.mark.parametrize(("data", "text", "lost"), TEXTS.values(), ids=TEXTS)
+def test_a_text_file_is_read_exactly_or_its_loss_is_declared(data: str, text: str, lost: list[str]) -> None:
+    body, losses = asked(CHAT, MESSAGES, request_with(CHAT, chat_file(f"data:text/plain;base64,{data}")))
+    expected = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    assert part_of(MESSAGES, body) == (expected if text else None)
+    assert [detail for code, detail in losses if code == "content-dropped"] == lost
+
+
 def test_the_name_of_an_image_is_a_declared_loss() -> None:
     request = request_with(CHAT, chat_file(PHOTO, "sea.jpg"))
     for provider, expected in photo(without=CHAT).items():

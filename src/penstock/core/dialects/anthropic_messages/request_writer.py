@@ -14,7 +14,6 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
    have its thinking. Many clients do not send reasoning back: then thinking is not requested.
 """
 
-import binascii
 from base64 import b64decode
 from collections.abc import Sequence
 from typing import Literal
@@ -233,6 +232,8 @@ class _ContentWriter:
             return None
         if part.kind == "image":
             return {"type": "image", "source": source}
+        if source["type"] == "text" and "\ufffd" in str(source["data"]):
+            self._losses.append(Loss("content-dropped", "characters of a file that are not UTF-8"))
         document: Json = {"type": "document", "source": source}
         return document | ({"title": part.name} if part.name else {})
 
@@ -286,10 +287,12 @@ class _ContentWriter:
 def source_of(part: MediaPart) -> Json | None:
     """The source of an image or a document; None if the API has none. Documents are PDFs, or texts."""
     if part.kind == "file" and part.data and is_text(part.mime):
+        data = "".join(part.data.split()).replace("-", "+").replace("_", "/")
         try:
-            return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data).decode(errors="replace")}
-        except binascii.Error:
+            text = b64decode(data, validate=True).decode("utf-8-sig", errors="replace")
+        except ValueError:
             return None
+        return {"type": "text", "media_type": "text/plain", "data": text}
     if part.kind != "image" and (part.kind != "file" or part.mime not in ("application/pdf", "")):
         return None
     if part.url:
