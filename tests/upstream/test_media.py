@@ -28,6 +28,11 @@ ANSWERS: dict[str, bytes] = {
     "/cut": b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 408\r\n\r\nx",
     "/page": b"HTTP/1.1 200 OK\r\ncontent-type: application/zip\r\ncontent-length: 2\r\n\r\nPK",
     "/gzip": b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx",
+    "/latin": b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=ISO-8859-1\r\ncontent-length: 4\r\n\r\ncaf\xe9",
+    "/no-utf-8": b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\ncaf\xe9",
+    "/no-charset": b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=base64\r\ncontent-length: 4\r\n\r\nSGk=",
+    "/svg": b"HTTP/1.1 200 OK\r\ncontent-type: image/svg+xml\r\ncontent-length: 6\r\n\r\n<svg/>",
+    "/empty": b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 0\r\n\r\n",
     "/silent": b"",
 }  # fmt: skip
 
@@ -75,6 +80,7 @@ def test_media_become_data_of_their_type() -> None:
     assert fetched("/a.png?b=c") == image
     assert fetched("/untyped").mime == "image/png"
     assert fetched("/text") == MediaPart(kind="file", mime="text/plain", data="SGk=")
+    assert fetched("/latin").data == b64encode("café".encode()).decode()
 
 
 def test_nothing_is_kept_of_hosts_that_clients_choose() -> None:
@@ -112,6 +118,10 @@ REFUSED = {
     "/cut": "does not answer",
     "/gzip": "encoding",
     "/page": "application/zip, which is no image",
+    "/svg": r"image/svg\+xml, which is no image",
+    "/empty": "nothing",
+    "/no-utf-8": "no text in utf-8",
+    "/no-charset": "no text in base64",
 }
 
 
@@ -138,7 +148,7 @@ def test_only_a_host_that_is_written_out_may_be_on_this_machine(hosts: tuple[str
 
 PRIVATE = (
     "10.0.0.1", "192.168.1.1", "127.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "::1", "fd00::1",
-    "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::",
+    "::ffff:10.0.0.1", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2002:a00:1::", "fec0::1",
 )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def format_of(mime: str) -> str:
 
 def is_text(mime: str) -> bool:
     """Whether media of this type are text."""
-    return mime.startswith("text/") or mime.endswith(_TEXTS)
+    return mime.startswith("text/") or (mime.endswith(_TEXTS) and kind_of(mime) == "file")  # not image/svg+xml
 
 
 def url_of(part: MediaPart) -> str:

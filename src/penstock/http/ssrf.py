@@ -59,7 +59,9 @@ def is_public(host: str) -> bool:
         return False
     address = ip_address(host)
     embedded = _embedded(address) if isinstance(address, IPv6Address) else ()
-    return all(each.is_global for each in (address, *embedded))
+    # Python takes these for global.
+    local = isinstance(address, IPv6Address) and (address.is_site_local or address in _LOCAL_NAT64)
+    return not local and all(each.is_global for each in (address, *embedded))
 
 
 def _is_reserved(address: IPv4Address | IPv6Address) -> bool:

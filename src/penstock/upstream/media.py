@@ -18,6 +18,8 @@ from fnmatch import fnmatchcase
 from ssl import SSLContext, create_default_context
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import structs
+
 from penstock.core.content import MediaPart
 from penstock.core.media import is_text, media_type, typed_media
 from penstock.http.client import UpstreamError
@@ -30,6 +32,11 @@ _MAX_URLS = 20
 _URL = re.compile(r"[!-~]{1,8192}")
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 _PORTS = {"http": 80, "https": 443}
+_CHARSET = re.compile(r"""(?i);\s*charset=["']?([\w.:-]{1,40})""")
+# Others are slow to decode (punycode), or no charsets.
+_CHARSETS = re.compile(
+    r"(?i)utf-?(8|16)|us-ascii|iso-8859-\d{1,2}|windows-125\d|shift_jis|euc-(jp|kr)|gb(k|2312|18030)|big5|koi8-[ru]"
+)
 _TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"))
 
 
@@ -89,7 +96,7 @@ class MediaFetcher:
             body = await received.done
         finally:
             connection.close()
-        return await asyncio.to_thread(_part, host, received.type, body)
+        return await asyncio.to_thread(_part, received, body)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses of a host; only public ones, unless the operator has written it out."""
@@ -117,20 +124,21 @@ class _Room:
 class _ReceivedMedia:
     """Collects one response."""
 
-    type = ""
+    type = charset = ""
 
     def __init__(self, host: str, room: _Room) -> None:
         self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._host = host
+        self.host = host
         self._room = room
         self._pieces: list[bytes] = []
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.type = media_type(headers.get("content-type", ""))
+        stated = headers.get("content-type", "")
+        self.type, self.charset = media_type(stated), "".join(_CHARSET.findall(stated)[:1])
         if status != 200:
-            self._fail(MediaError(f"{self._host} answers with the status {status}; redirects are not followed"))
+            self._fail(MediaError(f"{self.host} answers with the status {status}; redirects are not followed"))
         elif headers.get("content-encoding", "identity") != "identity":
-            self._fail(MediaError(f"{self._host} sends an encoding that was not asked for"))
+            self._fail(MediaError(f"{self.host} sends an encoding that was not asked for"))
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
         if not self.done.done():
@@ -145,7 +153,7 @@ class _ReceivedMedia:
             self.done.set_result(b"".join(self._pieces))
 
     def on_error(self, error: UpstreamError) -> None:
-        self._fail(MediaError(f"{self._host} does not answer ({error.code})"))
+        self._fail(MediaError(f"{self.host} does not answer ({error.code})"))
 
     def _fail(self, error: MediaError) -> None:
         self._pieces.clear()
@@ -178,8 +186,18 @@ def _request(parts: SplitResult) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-def _part(host: str, mime: str, body: bytes) -> MediaPart:
-    part = typed_media(MediaPart(kind="file", mime=mime, data=b64encode(body).decode()))
-    if part.mime not in _TYPES and not is_text(part.mime):
+def _part(received: _ReceivedMedia, body: bytes) -> MediaPart:
+    host, charset = received.host, received.charset or "utf-8"
+    if not body:
+        raise MediaError(f"{host} sends nothing")
+    part = typed_media(MediaPart(kind="file", mime=received.type, data=b64encode(body).decode()))
+    if part.mime in _TYPES:
+        return part
+    if not is_text(part.mime):
         raise MediaError(f"{host} sends {part.mime or 'an unknown type'}, which is no image, PDF or text")
-    return part
+    try:
+        if _CHARSETS.fullmatch(charset) is None:
+            raise LookupError
+        return structs.replace(part, data=b64encode(body.decode(charset).encode()).decode())
+    except (LookupError, ValueError):
+        raise MediaError(f"{host} sends what is no text in {charset}") from None
