@@ -163,6 +163,18 @@ def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], ch
 )
 def test_an_attempt_that_sent_nothing_is_void(type: str, body: bytes, measure: str) -> None:
     """An unstreamed answer is complete before its first byte is sent, so a part of it is billed."""
+    assert failed(type, body).measure == measure
+
+
+@pytest.mark.parametrize(("reason", "measure"), [("malformed_function_call", "reported"), ("error", "void")])
+def test_a_finish_that_the_model_made_is_billed(reason: str, measure: str) -> None:
+    """It has generated something, unlike a provider that fails of its own accord."""
+    entry = failed("text/event-stream", sse(finishes(reason) | {"usage": counts(3, 12)}))
+    assert (entry.measure, entry.tokens.output) == (measure, 12 if measure == "reported" else 0)
+
+
+def failed(type: str, body: bytes) -> AttemptEntry:
+    """What is recorded about an attempt whose connection is cut after this body."""
     loop = Clock()
 
     async def run() -> Call:
@@ -181,5 +193,4 @@ def test_an_attempt_that_sent_nothing_is_void(type: str, body: bytes, measure: s
         return call
 
     with closing(loop):
-        entry = entry_of(loop.run_until_complete(run()), lambda *_: 0)
-    assert entry.attempts[0].measure == measure
+        return entry_of(loop.run_until_complete(run()), lambda *_: 0).attempts[0]

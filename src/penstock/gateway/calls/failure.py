@@ -78,6 +78,8 @@ _STATUSES = {
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
 TOO_LONG: ErrorCode = "context_length_exceeded"
+# The model has generated something, but no answer.
+BAD_FINISH: ErrorCode = "upstream_bad_finish"
 # Statuses with which providers refuse a request that is too long.
 _REFUSALS = (400, 413, 422)
 _OPENAI_CODE = b'"context_length_exceeded"'
@@ -90,7 +92,7 @@ _PROVIDERS_WORDS: dict[ErrorCode, str] = {
     "upstream_error": "the provider failed with status {status}",
     "upstream_bad_content_type": "the provider answered with an HTML page",
     "upstream_bad_response": "",
-    "upstream_bad_finish": "the model ended its answer in a way that leaves none",
+    BAD_FINISH: "the model ended its answer in a way that leaves none",
     TOO_LONG: "the request is longer than the context of the model",
 }
 # Statuses of a provider that has not read the request.
@@ -186,7 +188,7 @@ def from_fault(fault: Fault) -> Failure:
         )
     if problem is not None:
         return _of_account(problem, code, fault.message)
-    known: ErrorCode = "upstream_bad_finish" if made_by_model(error) else FAULT_CODES.get(fault.code, _BROKEN)
+    known: ErrorCode = BAD_FINISH if made_by_model(error) else FAULT_CODES.get(fault.code, _BROKEN)
     return Failure(
         code="upstream_rate_limited" if code == 429 else known,
         message=_OWN_WORDS.get(fault.code, fault.message),

@@ -80,6 +80,7 @@ from penstock.error_codes import TRUNCATION_CODES, ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY
 from penstock.gateway.calls.failure import (
+    BAD_FINISH,
     TRANSLATION_LOSS,
     from_answer_losses,
     from_fault,
@@ -706,7 +707,7 @@ class Relay:
         self._attempt.code = failure.code
         self._attempt.answered = self._is_answered(failure, ending)
         # What a provider reports before it fails of its own accord is not its bill, unless it has generated something.
-        counts = self._attempt.output_chars or ending != "failed"
+        counts = self._attempt.output_chars or ending != "failed" or failure.code == BAD_FINISH
         try:
             if counts and (usage := self._reported_usage()) is not None:
                 self._attempt.usage = usage
