@@ -354,8 +354,7 @@ def _each_is_without_effect(case: Case, path: Path, value: object) -> bool:
 def _without_tools(case: Case, _path: Path, _value: object) -> bool:
     """Whether the provider gets no tools, so that there is nothing to choose."""
     whole = _outcome(case, case.fields)
-    given = any(case.fields.get(name) for name in ("tools", "functions"))
-    return not given or (whole is not None and b'"tools":' not in whole.body)
+    return whole is not None and b'"tools":' not in whole.body
 
 
 def _is_not_allowed(case: Case, path: Path, _value: object) -> bool:
@@ -370,6 +369,11 @@ def _is_not_allowed(case: Case, path: Path, _value: object) -> bool:
     for name in path[1:4]:
         tool = tool[name] if isinstance(name, int) or name in ("functionDeclarations", "tools") else tool
     return not any(each.get("name") in allowed for each in _objects(tool))
+
+
+def _is_excluded_addition(case: Case, path: Path, value: object) -> bool:
+    item = case.fields["input"][path[1]]
+    return object_of(item).get("type") == "additional_tools" and _is_not_allowed(case, path, value)
 
 
 def _chosen(choice: object) -> set[str]:
@@ -431,6 +435,10 @@ def _is_shown(case: Case, path: Path, value: str) -> bool:
 def _is_image_at_url(case: Case, path: Path, value: str) -> bool:
     whole, uri = _outcome(case, case.fields), _holder(case, path).get("fileUri", "?")
     return value.startswith("image/") and whole is not None and uri.encode() in whole.body
+
+
+def _is_image_for_ollama(case: Case, _path: Path, value: str) -> bool:
+    return case.provider == "ollama" and value.startswith("image/")
 
 
 def _has_calls(case: Case, path: Path, _value: object) -> bool:
@@ -565,6 +573,7 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (".*", r".*([sS]chema|parameters)(\..*)?\.type", _is_typed, "other members show it"),
     (".*", r".*[sS]chema\..*", _is_loosened, "one loss covers the keyword"),
     (MESSAGES, r".*\.source\.media_type", _is("application/pdf", "text/plain"), "it is usual"),
+    (GEMINI, r".*\.inlineData\.mimeType", _is_image_for_ollama, "the data show it"),
     (MESSAGES, r".*\.source\.media_type", lambda case, _path, _value: case.provider == "ollama", "the data show it"),
     (GEMINI, r".*\.responseMimeType", _has_schema, "the schema shows it"),
     (GEMINI, r".*\.fileData\.mimeType", _is_image_at_url, "it is an image; who has the file knows which kind"),
@@ -576,6 +585,7 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (_OPENAI, r"(response_format\.json_schema|text\.format)\.(name|strict)", _always, "the schema is enforced anyway"),
     (".*", "tool_choice|function_call|toolConfig", _without_tools, "there is nothing to choose"),
     (".*", r"(tools|functions)(\..*)?", _is_not_allowed, "the choice excludes it"),
+    (RESPONSES, r"input\.\d+(\.tools(\..*)?)?", _is_excluded_addition, "the choice excludes it"),
     (MESSAGES, r"tools\.\d+\..*", _is_withheld, "the loss of the tool covers it"),
     (MESSAGES, r".*\.content\.\d+\.content\.\d+\..*", _is_covered, "one loss covers the member of all texts"),
     (GEMINI, r".*\.propertyOrdering", _always, "it names no property"),

@@ -255,6 +255,24 @@ def test_a_tool_that_no_message_has_added_is_declared() -> None:
             assert ("tool-withheld", "f") in losses, provider
 
 
+def test_calls_that_a_choice_forbids_are_declared_where_the_history_needs_tools() -> None:
+    """Bedrock needs a definition of each tool that the conversation has called, and has no choice of none."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [HI, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "1"}]
+    body, losses = asked(CHAT, BEDROCK, {"messages": messages, "tool_choice": "none"})
+    assert body["toolConfig"]["tools"]
+    assert ("tool-choice-widened", "none") in losses
+
+
+def test_members_beside_the_text_of_a_flat_result_are_declared() -> None:
+    texts = [{"type": "input_text", "text": "1", "glow": 1}, {"type": "glow", "text": "2"}]
+    fields = {"input": [HI, {"type": "function_call_output", "call_id": "a", "output": texts}]}
+    body, losses = asked(RESPONSES, RESPONSES, fields, result_parts=False)
+    assert body["input"][1]["output"] == "1"
+    assert texts[1] in body["input"][2]["content"]
+    assert ("field-dropped", "output.glow") in losses
+
+
 def test_a_seed_of_zero_is_a_seed() -> None:
     for provider in PROVIDERS:
         body, losses = asked(CHAT, provider, {"messages": [HI], "seed": 0, "presence_penalty": 0})

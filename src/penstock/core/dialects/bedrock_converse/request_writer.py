@@ -270,7 +270,7 @@ class _ConverseMessages(TranslatedParts):
         specs = [spec for tool in allowed for spec in self._tool(tool)]
         if not specs and self._called:
             specs = [{"toolSpec": {"name": name, "inputSchema": {"json": _NOTHING}}} for name in self._called]
-        elif none:
+        if none and specs:
             self.losses.append(Loss("tool-choice-widened", "none"))
         if not specs:
             return {}

@@ -87,13 +87,17 @@ def _opened(item: Json, settings: ResponsesSettings, destination: Destination, l
     return None
 
 
+_TEXTS = ("input_text", "output_text", "text")
+
+
 def _flattened(item: Json, losses: list[Loss]) -> list[Json]:
     """A result as text; its media follow in a message of the user."""
     parts = item["output"]
     assert isinstance(parts, list)
-    texts = [str(part.get("text", "")) for part in parts if isinstance(part, dict) and "text" in part]
-    media = [part for part in parts if isinstance(part, dict) and "text" not in part]
-    flat: list[Json] = [item | {"output": "\n".join(texts)}]
+    texts = [part for part in parts if isinstance(part, dict) and part.get("type") in _TEXTS and "text" in part]
+    media = [part for part in parts if isinstance(part, dict) and part not in texts]
+    losses.extend(Loss("field-dropped", f"output.{name}") for part in texts for name in part.keys() - {"type", "text"})
+    flat: list[Json] = [item | {"output": "\n".join(str(part["text"]) for part in texts)}]
     if media:
         call = str(item.get("call_id", ""))
         losses.append(Loss("result-media-moved", call))
