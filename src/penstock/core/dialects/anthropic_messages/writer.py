@@ -105,7 +105,7 @@ class AnthropicMessagesWriter:
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
         self._calls: dict[int, int] = {}  # the index of each call's block
         self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
-        self._redacted: set[int] = set()  # blocks that wait for the data of their start
+        self._redacted: dict[int, dict[str, object]] = {}  # blocks that wait for the data of their start
         self._shown = "all" if facts.same_dialect else facts.reasoning
         self._out: list[bytes] = []
 
@@ -245,7 +245,7 @@ class AnthropicMessagesWriter:
             case "text" | "refusal":
                 self._open(block.block, {"type": "text", "text": "", **(extras if self._own else {})})
             case "reasoning" if block.type == "redacted_thinking":
-                self._redacted.add(block.block)  # its data comes with the seal
+                self._redacted[block.block] = extras if self._own else {}  # its data comes with the seal
             case "reasoning":
                 self._summary.start()
                 own = extras if self._own else {}
@@ -319,8 +319,7 @@ class AnthropicMessagesWriter:
         if seal.scheme != SEAL_SCHEME:
             value = wrap(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer)
         if seal.block in self._redacted:
-            self._redacted.discard(seal.block)
-            self._open(seal.block, {"type": "redacted_thinking", "data": value})
+            self._open(seal.block, {"type": "redacted_thinking", "data": value, **self._redacted.pop(seal.block)})
         elif seal.block in self._indexes:
             self._emit_delta(self._indexes[seal.block], {"type": "signature_delta", "signature": value})
         elif not self._hidden:

@@ -5,7 +5,7 @@ passages with their source. Both name passages by their position in the whole te
 the characters of one block.
 """
 
-from itertools import islice
+from itertools import chain, islice
 
 from penstock.core.dialects.gemini.members import member
 from penstock.core.events import Annotation, Extra
@@ -47,8 +47,10 @@ def read_citations(
     found: list[tuple[str, str, dict[str, object], dict[str, object]]] = []
     chunks = objects_of(member(grounding, "groundingChunks"))
     supports = objects_of(member(grounding, "groundingSupports"))
-    named = [text_of(each) for support in supports for each in list_of(member(support, "groundingChunkIndices"))]
-    if (chunks or supports) and set(named) != set(map(str, range(len(chunks)))):
+    named = [list_of(member(support, "groundingChunkIndices")) for support in supports]
+    if [] in named:
+        sink.events.append(Extra("event", {"type": "passage without a source"}))
+    if set(map(text_of, chain.from_iterable(named))) != set(map(str, range(len(chunks)))):
         sink.events.append(Extra("event", {"type": "source without a passage"}))
     for support in supports:
         for number in list_of(member(support, "groundingChunkIndices")):
