@@ -526,12 +526,10 @@ EXCEPTIONS: Mapping[str, str] = {
     "image.format": "png is the default value",
     "usage.billed_units.input_tokens": "what is charged; the counts of the model are carried",
     "usage.billed_units.output_tokens": "what is charged; the counts of the model are carried",
-    "cited_text": "citations of chat completions and of Responses do not quote their source",
     **dict.fromkeys(
         ("start_index", "end_index", "citations.startIndex", "citations.endIndex", "segment."),
         "the position of a citation, which covers a whole text in Messages",
     ),
-    "stop_sequence": "no other API says which stop sequence ended an answer",
     "truncation": "the default value",
     "parallel_tool_calls": "the default value",
     "tool_choice": "the default value",

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from penstock.core.completion import Completion
 from penstock.core.content import MediaPart, ReasoningPart, RefusalPart, TextPart, ToolCall
 from penstock.core.dialects.unread_members import member_tree, unread
-from penstock.core.events import Annotation, BlockEnd, BlockStart, Event, Extra, TextDelta, UsageReport
+from penstock.core.events import Annotation, BlockEnd, BlockStart, Event, Extra, Finish, TextDelta, UsageReport
 from penstock.core.json_getters import object_of, objects_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.usage import Usage
@@ -74,7 +74,7 @@ _CITATION = member_tree(
     sourceContent=member_tree("text"),
     sources=member_tree("", document=member_tree("url title")),
 )
-_NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, UsageReport))
+_NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, Finish, UsageReport))
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
@@ -101,6 +101,8 @@ class AnswerExtras:
         for choice in completion.choices:
             self._note_choice(choice.extras)
             self._note(choice.message_extras, known=_REPEATED)
+            if choice.stop_sequence is not None:
+                self._lose_unless_carried("stop_sequence")
             for part in choice.parts:
                 if isinstance(part, ToolCall):
                     self._note(part.extras)
@@ -126,7 +128,11 @@ class AnswerExtras:
                 self._note(fields, "content.")
             case UsageReport(usage):
                 self._note_usage(usage)
+            case Finish(stop_sequence=str()):
+                self._lose_unless_carried("stop_sequence")
             case Annotation(url=url, data=dict(fields)) if url:  # any other is a loss as a whole
+                if event.quote and event.start is None:  # of the source; with a position, it is the answer's own text
+                    self._lose_unless_carried("citation.quote")
                 others = unread(fields, _CITATION)
                 self._note({name: others[name] for name in others if others[name] != url}, "citation.")
             case _:
@@ -155,6 +161,10 @@ class AnswerExtras:
             self._known.add(detail)
             self._losses.append(Loss(code, detail))
 
+    def _lose_unless_carried(self, name: str) -> None:
+        if name not in self._carried:
+            self._lose("field-dropped", name)
+
     def _note_event(self, extra: Extra) -> None:
         """Note an event of an unknown type, or a delta of an unknown type in a block of a known one."""
         type = text_of(extra.fields.get("type"))
@@ -173,8 +183,8 @@ class AnswerExtras:
             "other models": usage.others,
         }
         for name, count in given.items():
-            if count and f"usage.{name}" not in self._carried:
-                self._lose("field-dropped", f"usage.{name}")
+            if count:
+                self._lose_unless_carried(f"usage.{name}")
         self._note_report(usage.raw, "usage.")
 
     def _note_report(self, report: _Json, prefix: str) -> None:

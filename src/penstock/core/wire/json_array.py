@@ -10,6 +10,8 @@ _BETWEEN_ELEMENTS = b" \t\r\n,"
 _BRACKETS = (b"{", b"[")
 # Elements that are not objects have no meaning. They are read so that the elements around them are not lost.
 _BEGINNINGS = (*_BRACKETS, b'"', *(bytes((byte,)) for byte in b"ntf-0123456789"))
+# More of them would hold the event loop.
+_MOST_MEANINGLESS = 1_000
 _SCALAR_END = re.compile(rb"[\s,\]]")
 
 
@@ -26,6 +28,7 @@ class JsonArrayReader:
         self._at = (offset, line)
         self._scan = JsonScan()
         self._element_ended = False
+        self._meaningless = 0
         self._closed = False
         self._dead = False
 
@@ -40,6 +43,9 @@ class JsonArrayReader:
                 if len(self._element) > self._max_event:
                     self._fault(items, "event-too-large", f"an event exceeds {self._max_event} bytes")
                 elif self._element_ended:
+                    self._meaningless += self._element[:1] not in _BRACKETS
+                    if self._meaningless > _MOST_MEANINGLESS:
+                        self._fault(items, "event-too-complex", "too many elements of the array are no objects")
                     items.append(Frame(bytes(self._element), *self._at))
                     self._element.clear()
             else:

@@ -25,10 +25,10 @@ def answer_id(facts: AnswerFacts) -> str:
     return facts.id or facts.call_id
 
 
-def call_part(call: ToolCallStart | ToolCall, arguments: str, inputs: CallInputs) -> Json:
+def call_part(call: ToolCallStart | ToolCall, arguments: str, inputs: CallInputs, extras: Json) -> Json:
     """A function call. Arguments that are no JSON object, such as the text of a custom tool, are its `input`."""
     given = inputs.read(call, arguments)
-    return {"functionCall": {"name": call_name(call), "args": given} | ({"id": call.id} if call.id else {})}
+    return {"functionCall": {"name": call_name(call), "args": given} | ({"id": call.id} if call.id else {}) | extras}
 
 
 def finish_reason(finish: Finish, losses: list[Loss], *, own: bool, refused: bool) -> str:

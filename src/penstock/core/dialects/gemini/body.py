@@ -90,11 +90,12 @@ def _part(part: Part, losses: list[Loss], inputs: CallInputs, *, own: bool) -> J
         case TextPart(text) | RefusalPart(text):
             return {"text": text} if text else None
         case ToolCall(server=False):
-            return call_part(part, part.arguments, inputs)
+            return call_part(part, part.arguments, inputs, part.extras if own else {})
         case ToolCall():
             losses.append(Loss("server-activity-hidden", part.name))
-        case MediaPart(mime=mime, data=data) if data:
-            return {"inlineData": {"mimeType": mime or "application/octet-stream", "data": data}}
+        case MediaPart(mime=mime, data=data, extras=extras) if data:
+            own_members = extras if own else {}
+            return {"inlineData": {"mimeType": mime or "application/octet-stream", "data": data} | own_members}
         case MediaPart(mime=mime):
             losses.append(Loss("media-dropped", mime))
         case OpaquePart(data=data) if own:

@@ -21,3 +21,8 @@ def member(holder: Mapping[str, object], name: str) -> object:
     """The value of a member, which may have either name; None if it is missing."""
     value = holder.get(name)
     return holder.get(snake_case(name)) if value is None else value
+
+
+def either_names(*names: str) -> frozenset[str]:
+    """Names of members, each in both forms."""
+    return frozenset(form for name in names for form in (name, snake_case(name)))

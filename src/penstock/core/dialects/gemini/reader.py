@@ -27,7 +27,7 @@ from msgspec import Struct
 from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.gemini.arguments import PartialArguments
 from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
-from penstock.core.dialects.gemini.members import member, snake_case
+from penstock.core.dialects.gemini.members import either_names, member
 from penstock.core.dialects.gemini.usage import merge, read_usage
 from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.error_shapes import read_error
@@ -94,15 +94,11 @@ _UNSPECIFIED = ("FINISH_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED", "BLOCKE
 _MAX_BLOCKS = 10_000
 _MAX_CANDIDATES = 128
 _ANSWER = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
-_KNOWN = frozenset(name for each in _ANSWER for name in (each, snake_case(each)))
-_OF_CANDIDATE = frozenset(
-    name for each in ("index", "content", "finishReason", "finishMessage") for name in (each, snake_case(each))
-)
-_OF_PART = frozenset(
-    name
-    for each in ("text", "thought", "thoughtSignature", "functionCall", "inlineData")
-    for name in (each, snake_case(each))
-)
+_KNOWN = either_names(*_ANSWER)
+_OF_CANDIDATE = either_names("index", "content", "finishReason", "finishMessage")
+_OF_PART = either_names("text", "thought", "thoughtSignature", "functionCall", "inlineData")
+_OF_CALL = either_names("id", "name", "args", "willContinue", "partialArgs")
+_OF_MEDIA = either_names("mimeType", "data")
 # The members of a value of streamed arguments that hold a complete value.
 _VALUES = ("numberValue", "boolValue", "structValue", "listValue")
 _CONTENT = member_tree("parts role")
@@ -315,7 +311,7 @@ class GeminiReader(FrameReader):
             return
         call, media = member(part, "functionCall"), member(part, "inlineData")
         signature = text_of(member(part, "thoughtSignature"))
-        others = {name: each for name, each in part.items() if name not in _OF_PART and each is not None}
+        others = _others(part, _OF_PART)
         if part.get("thought") is True and part.get("text") is None and (others or call or media):
             others["thought"] = True
         if call is None:
@@ -376,11 +372,12 @@ class GeminiReader(FrameReader):
         ]
 
     def _read_media(self, candidate: _Candidate, media: object) -> None:
-        mime, data = (text_of(member(object_of(media), name)) for name in ("mimeType", "data"))
+        given = object_of(media)
+        mime, data = (text_of(member(given, name)) for name in ("mimeType", "data"))
         self._end_block(candidate)
         number = self._number(candidate)
         self._sink.events += [
-            BlockStart(candidate.index, number, "media", type="inlineData"),
+            BlockStart(candidate.index, number, "media", type="inlineData", data=_others(given, _OF_MEDIA) or None),
             MediaDelta(candidate.index, number, mime, data),
             BlockEnd(candidate.index, number),
         ]
@@ -439,6 +436,8 @@ class GeminiReader(FrameReader):
         else:
             self._sink.repair("block-stop-repeated", "functionCall")
             return
+        if others := _others(given, _OF_CALL):
+            self._sink.events.append(Extra("tool", others, candidate.index, call.call))
         arguments = given.get("args")
         if pieces or more or not name:
             candidate.open_call = call
@@ -515,3 +514,8 @@ class GeminiReader(FrameReader):
 def _error_of(value: _Json, event: str) -> tuple[str, _Json] | None:
     """The error in a message, if there is one. A message with candidates is an answer, whatever else it has."""
     return None if value.get("candidates") and not value.get("error") else read_error(value, event)
+
+
+def _others(fields: _Json, known: frozenset[str]) -> _Json:
+    """The members that have a value, and of which no event is made."""
+    return {name: each for name, each in fields.items() if name not in known and each is not None}

@@ -66,9 +66,9 @@ class _CandidateWriter:
         self.thoughts: set[int] = set()  # reasoning blocks that have text
         self.reasoning = -1  # the number of the last reasoning block
         self.summary_part: int | None = None
-        self.calls: dict[int, tuple[ToolCallStart, list[str]]] = {}  # by block
+        self.calls: dict[int, tuple[ToolCallStart, list[str], Json]] = {}  # by block, with its extras
         self.call_blocks: dict[int, int] = {}
-        self.media: dict[int, tuple[list[str], list[str]]] = {}  # by block: media types, and pieces
+        self.media: dict[int, tuple[list[str], list[str], Json]] = {}  # by block: media types, pieces, extras
         self.extras: Json = {}  # members of the candidate that are written next
         self.part_extras: Json = {}  # members of the part that is written next
         self.texts: list[str] = []  # for citations of another API
@@ -158,7 +158,7 @@ class GeminiWriter:
                 self._candidate(choice).refused = True
                 self._add_text(choice, text)
             case MediaDelta(choice, block, mime, data):
-                mimes, pieces = self._candidate(choice).media.setdefault(block, ([], []))
+                mimes, pieces, _ = self._candidate(choice).media.setdefault(block, ([], [], {}))
                 mimes.append(mime)
                 pieces.append(data)
             case Start(id, model):
@@ -219,7 +219,7 @@ class GeminiWriter:
             case "result" | "opaque":
                 self.losses.append(Loss("server-activity-hidden", start.type))
             case "media":
-                candidate.media[start.block] = ([], [])
+                candidate.media[start.block] = ([], [], start.data or {} if self._own else {})
 
     def _start_call(self, call: ToolCallStart) -> None:
         if call.server:
@@ -228,21 +228,21 @@ class GeminiWriter:
         candidate = self._candidate(call.choice)
         block = call.block if call.block is not None else -1 - call.call
         candidate.call_blocks[call.call] = block
-        candidate.calls[block] = (call, [])
+        candidate.calls[block] = (call, [], {})
 
     def _end_block(self, choice: int, block: int) -> None:
         candidate = self._candidate(choice)
         if block in candidate.calls:
-            call, pieces = candidate.calls.pop(block)
+            call, pieces, extras = candidate.calls.pop(block)
             del candidate.call_blocks[call.call]
-            self._add(choice, call_part(call, "".join(pieces), self._inputs))
+            self._add(choice, call_part(call, "".join(pieces), self._inputs, extras))
         elif block in candidate.media:
-            mimes, pieces = candidate.media.pop(block)
+            mimes, pieces, extras = candidate.media.pop(block)
             if not any(pieces):
                 self.losses.append(Loss("media-dropped", next(filter(None, mimes), "")))
                 return
             mime = next(filter(None, mimes), "application/octet-stream")
-            self._add(choice, {"inlineData": {"mimeType": mime, "data": "".join(pieces)}})
+            self._add(choice, {"inlineData": {"mimeType": mime, "data": "".join(pieces)} | extras})
 
     def _write_seal(self, seal: Seal) -> None:
         candidate = self._candidate(seal.choice)
@@ -279,6 +279,10 @@ class GeminiWriter:
             self._candidate(extra.choice or 0).extras |= extra.fields
         elif extra.place == "delta":
             self._candidate(extra.choice or 0).part_extras |= extra.fields
+        elif extra.place == "tool" and extra.call is not None:
+            candidate = self._candidate(extra.choice or 0)
+            if (block := candidate.call_blocks.get(extra.call)) is not None:
+                candidate.calls[block][2].update(extra.fields)
 
     # Messages.
 
