@@ -328,6 +328,7 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "chunked transfer coding left in": (b"1a\r\n" + sse(begins(), end="\r\n\r\n"), "not-a-stream", ""),
     "an array with words in it": (b"[" + joined(*LINES[:2], end=",") + b"oops]", "not-a-stream", "Grüße"),
     "an array with more behind it": (b"[" + joined(*LINES[:2], end=",") + b"] {}", "not-a-stream", "Grüße"),
+    "an array of very many texts": (b"[" + joined(*LINES[:2], end=",") + b'""' * 1_001, "event-too-complex", "Grüße"),
     "objects divided by commas": (joined(*LINES[:2], end=",\n"), "bad-json", ""),
     "nesting without end": (b"data: " + b"[" * 100_000 + b"\n\n", "bad-json", ""),
     "nesting beyond reason": (b"data: " + b"[" * 30_000 + b"]" * 30_000 + b"\n\n", "bad-json", ""),

@@ -46,8 +46,9 @@ class JsonArrayReader:
                     self._meaningless += self._element[:1] not in _BRACKETS
                     if self._meaningless > _MOST_MEANINGLESS:
                         self._fault(items, "event-too-complex", "too many elements of the array are no objects")
-                    items.append(Frame(bytes(self._element), *self._at))
-                    self._element.clear()
+                    else:
+                        items.append(Frame(bytes(self._element), *self._at))
+                        self._element.clear()
             else:
                 end = self._begin_element(data, position, items)
             self._offset += end - position
