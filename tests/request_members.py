@@ -402,7 +402,8 @@ def _is_withheld(case: Case, path: Path, _value: object) -> bool:
 
 def _is_covered(case: Case, path: Path, _value: object) -> bool:
     whole = _outcome(case, case.fields)
-    return whole is not None and ("field-dropped", f"content.content.{path[-1]}") in whole.losses
+    details = [f"content.{within}content.{path[-1]}" for within in ("", "source.")]
+    return whole is not None and any(("field-dropped", detail) in whole.losses for detail in details)
 
 
 def _names_type(case: Case, path: Path, value: str) -> bool:
@@ -587,7 +588,12 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (".*", r"(tools|functions)(\..*)?", _is_not_allowed, "the choice excludes it"),
     (RESPONSES, r"input\.\d+(\.tools(\..*)?)?", _is_excluded_addition, "the choice excludes it"),
     (MESSAGES, r"tools\.\d+\..*", _is_withheld, "the loss of the tool covers it"),
-    (MESSAGES, r".*\.content\.\d+\.content\.\d+\..*", _is_covered, "one loss covers the member of all texts"),
+    (
+        MESSAGES,
+        r".*\.content\.\d+\.(source\.)?content\.\d+\..*",
+        _is_covered,
+        "one loss covers the member of all texts",
+    ),
     (GEMINI, r".*\.propertyOrdering", _always, "it names no property"),
     (GEMINI, r".*\.nullable", _is_untyped, "a schema without a type allows null"),
     (GEMINI, "systemInstruction", lambda _case, _path, value: not value.get("parts"), "a prompt without parts"),

@@ -207,6 +207,14 @@ DECLARED: dict[str, tuple[str, Json, tuple[str, str]]] = {
         {"messages": [HI, result(type="tool_reference", tool_name="f", cache_control={"type": "ephemeral"})]},
         ("field-dropped", "content.cache_control"),
     ),
+    "a level of thinking that is off": (
+        GEMINI,
+        {
+            "contents": [{"parts": [{"text": "Hi"}]}],
+            "generationConfig": {"thinkingConfig": {"thinkingBudget": 0, "thinkingLevel": "HIGH"}},
+        },
+        ("effort-approximated", "high and none"),
+    ),
     "calls that fulfil the schema": (
         GEMINI,
         {

@@ -341,7 +341,7 @@ def _read_reasoning(config: _Json) -> ReasoningSettings | None:
         return None
     budget, level = integer_of(member(config, "thinkingBudget")), text_of(member(config, "thinkingLevel")).lower()
     if budget == 0:
-        return ReasoningSettings(enabled=False)
+        return ReasoningSettings(effort=level or None, enabled=False)
     shown = member(config, "includeThoughts") is True
     return ReasoningSettings(
         effort=level or None,
