@@ -146,7 +146,9 @@ def compact(arguments: str) -> str:
 
 
 def extras(answer: Completion) -> dict[str, object]:
-    return answer.extras | answer.choices[0].extras
+    (choice,) = answer.choices
+    of_deltas = {name: value for name, value in choice.message_extras.items() if value is not None}
+    return answer.extras | choice.extras | of_deltas
 
 
 def test_a_stream_that_is_cut_is_completed_only_if_it_has_a_stop_reason() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
+from msgspec import structs
 
 from penstock import (
     Annotation,
@@ -19,6 +20,7 @@ from penstock import (
     ReasoningDelta,
     RefusalDelta,
     RefusalPart,
+    Repair,
     Seal,
     Start,
     StreamReader,
@@ -36,7 +38,7 @@ from penstock.core.dialects.registry import surface_dialect
 from penstock.core.failure import Failure
 from penstock.core.seals import unwrap
 from tests.legal import violations
-from tests.messages import DIALECT, completion, events_of, fold
+from tests.messages import DIALECT, answer, closes, completion, delta, events_of, fold, opens, says_all
 from tests.properties.answers import answers
 from tests.streams import DONE, begins, calls, finishes, piece, read, says, sse
 
@@ -173,6 +175,14 @@ def test_what_messages_cannot_express_is_a_loss() -> None:
     assert [event["index"] for event in reported if event["type"].startswith("content_block")] == [0, 0, 0, 0]
     (citation,) = [event["delta"]["citation"] for event in reported if "citation" in event.get("delta", {})]
     assert (citation["type"], citation["url"]) == ("web_search_result_location", "https://tides.example")
+
+
+def test_members_of_deltas_without_a_text_stay_in_their_block() -> None:
+    counted = [delta(0, "thinking_delta", thinking="", estimated_tokens=count) for count in (50, 90)]
+    data = answer(opens(0, "thinking"), *counted, closes(0), *says_all("Hi", index=1))
+    events = [event for event in events_of(data) if not isinstance(event, Repair)]
+    writer = StreamWriter.for_call(DIALECT, structs.replace(OTHER, same_dialect=True))
+    assert [event for event in events_of(writer.write(events)) if not isinstance(event, Repair)] == events
 
 
 def test_refusals_and_summaries_are_text_and_thinking() -> None:
