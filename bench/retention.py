@@ -42,7 +42,7 @@ SETTLE_S = 2.0
 _PROBE_S = 0.1
 _DAY_MS = 86_400_000
 # The tables with rows of single calls, and the column that has the call's place.
-_COPIED = {"calls": "place", "attempts": "call", "call_tags": "call", "call_repairs": "call", "call_traits": "call"}
+_COPIED = {"calls": "place", "attempts": "call", "call_traits": "call"}
 # The tables with sums, and the columns that are sums.
 _MULTIPLIED = {
     "summed_names": (),

@@ -43,8 +43,6 @@ SELECT c.place, 0, CASE {providers} END, c.model, c.outcome, 200, c.code, 'repor
     c.cost, 'bench', 0, c.first_event_ms, 3000, 100, c.input % 300, 0, 0, 0, 0, '', '[]'
 FROM calls c
 """
-_TAGS = "INSERT INTO call_tags (call, name, value) SELECT place, 'team', 't' || (place % 5) FROM calls"
-_REPAIRS = "INSERT INTO call_repairs (call, code, count) SELECT place, 'no-done', 1 FROM calls WHERE repairs <> '{}'"
 
 
 def make_bulk(settings: LedgerSettings, calls: int, keys: int) -> bool:
@@ -63,7 +61,7 @@ def make_bulk(settings: LedgerSettings, calls: int, keys: int) -> bool:
     providers = " ".join(f"WHEN c.model = '{row[0]}' THEN '{row[1]}'" for row in MODELS)
     names = {"busy": BUSY_KEY, "keys": keys, "users": USERS, "teams": TEAMS, "models": models}
     times = {"start": start, "step": DAYS * DAY_MS // calls, "numbers": _NUMBERS.format(calls=calls)}
-    statements = (_CALLS.format(**names, **times), _ATTEMPTS.format(providers=providers), _TAGS, _REPAIRS)
+    statements = (_CALLS.format(**names, **times), _ATTEMPTS.format(providers=providers))
     with book.database.unlimited():
         for statement in statements:
             book.database.write(lambda transaction, sql=statement: transaction.fetch(sql))  # type: ignore[misc]

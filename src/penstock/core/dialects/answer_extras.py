@@ -74,6 +74,8 @@ _CITATION = member_tree(
     sourceContent=member_tree("text"),
     sources=member_tree("", document=member_tree("url title")),
 )
+# Members of deltas of Messages that are content.
+_PIECES = frozenset(("text", "thinking", "partial_json", "signature"))
 _NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, Finish, UsageReport))
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
@@ -169,7 +171,11 @@ class AnswerExtras:
         """Note an event of an unknown type, or a delta of an unknown type in a block of a known one."""
         type = text_of(extra.fields.get("type"))
         if type == "content_block_delta":
-            self._lose("field-dropped", f"delta.{text_of(object_of(extra.fields.get('delta')).get('type'))}")
+            delta = object_of(extra.fields.get("delta"))
+            if not _PIECES.isdisjoint(delta):  # of a known type, without content
+                self._note(delta, "delta.")
+            else:
+                self._lose("field-dropped", f"delta.{text_of(delta.get('type'))}")
         elif extra.block is None and type != "message_start":
             self._lose("field-dropped", f"event.{type}")
 

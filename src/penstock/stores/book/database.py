@@ -56,6 +56,9 @@ class SqlDialect(Protocol):
     """An expression: the time of the database, in milliseconds since 1970."""
     tables: str
     """A query for the names of all tables."""
+    functions: Sequence[str]
+    """Statements that define `json_each`, a table function, if the database has none: the `key` and `value` of each
+    member of a JSON object, which is a text."""
 
     def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Statements that make a table reject updates, and deletions except of rows for which `unless` is true."""

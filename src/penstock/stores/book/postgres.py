@@ -66,6 +66,14 @@ class PostgresDialect:
     unlogged = "UNLOGGED"
     now_ms = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 
+    # Another than the server's function of that name, which takes no text. Queries inline it.
+    functions: Sequence[str] = (
+        """
+        CREATE FUNCTION json_each(members TEXT) RETURNS TABLE (key TEXT, value TEXT) LANGUAGE sql IMMUTABLE
+        AS 'SELECT * FROM json_each_text(members::json)'
+        """,
+    )
+
     def __init__(self, schema: str) -> None:
         self.tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'"
 

@@ -203,11 +203,6 @@ def _counts(tokens: Tokens) -> tuple[int, int, int, int, int]:
     return tokens.input, tokens.output, tokens.cached, tokens.cache_write, tokens.reasoning
 
 
-def has_loss(code: str) -> str:
-    """A condition, in SQL, on `calls c`: that it has this loss. `code` is SQL as well."""
-    return f"c.losses <> '{{}}' AND REPLACE(c.losses, '\"' || {code} || '\":', '') <> c.losses"
-
-
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 

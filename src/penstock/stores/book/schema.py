@@ -1,9 +1,8 @@
 """Schema: the ledger's tables, and the migrations from the schemas of earlier releases.
 
-    calls         one row per call, with the sums of its attempts; `place` is the order of booking
+    calls         one row per call, with the sums of its attempts; `place` is the order of booking. Tags, repairs and
+                  losses are JSON, which `json_each` reads
     attempts      one row per attempt
-    call_tags     the tags of calls again, one row each, for filters
-    call_repairs  the repairs of calls again, one row each
     keys          the clients' keys
     teams         the teams of keys: organisations, teams, projects
     meta          numbers: the versions of the `schema`, of the `keys` and of `people`; the time since which calls are
@@ -40,7 +39,7 @@ from penstock.stores.book.time_histogram import COLUMNS
 
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 # The number of the first schema. Smaller numbers are of versions before the first release: those cannot be migrated.
-FIRST_SCHEMA = 17
+FIRST_SCHEMA = 18
 _TOKENS = "input output cached cache_write reasoning"
 
 
@@ -59,6 +58,7 @@ def _first(dialect: SqlDialect) -> Sequence[str]:
             f"INSERT INTO meta (name, value) VALUES ('{name}', 0)"
             for name in ("schema", "keys", "people", "kept", "kept_sums", "kept_audit", "summed", "pruning")
         ),
+        *dialect.functions,
         *_calls(dialect),
         *_keys_and_teams(),
         *_sums(dialect),
@@ -70,11 +70,10 @@ def _first(dialect: SqlDialect) -> Sequence[str]:
 
 
 def _calls(dialect: SqlDialect) -> Sequence[str]:
-    """Calls, and their rows in other tables. Each index is for one filter, in the order in which entries are listed.
+    """Calls and their attempts. Each index is for one filter, in the order in which entries are listed.
 
     Calls without a team or an end user are not in the indexes of these.
     """
-    of_call = "call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE"
     return (
         f"""
         CREATE TABLE calls (
@@ -97,7 +96,7 @@ def _calls(dialect: SqlDialect) -> Sequence[str]:
         "CREATE INDEX calls_by_user ON calls (end_user, at_ms, place) WHERE end_user <> ''",
         f"""
         CREATE TABLE attempts (
-            {of_call},
+            call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE,
             {_numbers("number status began_ms duration_ms events longest_gap_ms approximate")},
             {_texts("provider model outcome code measure price tier stalls")},
             {_numbers(f"{_TOKENS} audio_input audio_output cache_write_1h")},
@@ -106,18 +105,8 @@ def _calls(dialect: SqlDialect) -> Sequence[str]:
             PRIMARY KEY (call, number)
         ) {dialect.clustered}
         """,
-        f"CREATE TABLE call_tags ({of_call}, {_texts('name value')}, PRIMARY KEY (call, name)) {dialect.clustered}",
-        f"""
-        CREATE TABLE call_repairs (
-            {of_call}, code TEXT NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (call, code)
-        ) {dialect.clustered}
-        """,
         *dialect.protect("calls", unless="OLD.settled_ms < (SELECT value FROM meta WHERE name = 'kept')"),
-        *(
-            statement
-            for table in ("attempts", "call_tags", "call_repairs")
-            for statement in dialect.protect(table, unless="NOT EXISTS (SELECT 1 FROM calls WHERE place = OLD.call)")
-        ),
+        *dialect.protect("attempts", unless="NOT EXISTS (SELECT 1 FROM calls WHERE place = OLD.call)"),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from penstock.gateway.billing.book import Filter
 from penstock.stores.book.database import Value
-from penstock.stores.book.rows import LONGEST_NAME, has_loss, number, text
+from penstock.stores.book.rows import LONGEST_NAME, number, text
 
 # The columns that a filter names values of, by its field. An index of the last two has no empty values.
 COLUMNS = {"keys": "key", "models": "model", "outcomes": "outcome", "teams": "team", "users": "end_user"}
@@ -22,7 +22,7 @@ class Selection:
 
     Unless `indexed`, the other columns are written so that the database does not use their indexes: another condition
     drives the query. `after` is a place, in SQL, that all matching calls come after. The condition is repeated for
-    attempts, tags and repairs: PostgreSQL does not infer it, and would scan the whole tables.
+    attempts: PostgreSQL does not infer it, and would scan the whole table.
     """
 
     def __init__(self, wanted: Filter, *, at: str = "c.at_ms", indexed: bool = True, after: str | None = None) -> None:
@@ -41,12 +41,12 @@ class Selection:
         if after is not None:
             self.add(f"c.place > {after}")
 
-        def has(table: str, condition: str, call: str = "x.call = c.place") -> str:
+        def has_attempt(condition: str, call: str = "x.call = c.place") -> str:
             after_place = f" AND x.call > {after}" if after is not None else ""
-            return f"EXISTS (SELECT 1 FROM {table} x WHERE {call}{after_place} AND {condition})"
+            return f"EXISTS (SELECT 1 FROM attempts x WHERE {call}{after_place} AND {condition})"
 
         if wanted.providers:
-            self.add(has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
+            self.add(has_attempt(f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
         if wanted.attempts or wanted.targets:
             target_condition = " OR ".join(["x.provider = ? AND x.model = ?"] * len(wanted.targets))
             outcome_condition = f"x.outcome IN {marks(wanted.attempts)}" if wanted.attempts else ""
@@ -54,22 +54,22 @@ class Selection:
                 filter(None, (f"({target_condition})" if target_condition else "", outcome_condition))
             )
             target_values = chain.from_iterable(map(split_target, wanted.targets))
-            self.add(has("attempts", attempt_condition), *target_values, *map(text, wanted.attempts))
+            self.add(has_attempt(attempt_condition), *target_values, *map(text, wanted.attempts))
         if wanted.repair:
-            self.add(has("call_repairs", "x.code = ?"), text(wanted.repair))
+            self.add(_has_member("repairs", "x.key = ?"), text(wanted.repair))
         if wanted.loss:
-            self.add(has_loss("?"), text(wanted.loss))
+            self.add(_has_member("losses", "x.key = ?"), text(wanted.loss))
         for name, value in wanted.tags.items():
-            self.add(has("call_tags", "x.name = ? AND x.value = ?"), text(name, most=LONGEST_NAME), text(value))
+            self.add(_has_member("tags", "x.key = ? AND x.value = ?"), text(name, most=LONGEST_NAME), text(value))
 
         if wanted.text:
             part, whole, tag = pattern(wanted.text), text(wanted.text), split_tag(wanted.text)
             conditions = [f"LOWER(c.{column}) LIKE ? ESCAPE '~'" for column in TEXT_COLUMNS]
             # Not by `=`: for one of several alternatives, PostgreSQL would read the whole table into a hash table.
             by_range = "x.call BETWEEN c.place AND c.place"
-            conditions.append(has("attempts", "LOWER(x.provider) LIKE ? ESCAPE '~'", by_range))
+            conditions.append(has_attempt("LOWER(x.provider) LIKE ? ESCAPE '~'", by_range))
             conditions += ["c.id = ?", "c.end_user = ?"]
-            conditions.append(has("call_tags", "(x.value = ? OR x.name = ? AND x.value = ?)", by_range))
+            conditions.append(_has_member("tags", "x.value = ? OR x.key = ? AND x.value = ?"))
             if wanted.text_keys:
                 conditions.append(f"c.key IN {marks(wanted.text_keys)}")
             parts = [part] * (len(TEXT_COLUMNS) + 1)
@@ -84,6 +84,11 @@ class Selection:
     def where(self) -> str:
         """The WHERE clause with all conditions; empty if there are none."""
         return "WHERE " + " AND ".join(self._conditions) if self._conditions else ""
+
+
+def _has_member(column: str, condition: str) -> str:
+    """The condition that a column with a JSON object has such a member."""
+    return f"c.{column} <> '{{}}' AND EXISTS (SELECT 1 FROM json_each(c.{column}) x WHERE {condition})"
 
 
 def pattern(part: str) -> str:

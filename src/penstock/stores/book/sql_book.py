@@ -36,7 +36,6 @@ from penstock.stores.book.rows import (
     call_row,
     number,
     read_entries,
-    tags,
     text,
 )
 from penstock.stores.book.selection import Selection, marks
@@ -45,8 +44,6 @@ from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
-_BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
-_BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
 _PUT_KEY = (
     f"INSERT INTO keys ({', '.join(KEYS.columns)}) VALUES ({', '.join('?' * len(KEYS.columns))}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEYS.columns[1:])}"
@@ -304,7 +301,7 @@ def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
 
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:
-    """Insert new entries with their attempts, tags and repairs, and return them.
+    """Insert new entries with their attempts, and return them.
 
     The rows of a call are inserted only together with the call itself, so appending an entry twice adds nothing.
     """
@@ -313,15 +310,4 @@ def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:
     new = [(place, entries[cast(str, id)]) for id, place in places]
     attempts: list[Row] = [(place, *row) for place, entry in new for row in attempt_rows(entry)]
     transaction.execute_each(_BOOK_ATTEMPT, attempts)
-    tagged = [(place, *tag) for place, entry in new if entry.tags for tag in tags(entry).items()]
-    transaction.execute_each(_BOOK_TAG, tagged)
-    transaction.execute_each(
-        _BOOK_REPAIR,
-        [
-            (place, text(code), number(count))
-            for place, entry in new
-            if entry.repairs
-            for code, count in entry.repairs.items()
-        ],
-    )
     return [entry for _, entry in new]

@@ -65,6 +65,7 @@ class SqliteDialect:
     unlogged = ""
     now_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    functions: Sequence[str] = ()
 
     def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Two triggers."""

@@ -21,9 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from penstock.amounts import DAY_MS
-from penstock.core.losses import LOSSES
 from penstock.stores.book.database import SUMMED, Queryable, Row, Transaction, Value, addition
-from penstock.stores.book.rows import has_loss
 from penstock.stores.book.spending import sum_spending
 from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
@@ -42,9 +40,9 @@ _FOREVER = 2**61
 # A provider, its model, and what is counted: an outcome, a repair, or a kind of duration.
 Name: TypeAlias = tuple[str, str, str]
 
-# The attempts of the calls in `chosen`, which has their places and times: outcome and time to the first event, the
-# longest gap, and the repairs, which belong to the last attempt. An orphaned call does not count as one without usage:
-# its gateway died, and its provider is not at fault.
+# The attempts of the calls in `chosen`, which has their places, times and repairs: outcome and time to the first event,
+# the longest gap, and the repairs, which belong to the last attempt. An orphaned call does not count as one without
+# usage: its gateway died, and its provider is not at fault.
 ANSWERS = f"""
 SELECT a.provider AS provider, a.model AS model, a.outcome AS what, c.at_ms AS at_ms,
     CASE WHEN a.first_event_ms IS NULL THEN {NO_BIN} ELSE {bin_of("a.first_event_ms")} END AS bin, 1 AS count,
@@ -55,9 +53,10 @@ UNION ALL
 SELECT a.provider, a.model, '{GAP}', c.at_ms, {bin_of("a.longest_gap_ms")}, 1, 0, a.longest_gap_ms, a.longest_gap_ms
 FROM chosen c JOIN attempts a ON a.call = c.place WHERE a.first_event_ms IS NOT NULL AND a.events > 1
 UNION ALL
-SELECT a.provider, a.model, '{REPAIR}' || r.code, c.at_ms, {NO_BIN}, r.count, 0, 0, 0
-FROM chosen c JOIN call_repairs r ON r.call = c.place
+SELECT a.provider, a.model, '{REPAIR}' || r.key, c.at_ms, {NO_BIN}, CAST(r.value AS BIGINT), 0, 0, 0
+FROM chosen c CROSS JOIN json_each(c.repairs) r
     JOIN attempts a ON a.call = c.place AND a.number = (SELECT MAX(b.number) FROM attempts b WHERE b.call = c.place)
+WHERE c.repairs <> '{{}}'
 """
 # The columns of a usage.
 USED = (
@@ -94,7 +93,7 @@ _NEXT = """
 SELECT COUNT(*), MAX(place) FROM (SELECT place FROM calls WHERE place > ? ORDER BY place LIMIT {most}) following
 """
 _ALIKE = f"""
-WITH chosen AS (SELECT place, at_ms FROM calls WHERE place > ? AND place <= ?)
+WITH chosen AS (SELECT place, at_ms, repairs FROM calls WHERE place > ? AND place <= ?)
 SELECT provider, model, what, at_ms / {FINE_MS}, bin, SUM(count), SUM(estimated), MIN(least), MAX(most)
 FROM ({ANSWERS}) x GROUP BY 4, 5, 3, 2, 1
 """
@@ -132,47 +131,29 @@ def _sum_calls(kind: str, name: str, columns: Sequence[str] = OF_CALLS, tables: 
     """
 
 
-def _note_trait(kind: str, name: str, table: str, condition: str = "1 = 1") -> str:
+def _note_trait(kind: str, name: str, joined: str = "", condition: str = "1 = 1") -> str:
     return f"""
     INSERT INTO call_traits (kind, name, at_ms, call) SELECT DISTINCT {kind}, {name}, c.at_ms, c.place
-    FROM calls c JOIN {table} x ON x.call = c.place WHERE c.place > ? AND c.place <= ? AND {condition}
+    FROM calls c {joined} WHERE c.place > ? AND c.place <= ? AND {condition}
     """
 
 
-def _note_column(column: str) -> str:
-    return f"""
-    INSERT INTO call_traits (kind, name, at_ms, call) SELECT '{column}', c.{column}, c.at_ms, c.place
-    FROM calls c WHERE c.place > ? AND c.place <= ? AND c.{column} <> ''
-    """
-
-
-def _note_losses() -> str:
-    """A statement that has calls found by their losses, as far as this version knows them.
-
-    SQLite reads the left table of a CROSS JOIN first. So each call is read once, and not once for each code.
-    """
-    codes = " UNION ALL ".join(f"SELECT '{code}' AS code" for code in LOSSES)
-    return f"""
-    INSERT INTO call_traits (kind, name, at_ms, call) SELECT 'loss', x.code, c.at_ms, c.place
-    FROM calls c CROSS JOIN ({codes}) x WHERE c.place > ? AND c.place <= ? AND {has_loss("x.code")}
-    """
-
-
+_ATTEMPTS = "JOIN attempts x ON x.call = c.place"
 _WORK = (
     _sum_calls("key", "c.key"),
     _sum_calls("model", "c.model"),
     _sum_calls("outcome", "c.outcome"),
     _sum_calls("team", "c.team"),
     _sum_calls("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
-    _note_trait("'provider'", "x.provider", "attempts"),
-    _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
+    _note_trait("'provider'", "x.provider", _ATTEMPTS),
+    _note_trait("'target'", "x.provider || '/' || x.model", _ATTEMPTS),
     # Most attempts complete, so a list of completed ones is found quickly without an index.
-    _note_trait("'attempt'", "x.outcome", "attempts", "x.outcome <> 'completed'"),
-    _note_column("code"),
-    _note_column("error"),
-    _note_trait("'repair'", "x.code", "call_repairs"),
-    _note_losses(),
-    _note_trait("'tag:' || x.name", "x.value", "call_tags"),
+    _note_trait("'attempt'", "x.outcome", _ATTEMPTS, "x.outcome <> 'completed'"),
+    _note_trait("'code'", "c.code", condition="c.code <> ''"),
+    _note_trait("'error'", "c.error", condition="c.error <> ''"),
+    _note_trait("'repair'", "x.key", "CROSS JOIN json_each(c.repairs) x"),
+    _note_trait("'loss'", "x.key", "CROSS JOIN json_each(c.losses) x"),
+    _note_trait("'tag:' || x.key", "x.value", "CROSS JOIN json_each(c.tags) x"),
 )
 
 
@@ -268,9 +249,9 @@ def kept_since(reader: Queryable) -> int:
 # The plus keeps both databases from using the index on time: the calls after the place are together, at the end of the
 # table.
 COUNTED = f"""
-SELECT place, at_ms FROM calls WHERE at_ms >= ? AND at_ms < ?
-UNION ALL SELECT place, at_ms FROM calls WHERE at_ms >= ? AND at_ms < ?
-UNION ALL SELECT place, at_ms FROM calls WHERE place > {SUMMED} AND +at_ms >= ? AND +at_ms < ?
+SELECT place, at_ms, repairs FROM calls WHERE at_ms >= ? AND at_ms < ?
+UNION ALL SELECT place, at_ms, repairs FROM calls WHERE at_ms >= ? AND at_ms < ?
+UNION ALL SELECT place, at_ms, repairs FROM calls WHERE place > {SUMMED} AND +at_ms >= ? AND +at_ms < ?
 """
 
 

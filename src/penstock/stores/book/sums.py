@@ -119,7 +119,7 @@ def _counted(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, lis
         tables.append(f"{_ATTEMPTS}{only}")
         parameters += map(text, wanted.providers)
     if "tag" in by:
-        tables.append("LEFT JOIN call_tags t ON t.call = c.place AND t.name = ?")
+        tables.append("LEFT JOIN json_each(c.tags) t ON t.key = ?")
         parameters.append(text(tag, most=LONGEST_NAME))
     selection = Selection(wanted)
     query = f"SELECT {_columns(by)} FROM {' '.join(tables)} {selection.where} {_grouped(by)}"

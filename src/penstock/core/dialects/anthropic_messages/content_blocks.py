@@ -44,6 +44,8 @@ _DELTA_KINDS: Mapping[str, _Kind] = {
     "signature_delta": "reasoning",
     "input_json_delta": "call",
 }
+PIECES: Mapping[str, str] = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""The member with the content of a delta, by the delta's type."""
 
 
 class _OpenBlock(Struct):
@@ -133,7 +135,10 @@ class ContentBlocks:
                 return
         events = self._sink.events
         if len(delta) > _USUAL_DELTA and (others := unread(delta, _DELTA)):
-            events.append(Extra("delta", others, 0, block=block.number))
+            if type in PIECES and not delta.get(PIECES[type]):  # no delta is written that could have them
+                self._keep_delta(block, delta)
+            else:
+                events.append(Extra("delta", others, 0, block=block.number))
         match type:
             case "text_delta":
                 self._add(block, self._text(delta, "text"))
@@ -254,8 +259,7 @@ class ContentBlocks:
         if block.kind != "whole":
             self._sink.repair("delta-unknown", type)
             self._emit_head(block)
-            event = {"type": "content_block_delta", "index": block.number, "delta": delta}
-            self._sink.events.append(Extra("event", event, 0, block=block.number))
+            self._keep_delta(block, delta)
             return
         self._buffered += len(msgspec.json.encode(fields))
         if self._buffered > _MAX_BUFFERED:
@@ -263,6 +267,11 @@ class ContentBlocks:
             return
         for name, value in fields.items():
             block.pieces.setdefault(name, []).append(value)
+
+    def _keep_delta(self, block: _OpenBlock, delta: _Json) -> None:
+        """Keep a delta as a whole for clients of the same API."""
+        event = {"type": "content_block_delta", "index": block.number, "delta": delta}
+        self._sink.events.append(Extra("event", event, 0, block=block.number))
 
     def _stop(self, index: int) -> None:
         """Stop a block. A call whose arguments are incomplete may continue (rule 7)."""

@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from penstock.core.dialects.anthropic_messages.content_blocks import ContentBlocks
+from penstock.core.dialects.anthropic_messages.content_blocks import PIECES, ContentBlocks
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS, merge, read_usage
 from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.events import (
@@ -72,7 +72,6 @@ _NAMED = frozenset(
 # Events that may follow the end of a message. All others are data after the end.
 _HARMLESS = frozenset(("message_start", "message_stop", "message", "ping", "error"))
 # The member of a delta that has a piece of text, by the type of the delta.
-_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _NO_TEXTS: frozenset[TextPath] = frozenset()
 _MESSAGE_FIELDS = frozenset(
     ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
@@ -265,8 +264,8 @@ class AnthropicMessagesReader(FrameReader):
 
     def _open_texts(self, value: _Json) -> frozenset[TextPath]:
         match value:
-            case {"type": "content_block_delta", "delta": {"type": str(type)}} if type in _PIECES:
-                return frozenset((("delta", _PIECES[type]),))
+            case {"type": "content_block_delta", "delta": {"type": str(type)}} if type in PIECES:
+                return frozenset((("delta", PIECES[type]),))
             case _:
                 return _NO_TEXTS
 
