@@ -146,9 +146,7 @@ def compact(arguments: str) -> str:
 
 
 def extras(answer: Completion) -> dict[str, object]:
-    (choice,) = answer.choices
-    of_deltas = {name: value for name, value in choice.message_extras.items() if value is not None}
-    return answer.extras | choice.extras | of_deltas
+    return answer.extras | answer.choices[0].extras
 
 
 def test_a_stream_that_is_cut_is_completed_only_if_it_has_a_stop_reason() -> None:

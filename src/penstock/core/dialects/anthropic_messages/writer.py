@@ -74,19 +74,12 @@ _ERROR_TYPES = frozenset(("overloaded_error", "rate_limit_error", "timeout_error
 
 # Blocks that are one event in the hub, and for clients a start without content and one delta.
 _STREAMED_BLOCKS = {"compaction": "compaction_delta"}
-# A delta without content, by the type of its block.
-_EMPTY_DELTAS: dict[str, dict[str, object]] = {
-    "text": {"type": "text_delta", "text": ""},
-    "thinking": {"type": "thinking_delta", "thinking": ""},
-    "tool_use": {"type": "input_json_delta", "partial_json": ""},
-}
 
 
 class AnthropicMessagesWriter:
     """Writes the events of one answer."""
 
     _started = False
-    _type: object = None  # of the last block
     _failed = False
     _refused = False
     _unwritten: BlockStart | None = None  # a block of reasoning that the client may not expect, while it is empty
@@ -268,7 +261,6 @@ class AnthropicMessagesWriter:
         self._start()
         self._index += 1
         self._indexes[block] = self._index
-        self._type = content["type"]
         self._emit("content_block_start", {"index": self._index, "content_block": content})
 
     def _write_whole(self, block: int, content: dict[str, object]) -> None:
@@ -301,13 +293,7 @@ class AnthropicMessagesWriter:
             return
         if index in self._free_inputs:
             self._emit_delta(index, {"type": "input_json_delta", "partial_json": '"}'})
-        self._flush_delta()
         self._emit("content_block_stop", {"index": index})
-
-    def _flush_delta(self) -> None:
-        """Write the extras of a delta that had nothing else."""
-        if self._next_delta:
-            self._delta(_EMPTY_DELTAS.get(str(self._type), {}))
 
     def _delta(self, delta: dict[str, object]) -> None:
         self._emit_delta(self._index, delta)
@@ -361,8 +347,7 @@ class AnthropicMessagesWriter:
         elif extra.place == "choice" and self._own:
             self._delta_extras |= extra.fields
         elif extra.place == "delta" and self._own:
-            self._flush_delta()
-            self._next_delta = extra.fields
+            self._next_delta |= extra.fields
 
     def _start_call(self) -> None:
         if self._pending is None:
