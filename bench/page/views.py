@@ -71,7 +71,7 @@ OTHERS = {
     "Keys: names of all": "keys?names=1&all=1&limit=10000",
     "Keys: one": f"keys/{_COMMON_KEY}",
     "Teams": "teams",
-    "Holds": "blocks",
+    "Holds": "holds",
     "State": "state",
     "Warnings": "warnings",
     "Audit": "audit",

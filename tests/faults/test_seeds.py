@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway
@@ -27,6 +28,7 @@ def anywhere(wire: bytes) -> list[bytes]:
     return [wire[start:end] for start, end in pairwise(cuts)]
 
 
+ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
 SPLITS: dict[str, Callable[[bytes], Script]] = {
     "at once": stream,
     "byte by byte": lambda wire: stream(*pieces(wire, 1)),
@@ -57,7 +59,7 @@ def sdk(gateway: Gateway) -> openai.OpenAI:
 @every_seed
 def test_streamed(gateway: Gateway, sdk: openai.OpenAI, model: str, seed: Seed, include_usage: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
-    with sdk, sdk.chat.completions.create(model=model, messages=[], stream=True, **options) as answer:  # type: ignore[call-overload]
+    with sdk, sdk.chat.completions.create(model=model, messages=ASKED, stream=True, **options) as answer:  # type: ignore[call-overload]
         chunks = list(answer)
     choices = [choice for chunk in chunks for choice in chunk.choices]
     assert "".join(choice.delta.content or "" for choice in choices) == seed.text
@@ -78,7 +80,7 @@ def test_streamed(gateway: Gateway, sdk: openai.OpenAI, model: str, seed: Seed, 
 @every_seed
 def test_unstreamed(gateway: Gateway, sdk: openai.OpenAI, model: str, seed: Seed) -> None:
     with sdk:
-        answer = sdk.chat.completions.create(model=model, messages=[])
+        answer = sdk.chat.completions.create(model=model, messages=ASKED)
     (choice,) = answer.choices
     assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", seed.text, "stop")
     assert answer.model == seed.model

@@ -202,7 +202,7 @@ def test_a_provider_replays_captures_of_any_dialect_in_its_style(recordings: Pat
         for provider in ("claude", "gpt"):
             chat = gateway.ask(f"{provider}/calls", stream=True)
             assert (chat.status, chat.text, chat.finish, chat.done) == (200, "Let me look.", "tool_calls", True)
-            message = messages(gateway.port, model=f"{provider}/thinks")
+            message = messages(gateway.port, model=f"{provider}/thinks", thinking={"type": "adaptive"})
             assert message.status == 200
             assert b"word3" in message.body
             assert message.body.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')

@@ -194,7 +194,7 @@ def test_content_is_reported_to_who_asks_for_it(
     own, client = (attributes(span.attributes) for span in collector.spans)
     assert not [name for name in own if "messages" in name]
     assert json.loads(client["gen_ai.input.messages"]) == [
-        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}, {"type": "image_url"}]},
+        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}, {"type": "image"}]},
         {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "f", "arguments": "{}"}]},
         {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "4"}]},
     ]

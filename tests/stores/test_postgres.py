@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench.page.bulk import make_bulk
 from penstock.cli import doctor
 from penstock.errors import BookError, SlowQueryError
 from penstock.gateway.billing.book import Filter
-from penstock.gateway.config import LedgerSettings
 from penstock.providers.secret import Secret
-from penstock.stores.book.database import Row, SqlDialect, Value
-from penstock.stores.book.listing import newest
+from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.postgres import PostgresBook
 from penstock.stores.book.schema import MIGRATIONS
-from penstock.stores.book.sums import sums
 from tests.stores.entries import FULL, entry
 from tests.stores.postgres import PASSWORD, PostgresServer
 
@@ -119,40 +115,6 @@ def test_a_migration_may_take_longer_than_a_query(url: str) -> None:
     book = PostgresBook.open(Secret(url), timeout_s=0.3, migrations=(*MIGRATIONS, slow))
     with pytest.raises(BookError, match="statement timeout"):
         book.database.write(lambda transaction: transaction.fetch("SELECT pg_sleep(5)::text"))
-    book.close()
-
-
-# Reads for which PostgreSQL would put a whole table into a hash table, or start further processes.
-LISTS = {
-    "a failed attempt": Filter(attempts=("timed_out",)),
-    "an error": Filter(text="overloaded"),
-    "very many keys": Filter(text="client", text_keys=tuple(f"key_{number:012d}" for number in range(600))),
-}
-
-
-def test_no_list_of_very_many_calls_hashes_a_table_or_starts_processes(postgres: PostgresServer, url: str) -> None:
-    make_bulk(LedgerSettings(postgres=Secret(url)), 6_000, 100)
-    # As if there were far more calls, for which the server considers further processes.
-    database = url.rpartition("/")[2]
-    costs = (
-        "parallel_setup_cost",
-        "parallel_tuple_cost",
-        "min_parallel_table_scan_size",
-        "min_parallel_index_scan_size",
-    )
-    postgres.execute(url, "ANALYZE", *(f"ALTER DATABASE {database} SET {cost} TO 0" for cost in costs))
-    book = PostgresBook.open(Secret(url))
-    plans: list[str] = []
-
-    class Reader:
-        def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-            plans.extend(str(line) for (line,) in book.database.fetch(f"EXPLAIN {sql}", parameters))
-            return book.database.fetch(sql, parameters)
-
-    for wanted in LISTS.values():
-        assert newest(Reader(), wanted, None, 50)
-    sums(Reader(), Filter(since_ms=1), ["key"], "", 501)
-    assert not [line for line in plans if "Gather" in line or "hashed" in line]
     book.close()
 
 

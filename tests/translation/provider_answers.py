@@ -16,7 +16,7 @@ TIDE, CORK_TIDE = '{"port":"Brest"}', '{"port":"Cork"}'
 URL = "https://tides.example"
 LOGPROB = {"token": "So.", "logprob": -0.1, "bytes": None, "top_logprobs": []}
 IMAGE = {"format": "png", "source": {"bytes": "aW1hZ2U="}}
-WEB = {"title": "Tides", "sourceContent": [{"text": "High"}], "location": {"web": {"url": URL}}}
+WEB = {"title": "Tides", "sourceContent": [], "location": {"web": {"url": URL}}}
 PAGE = {"title": "D", "sourceContent": [], "location": {"documentPage": {"documentIndex": 0, "start": 1, "end": 2}}}
 CACHED = {"inputTokens": 40, "outputTokens": 9, "totalTokens": 109, "cacheReadInputTokens": 60}
 WRITTEN = CACHED | {"inputTokens": 10, "cacheWriteInputTokens": 30}

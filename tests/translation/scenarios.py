@@ -298,12 +298,13 @@ _SCENARIOS: dict[str, Scenario] = {
         losses={GEMINI: [("arguments-as-text", "get_tide")]},
         without_defects=(GEMINI,),
     ),
-    "a stop sequence": Scenario(
+    "a stop sequence": Scenario(seen=Seen(text="Once"), wires={CHAT: in_chat(chat.says("Once"))}),
+    "a stop sequence that is named": Scenario(
         seen=Seen(text="Once"),
         wires={
-            CHAT: in_chat(chat.says("Once")),
             MESSAGES: in_messages(*ant.says_all("Once"), reason="stop_sequence", stop_sequence="END"),
         },
+        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "stop_sequence")]),
     ),
     "cached input": Scenario(
         seen=Seen(text="So.", tokens=Tokens(input=100, output=9, cached=60)),

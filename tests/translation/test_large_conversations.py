@@ -24,7 +24,7 @@ def test_messages_of_one_turn_are_joined_in_linear_time(message: dict[str, str],
     assert [len(content["parts"]) for content in body["contents"]] == [count + 1]
 
 
-def test_images_are_told_from_texts_in_linear_time() -> None:
+def test_images_and_texts_are_separated_in_linear_time() -> None:
     urls = (f"data:image/png;base64,{number:08}" for number in range(16_000))
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     began = time.process_time()
