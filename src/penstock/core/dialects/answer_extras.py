@@ -134,7 +134,7 @@ class AnswerExtras:
                 self._lose_unless_carried("stop_sequence")
             case Annotation(url=url, data=dict(fields)) if url:  # any other is a loss as a whole
                 if event.quote and event.start is None:  # of the source; with a position, it is the answer's own text
-                    self._lose_unless_carried("citation.quote")
+                    self._lose_unless_carried("citation.cited_text")
                 others = unread(fields, _CITATION)
                 self._note({name: others[name] for name in others if others[name] != url}, "citation.")
             case _:

@@ -21,7 +21,7 @@ GEMINI = Dialect(
     places=PLACES,
     settings=GeminiSettings,
     passthrough=GEMINI_PASS_THROUGH,
-    carried=frozenset(("citation.quote",)),
+    carried=frozenset(("citation.cited_text",)),
     token_counting=GeminiTokenCounting(),
     model_list=GeminiModelList(),
 )
