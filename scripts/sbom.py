@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)(?: ; ([^\\\n]+?))? \\$")
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==([^\s;]+)(?: ; ([^\\\n]+?))? \\$")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
