@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.billing.entry import AttemptEntry, Entry

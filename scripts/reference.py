@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.losses import LOSSES
-from penstock.core.repairs import FAULTS, FINDINGS, NOTICES, REPAIRS, Level, RepairRow
-from penstock.core.usage import Tokens
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.repairs import FAULTS, FINDINGS, NOTICES, REPAIRS, Level, RepairRow
+from penstock.core.hub.usage import Tokens
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
@@ -37,7 +37,7 @@ Harmless deviations are **notices**: a client that follows the standard gets the
 The three are shown and counted separately. A deviation that Penstock does not tolerate is a **fault**: to continue
 would mean to guess what the model generated, so the ending is `failed`.
 
-This page is generated from `src/penstock/core/repairs.py`. `tests/captures/` has a small stream for each code.
+This page is generated from `src/penstock/core/hub/repairs.py`. `tests/captures/` has a small stream for each code.
 
 | where | repairs | findings | notices |
 |---|---|---|---|
@@ -93,7 +93,7 @@ This page is generated from `src/penstock/replay/faults/table.py` and `content/`
 
 REPAIRS_SCRIPT = """\
 // @ts-check
-// What each repair and each fault means. Generated from `core/repairs.py` by `scripts/reference`.
+// What each repair and each fault means. Generated from `core/hub/repairs.py` by `scripts/reference`.
 
 /** @type {{Record<string, {{ wrong: string, done: string }}>}} */
 export const REPAIRS = {repairs};
@@ -138,7 +138,7 @@ skipped. If no target is left, the client gets a 400 with the code `translation_
 each target. If the *answer* has such a loss, the attempt fails with the same code: before the first content the next
 target is tried, after it the stream ends with an error. It does not count as a failure of the provider.
 
-This page is generated from `src/penstock/core/losses.py`.
+This page is generated from `src/penstock/core/hub/losses.py`.
 
 ## The codes
 
@@ -146,7 +146,7 @@ This page is generated from `src/penstock/core/losses.py`.
 
 LOSSES_SCRIPT = """\
 // @ts-check
-// What each loss means. Generated from `core/losses.py` by `scripts/reference`.
+// What each loss means. Generated from `core/hub/losses.py` by `scripts/reference`.
 
 /** @type {{Record<string, {{ meaning: string, lost: string }}>}} */
 export const LOSSES = {losses};

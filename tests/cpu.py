@@ -27,7 +27,7 @@ from typing import TypeAlias
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect, upstream_dialect
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.core.stream import MAX_EVENT
 from penstock.gateway.billing.tags import clean_tags
 from penstock.gateway.calls.call import Attempt, Call

@@ -1,7 +1,7 @@
 """Reading of streams in a dialect that only providers speak, for the tests of each of these dialects."""
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from penstock.core.stream import MAX_EVENT
 from tests.streams import read
 

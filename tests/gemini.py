@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.events import BlockEnd, Event, ToolCallDelta, ToolCallStart
+from penstock.core.hub.events import BlockEnd, Event, ToolCallDelta, ToolCallStart
 from penstock.core.stream import MAX_EVENT
 from tests.streams import read
 

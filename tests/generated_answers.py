@@ -19,7 +19,7 @@ from openai.types.responses import Response
 
 from penstock import Accumulator, StreamReader, StreamWriter
 from penstock.core.dialects.answer_extras import ECHOES, INCIDENTAL
-from penstock.core.events import Fault
+from penstock.core.hub.events import Fault
 from tests.event_streams import event
 from tests.sdk_types import (
     Entries,

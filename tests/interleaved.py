@@ -10,9 +10,9 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from penstock import StreamReader, StreamWriter
-from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import BlockEnd, Event, Finish, ToolCallDelta, ToolCallStart
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.events import BlockEnd, Event, Finish, ToolCallDelta, ToolCallStart
 from tests import bedrock, cohere, gemini, messages, ollama, responses
 from tests.invariants import relayed
 from tests.legal import overlaps, violations

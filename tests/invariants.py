@@ -7,13 +7,13 @@ import msgspec
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
-from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect
-from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
+from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.events import Event, Extra, ReasoningDelta, TextDelta
+from penstock.core.hub.usage import Tokens
 from penstock.core.stream import MAX_EVENT
-from penstock.core.templates import OpeningTemplate
-from penstock.core.usage import Tokens
 from tests import gemini
 from tests.legal import overlaps, violations
 from tests.mutation import split
@@ -194,7 +194,7 @@ def examine(
     lost = [loss.code for loss in writer.losses if loss.code not in _OF_BROKEN_CALLS]
     broken += [f"written in its own dialect, it loses something: {code}" for code in lost]
     broken += [f"rewritten: {violation}" for violation in violations(again)]
-    # Of an answer that is cut off, what waits for the end of a block is not written (`core/blocks.py`).
+    # Of an answer that is cut off, what waits for the end of a block is not written (`core/hub/blocks.py`).
     sent = events if dialect == DEFAULT_DIALECT or completion.ending == "completed" else Blocks([]).order(events)
     written = fold(_AS_WRITTEN[dialect](sent) if dialect in _AS_WRITTEN else sent)
     broken += _differences(written, fold(again), dialect, include_usage=include_usage)

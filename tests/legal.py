@@ -1,4 +1,4 @@
-"""The legal order of events, checked in the simplest way: what `core/events.py` promises for every stream."""
+"""The legal order of events, checked in the simplest way: what `core/hub/events.py` promises for every stream."""
 
 from penstock import (
     Annotation,
@@ -21,7 +21,7 @@ from penstock import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.core.hub.repairs import FAULTS, REPAIRS
 
 _KINDS: dict[type[Event], str] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
 
@@ -111,7 +111,7 @@ def violations(events: list[Event]) -> list[str]:
 
 
 def overlaps(events: list[Event]) -> list[str]:
-    """Every way in which blocks are not one after the other, as `core/blocks.py` promises."""
+    """Every way in which blocks are not one after the other, as `core/hub/blocks.py` promises."""
     broken: list[str] = []
     open_blocks: dict[int, tuple[int, object] | None] = {}
     numbers: dict[int, set[int]] = {}

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DIALECTS, surface_dialect, upstream_dialect
-from penstock.core.json_getters import object_of
+from penstock.core.json.getters import object_of
 from tests.sdk_types import Entries, Items, Leaf, Members, Samples, Shape, Special, Words, google_shapes, shape_of
 
 CHAT, RESPONSES, MESSAGES, GEMINI = "openai_chat", "openai_responses", "anthropic_messages", "gemini"

@@ -9,7 +9,7 @@ from typing import cast, get_args, get_type_hints
 import pytest
 
 import penstock
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ERROR_GROUPS, ERRORS, ErrorCode
 from penstock.errors import KeyTermsError
 from penstock.gateway.limits.admission import Denial

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests.corpus import CORPUS, Verdict, captures, judge
 
 CAPTURES = captures()

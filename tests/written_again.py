@@ -8,9 +8,9 @@ from msgspec import structs
 from penstock import Accumulator, Completion, Repair, StreamReader, StreamWriter, ToolCall
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import answer_dialect
-from penstock.core.events import Event
-from penstock.core.losses import Loss
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import Event
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Tokens
 from tests.streams import read
 
 OWN = AnswerFacts(call_id="req_1", id="own", model="m", created=1_794_902_400)

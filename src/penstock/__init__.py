@@ -11,8 +11,8 @@
 The names below are the public API; everything else may change without notice.
 """
 
-from penstock.core.completion import Accumulator, Choice, Completion, RepairCount
-from penstock.core.content import (
+from penstock.core.hub.completion import Accumulator, Choice, Completion, RepairCount
+from penstock.core.hub.content import (
     Citation,
     MediaPart,
     OpaquePart,
@@ -25,7 +25,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.events import (
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -47,8 +47,8 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.hub.usage import Usage
 from penstock.core.stream import StreamReader, StreamWriter
-from penstock.core.usage import Usage
 from penstock.errors import ClosedReaderError, PenstockError, UnknownDialectError
 
 __all__ = [

@@ -12,7 +12,7 @@ from bench.soak.figures import LEVEL_MB_PER_MIN, Sample, plot, slope, table
 from bench.soak.run import Options, soak
 from bench.soak.upstream import BEGIN, DONE, FINISH, MESSAGES, RESPONSES, SPEECH, SPOKEN, in_dialect
 from penstock import StreamWriter
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 
 FILLING = [Sample(second, second, 40 + 20 * (1 - 0.98**second), 46, 8) for second in range(600)]
 LEAKING = [Sample(second, second, 40 + second / 60, 46, 8) for second in range(600)]

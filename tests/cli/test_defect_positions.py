@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.inspection.annotations import mark_defects
-from penstock.core.repairs import REPAIRS
+from penstock.core.hub.repairs import REPAIRS
 from tests.cli.support import invoke
 from tests.corpus import DEFECTS
 from tests.streams import begins, calls, choice, chunk, delta, finishes, piece, says, sse

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.core.losses import LOSSES
-from penstock.core.repairs import REPAIRS
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.repairs import REPAIRS
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill

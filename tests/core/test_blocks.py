@@ -33,10 +33,10 @@ from penstock import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.blocks import Blocks
-from penstock.core.grammar import Grammar
-from penstock.core.losses import Loss
-from penstock.core.sink import Sink
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.grammar import Grammar
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.sink import Sink
 from tests.cpu import calls_of
 from tests.legal import overlaps
 

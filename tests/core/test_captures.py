@@ -1,6 +1,6 @@
 """One small capture per defect. Each has that defect, if possible no other, and is read as expected.
 
-`tests/captures/<code>.sse` belongs to the row `<code>` of `core/repairs.py`. Captures of a dialect other than chat
+`tests/captures/<code>.sse` belongs to the row `<code>` of `core/hub/repairs.py`. Captures of a dialect other than chat
 completions are in a folder with its name. The table below leaves out what a healthy answer has: it is completed, its
 finish reason is `stop`, it has no tool calls, no usage and no fault.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.core.hub.repairs import FAULTS, REPAIRS
 from tests.expected import Call, Expected, called, emitted, failed, repaired
 from tests.streams import DONE, begins, bytewise, completion, dumps, finishes, fold, read, says, sse
 

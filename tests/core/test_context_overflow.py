@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.context_overflow import ContextOverflow, read_overflow
+from penstock.core.provider_errors.context_overflow import ContextOverflow, read_overflow
 
 WORDS: dict[str, tuple[str, ContextOverflow | None]] = {
     "Anthropic": ("prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow(210_000, 200_000)),

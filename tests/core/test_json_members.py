@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from penstock.core.json_members import JsonMembers
+from penstock.core.json.members import JsonMembers
 
 CASES: dict[str, tuple[bytes, dict[str, bytes | None], bytes]] = {
     "replace": (b'{"a":1,"b":2}', {"a": b"9"}, b'{"a":9,"b":2}'),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Completion, Repair, RepairCount
-from penstock.core.repairs import FINDINGS, NOTICES, REPAIRS, by_level
+from penstock.core.hub.repairs import FINDINGS, NOTICES, REPAIRS, by_level
 from tests.corpus import CORPUS, captures
 from tests.streams import completion
 

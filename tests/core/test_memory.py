@@ -12,7 +12,7 @@ import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.templates import OpeningTemplate
+from penstock.core.fast.templates import OpeningTemplate
 from penstock.core.wire.complexity import outline_of
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock import Fault, Repair, Start, StreamReader
 from penstock.core.dialects.registry import providers_speak, upstream_dialect
-from penstock.core.sink import Sink
+from penstock.core.hub.sink import Sink
 from tests.invariants import SlowReader
 from tests.streams import (
     DONE,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import ReasoningDelta, Start, StreamReader, TextDelta
-from penstock.core.templates import OpeningTemplate
+from penstock.core.fast.templates import OpeningTemplate
 from tests.invariants import CountingReader, SlowReader, opening_of
 from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse
 

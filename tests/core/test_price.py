@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from penstock.core.hub.usage import Tokens
 from penstock.core.price import FREE, Price, Rates, Tier, cost_of, rate
-from penstock.core.usage import Tokens
 
 # Powers of ten, so that a figure shows what it is made of. In picodollars; a cost is a thousandth of that.
 RATES = Rates(10**3, 10**5, 10**7, 10**9, 10**11, 10**13, 10**15)

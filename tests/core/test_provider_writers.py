@@ -28,9 +28,9 @@ from penstock import (
     UsageReport,
 )
 from penstock.core.dialects.registry import DIALECTS, answer_dialect
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
-from penstock.core.usage import Tokens
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Tokens
 from penstock.core.wire.event_stream import payload_of, with_payload, write_message
 from tests.provider_streams import HEALTHY
 from tests.written_again import (

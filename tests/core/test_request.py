@@ -9,8 +9,8 @@ from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.openai_chat.request_writer import write_request
 from penstock.core.dialects.registry import DIALECTS, surface_dialect
-from penstock.core.losses import LOSSES, Loss
-from penstock.core.request import (
+from penstock.core.hub.losses import LOSSES, Loss
+from penstock.core.hub.request import (
     Message,
     ReasoningSettings,
     Request,

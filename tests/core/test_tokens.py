@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from penstock import Usage
+from penstock.core.hub.usage import ABSURD_TOKENS, Tokens
 from penstock.core.price import Rates
-from penstock.core.usage import ABSURD_TOKENS, Tokens
 
 REPORTS: dict[str, tuple[Usage, Tokens]] = {
     "nothing": (Usage(), Tokens()),

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import BlockEnd, End, Event, Fault, Finish, ToolCall, ToolCallDelta, ToolCallStart
-from penstock.core.blocks import Blocks
-from penstock.core.losses import Loss
-from penstock.core.request import Tool
-from penstock.core.tool_map import ClientTool, ToolCallRestorer, ToolMap, arguments_of, as_function
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import Tool
+from penstock.core.hub.tool_map import ClientTool, ToolCallRestorer, ToolMap, arguments_of, as_function
 
 LONG = "x" * 80
 EXEC = {"exec": ClientTool("exec", None, "custom")}

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock import StreamReader, StreamWriter
-from penstock.core.events import UsageReport
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import UsageReport
+from penstock.core.hub.usage import Tokens
 from tests.invariants import SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, chunk, counts, delta, finishes, fold, read, says, sse
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock import Usage, UsageReport
-from penstock.core.usage import ModelUsage
+from penstock.core.hub.usage import ModelUsage
 from tests.streams import (
     DONE,
     ENVELOPE,

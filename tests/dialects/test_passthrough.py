@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from penstock import ReasoningDelta, StreamReader, TextDelta
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from tests.dialects.support import OPEN, OVER, Tick, TickerGateway, frames
 from tests.dialects.ticker import NAME
 from tests.faults.scripts import stream

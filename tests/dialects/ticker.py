@@ -45,7 +45,6 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import (
     HINT,
     PROOF,
@@ -61,13 +60,14 @@ from penstock.core.dialects.dialect import (
     UpstreamDialect,
 )
 from penstock.core.dialects.frame_reader import FrameReader
-from penstock.core.events import BlockKind
-from penstock.core.failure import Failure
-from penstock.core.json_members import JsonMembers
-from penstock.core.losses import Loss
-from penstock.core.passthrough_format import PassThroughFormat, TemplateSlot
-from penstock.core.request import ClientRequest, Message, Request, Sampling, Tool
-from penstock.core.sink import Sink
+from penstock.core.fast.format import PassThroughFormat, TemplateSlot
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.events import BlockKind
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Message, Request, Sampling, Tool
+from penstock.core.hub.sink import Sink
+from penstock.core.json.members import JsonMembers
 
 NAME = "ticker"
 WHY = {"done": "stop", "long": "length", "call": "tool_calls"}

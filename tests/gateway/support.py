@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock import StreamReader, StreamWriter
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts

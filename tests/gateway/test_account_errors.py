@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.core.events import Fault
+from penstock.core.hub.events import Fault
 from penstock.gateway.calls.failure import from_fault, from_status
 
 CREDIT, MODEL = "upstream_no_credit", "upstream_model_not_found"

@@ -1,8 +1,8 @@
 """Spoken output is counted as audio tokens, and is charged at their price."""
 
-from penstock.core.events import Event, Extra, TextDelta
+from penstock.core.hub.events import Event, Extra, TextDelta
+from penstock.core.hub.usage import ModelUsage, Usage
 from penstock.core.price import Price, Rates
-from penstock.core.usage import ModelUsage, Usage
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.entry import AttemptEntry
 from penstock.gateway.billing.output_estimate import BytesPerToken

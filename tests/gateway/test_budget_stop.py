@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from tests.gateway.support import VARIANTS, Client, Clock, Relayed
 
 USED_UP = Failure(code="budget_exceeded", message="no more", retryable=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.calls.call import Call

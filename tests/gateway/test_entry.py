@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.input_estimate import estimate_input
+from penstock.core.hub.input_estimate import estimate_input
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.limits.demand import chat_demand
 from tests.promptness import in_time, prompt

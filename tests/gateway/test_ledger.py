@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.usage import Tokens, Usage
 from penstock.core.price import Price, Rates
-from penstock.core.usage import Tokens, Usage
 from penstock.gateway.billing.accounting import open_entry
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import Ledger, NoLedger

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
+from penstock.core.hub.usage import Tokens, Usage
 from penstock.core.price import Price, Rates, ServiceTier
-from penstock.core.usage import Tokens, Usage
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure
 from penstock.gateway.billing.output_estimate import estimate_audio

@@ -15,8 +15,8 @@ from msgspec import structs
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference
-from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest, Request
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.request import ClientRequest, Request
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.embeddings_request import parse_embeddings

@@ -19,8 +19,8 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 from msgspec import structs
 
+from penstock.core.hub.usage import Tokens
 from penstock.core.price import FREE, Price, Rates, ServiceTier, charge, cost_of
-from penstock.core.usage import Tokens
 from penstock.gateway.billing.price_table import FORMAT, PriceTable, encoded, load_table
 from penstock.gateway.billing.prices import PriceBook, PricedModel
 from penstock.providers.catalog import catalog

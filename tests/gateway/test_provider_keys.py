@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest, Continuation, Reference
-from penstock.core.seals import wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.request import ClientRequest, Continuation, Reference
+from penstock.core.hub.seals import wrap
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call

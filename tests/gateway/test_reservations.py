@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.core.events import Ending
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Ending
+from penstock.core.hub.failure import Failure
 from penstock.core.price import Price, Rates, ServiceTier
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.output_estimate import BytesPerToken

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from msgspec import structs
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.breakers import MAX_TARGETS, REMEMBERED_S, SIZE, BreakerTable
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Provider, Retries, Secret, Target, Timeouts

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.core.events import Fault
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Fault
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.failure import from_fault, from_status, sentence
 from penstock.gateway.calls.refusals import unknown_model
 

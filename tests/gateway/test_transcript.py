@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
+from penstock.core.hub.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.gateway.calls.call import Attempt
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from penstock.core.input_estimate import estimate_input
+from penstock.core.hub.input_estimate import estimate_input
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
 from penstock.gateway.limits.reservation import with_margin

@@ -18,7 +18,7 @@ from penstock import (
     UsageReport,
 )
 from penstock.core.dialects.openai_chat.choice import REASONING_FIELDS
-from penstock.core.events import ToolKind
+from penstock.core.hub.events import ToolKind
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
 

@@ -12,7 +12,7 @@ import penstock
 from penstock import Event, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
-from penstock.core.losses import LOSSES, Loss, changes_meaning, counted, described
+from penstock.core.hub.losses import LOSSES, Loss, changes_meaning, counted, described
 from penstock.gateway.calls.call import Call
 from tests.properties.answers import answers
 from tests.streams import fold, read

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from penstock.core.content import MediaPart, ReasoningSeal
 from penstock.core.dialects.dialect import Destination, RequestError
-from penstock.core.seals import wrap
+from penstock.core.hub.content import MediaPart, ReasoningSeal
+from penstock.core.hub.seals import wrap
 from penstock.gateway.config import load
 from penstock.providers.catalog import rules
 from penstock.providers.provider import Provider

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from penstock.core.events import TextDelta
-from penstock.core.failure import Failure
+from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.hub.events import TextDelta
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.usage import Tokens
 from penstock.core.stream import StreamReader
-from penstock.core.templates import OpeningTemplate
-from penstock.core.usage import Tokens
 from penstock.gateway import mask
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.output_estimate import BytesPerToken

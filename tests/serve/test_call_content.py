@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.events import Ending
+from penstock.core.hub.events import Ending
 from penstock.core.stream import StreamReader
 from penstock.errors import ConfigError
 from penstock.gateway.billing.accounting import entry_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.config.people import JwtSettings

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.losses import Loss
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Usage
 from penstock.core.price import Price, Rates
-from penstock.core.usage import Usage
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.config import LedgerSettings

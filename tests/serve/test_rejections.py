@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.keys.keys import Key, KeyRing, digest_of, new_secret
 from penstock.http.exchange import HttpRequest
 from penstock.serve.auth import Authenticator

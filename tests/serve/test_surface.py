@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Attempts, Gateway, Upstream

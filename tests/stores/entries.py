@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
 
 DAYS = 30

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from penstock import StreamWriter
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests import gemini as gem
 from tests import messages as ant
 from tests import responses as res

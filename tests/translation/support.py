@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock import Accumulator, Completion, StreamReader, StreamWriter
-from penstock.core.content import MediaPart
 from penstock.core.dialects.dialect import AnswerFacts, Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
+from penstock.core.hub.content import MediaPart
 
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"

@@ -7,7 +7,7 @@ from msgspec import convert
 
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import OfferedDialect, Provider
 from tests.translation.support import CHAT, MESSAGES, Json, messages_of

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.request import ClientRequest
-from penstock.core.seals import wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.request import ClientRequest
+from penstock.core.hub.seals import wrap
 from tests.translation.support import ISSUER, RESPONSES, Json
 
 SURFACE, UPSTREAM = surface_dialect(RESPONSES), upstream_dialect(RESPONSES)

@@ -9,7 +9,7 @@ import pytest
 from penstock import Accumulator, Completion, StreamReader, StreamWriter, ToolCall
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from tests import gemini as gem
 from tests import messages as ant
 from tests import streams as chat

@@ -7,8 +7,8 @@ import pytest
 from penstock import ChoiceStart, End, Event, Finish, Start, ToolCallDelta, ToolCallStart
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.losses import Loss
-from penstock.core.tool_map import ClientTool, ToolCallRestorer
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.tool_map import ClientTool, ToolCallRestorer
 from tests.cpu import calls_of
 from tests.streams import Json
 from tests.translation.support import asked

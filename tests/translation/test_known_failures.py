@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.seals import wrap
-from penstock.core.usage import Tokens
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.usage import Tokens
 from tests import messages as ant
 from tests import streams as chat
 from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, chat_of, messages_of, translated

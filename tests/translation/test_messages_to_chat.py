@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.content import ReasoningSeal
-from penstock.core.losses import LOSSES
-from penstock.core.seals import wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.seals import wrap
 from tests.translation.support import ISSUER, Json, Lost, chat_of
 
 HI: Json = {"role": "user", "content": "Hi"}

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from penstock import Completion, StreamWriter
-from penstock.core.completion import Choice
-from penstock.core.content import ReasoningPart, ReasoningSeal, TextPart
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.gemini.signatures import unwrapped
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.losses import LOSSES
-from penstock.core.seals import unwrap
-from penstock.core.usage import Tokens
+from penstock.core.hub.completion import Choice
+from penstock.core.hub.content import ReasoningPart, ReasoningSeal, TextPart
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.seals import unwrap
+from penstock.core.hub.usage import Tokens
 from tests import messages as ant
 from tests import responses as res
 from tests import streams as chat

@@ -6,7 +6,7 @@ them. `DIFFERENCES` has what differs, and the losses are exact.
 
 import pytest
 
-from penstock.core.losses import LOSSES
+from penstock.core.hub.losses import LOSSES
 from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, OLLAMA, RESPONSES, Json, Lost, asked
 
 SCHEMA: Json = {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]}

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.losses import LOSSES
-from penstock.core.seals import wrap
-from penstock.core.tool_map import ClientTool
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.tool_map import ClientTool
 from tests.translation.support import CHAT, ISSUER, MESSAGES, RESPONSES, Json, Lost, asked
 
 HI: Json = {"role": "user", "content": "Hi"}

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.schema_subset import SchemaSubset
-from penstock.core.losses import Loss
+from penstock.core.hub.losses import Loss
 from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, asked
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -7,11 +7,11 @@ import pytest
 from botocore.session import Session
 from botocore.validate import ParamValidator
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.losses import LOSSES
-from penstock.core.seals import wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.seals import wrap
 from tests.provider_streams import BEDROCK as HEALTHY
 from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, Lost, asked, translated
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.losses import LOSSES
+from penstock.core.hub.losses import LOSSES
 from tests.provider_streams import COHERE as HEALTHY
 from tests.translation.support import CHAT, MESSAGES, Json, Lost, asked, translated
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import RequestError
-from penstock.core.losses import LOSSES
-from penstock.core.seals import wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.seals import wrap
 from tests.translation.support import CHAT, ISSUER, MESSAGES, RESPONSES, Json, Lost, asked
 
 HI: Json = {"role": "user", "content": "Hi"}

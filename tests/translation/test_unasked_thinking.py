@@ -13,10 +13,10 @@ from msgspec import structs
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, End, Finish, Seal, Start, TextDelta
-from penstock.core.losses import Loss
-from penstock.core.request import ReasoningShown
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import BlockEnd, BlockStart, ChoiceStart, End, Finish, Seal, Start, TextDelta
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ReasoningShown
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.events import Event, ToolCallDelta, ToolCallStart
+from penstock.core.hub.events import Event, ToolCallDelta, ToolCallStart
 from penstock.upstream.local.emulated_tools import EmulatedToolReader, ToolsError, emulate
 from tests.streams import begins, finishes, says, sse
 

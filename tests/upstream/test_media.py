@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.core.content import MediaPart
+from penstock.core.hub.content import MediaPart
 from penstock.http.pool import Pool
 from penstock.http.ssrf import is_public
 from penstock.upstream.media import MediaError, MediaFetcher

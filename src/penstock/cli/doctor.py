@@ -23,7 +23,7 @@ import click
 from penstock.cli.check import CREDENTIALS, ERRORS, OK, UNREADABLE
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.core.account_errors import read_problem
+from penstock.core.provider_errors.account_errors import read_problem
 from penstock.errors import BookError, ConfigError, EmptyBookError, OldBookError, UnreadableConfigError
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY, read_body
 from penstock.gateway.config import Config, Provider, default_file, load

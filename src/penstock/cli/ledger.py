@@ -17,8 +17,8 @@ from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_cal
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
-from penstock.core.losses import LOSSES
-from penstock.core.repairs import REPAIRS, by_level
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Filter, with_teams
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens

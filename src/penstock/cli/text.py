@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from penstock.core.text import without_line_ends
+from penstock.core.hub.text import without_line_ends
 
 # C0 except tab and newline, DEL, C1; bidirectional controls; characters that UTF-8 or XML cannot represent.
 _UNSAFE = re.compile(

@@ -19,7 +19,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from msgspec import Struct
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 
 # One dollar per million tokens, in picodollars per token.
 _PER_MILLION = 1_000_000

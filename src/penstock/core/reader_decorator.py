@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from penstock.core.stream import EventReader, Failed
 
 

@@ -6,20 +6,30 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 import msgspec
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import answer_dialect, find_dialect, upstream_dialect
-from penstock.core.events import BlockEnd, BlockStart, ChoiceStart, Event, Finish, Repair, Start, TextDelta, UsageReport
-from penstock.core.failure import Failure
-from penstock.core.grammar import Grammar
-from penstock.core.losses import Loss
-from penstock.core.passthrough import PassThrough, encode_delta
-from penstock.core.passthrough_format import FastFrameReader, FastResult, StreamTrailer, TextEvent
-from penstock.core.sink import Sink
-from penstock.core.templates import OpeningTemplate, value_at
-from penstock.core.text import LINE_ENDS_TO_SOME
-from penstock.core.usage import Usage
+from penstock.core.fast.format import FastFrameReader, FastResult, StreamTrailer, TextEvent
+from penstock.core.fast.passthrough import PassThrough, encode_delta
+from penstock.core.fast.templates import OpeningTemplate, value_at
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.events import (
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    Event,
+    Finish,
+    Repair,
+    Start,
+    TextDelta,
+    UsageReport,
+)
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.grammar import Grammar
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import LINE_ENDS_TO_SOME
+from penstock.core.hub.usage import Usage
 from penstock.core.wire.complexity import SMALL, Outline, is_intricate, outline_of
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import MAX_DEPTH, TooComplexError, decode_leniently, is_too_deep
@@ -94,8 +104,8 @@ class StreamReader:
     repeat the whole answer may have `MAX_BODY` bytes.
 
     The slow path is the one that `docs/architecture.md` shows: framing, JSON, the dialect's frame reader, the grammar.
-    A dialect may have a fast path for healthy text (`core/passthrough.py`). Both produce the same events. The readers
-    of all streams of one target share an `opening`, so that the usual first event takes the fast path too.
+    A dialect may have a fast path for healthy text (`core/fast/passthrough.py`). Both produce the same events. The
+    readers of all streams of one target share an `opening`, so that the usual first event takes the fast path too.
     """
 
     closed = False

@@ -11,8 +11,8 @@ from os.path import dirname, join
 
 from msgspec import Struct, convert
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.registry import DEFAULT_DIALECT
+from penstock.core.hub.completion import Completion
 
 
 class Evidence(Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,11 +22,11 @@ import msgspec
 from msgspec import Struct
 
 from penstock.capture import Capture, dialect_of, parse
-from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import Dialect, RequestError
 from penstock.core.dialects.paths import model_at
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
-from penstock.core.request import ClientRequest
+from penstock.core.hub.completion import Accumulator
+from penstock.core.hub.request import ClientRequest
 from penstock.core.stream import StreamReader
 from penstock.errors import CaptureError
 

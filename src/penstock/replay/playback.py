@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect, find_dialect, upstream_dialect
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.replay.faults import (
     ERROR_CODE,
     ERROR_MESSAGE,

@@ -10,9 +10,9 @@ from bisect import bisect_left
 
 from msgspec import Struct
 
-from penstock.core.completion import Accumulator
 from penstock.core.dialects.registry import answer_dialect
-from penstock.core.events import (
+from penstock.core.hub.completion import Accumulator
+from penstock.core.hub.events import (
     ChoiceStart,
     Event,
     Fault,
@@ -21,7 +21,7 @@ from penstock.core.events import (
     TextDelta,
     ToolCallDelta,
 )
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.core.stream import StreamReader
 from penstock.replay.faults import Piece
 from penstock.replay.styles import ProviderStyle, write_in_style, write_unstreamed

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.capture import How, parse
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
 from penstock.http.client import LONGEST_TURN, Receiver, ReceiverError, RequestBytes, UpstreamError, turn_size

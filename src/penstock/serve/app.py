@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls.breakers import SIZE, BreakerTable

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.rejections import Rejection

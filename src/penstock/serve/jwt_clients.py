@@ -19,7 +19,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from msgspec import structs
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.config.people import JwtSettings
 from penstock.gateway.keys.keys import Key
 from penstock.serve.signing_keys import SigningKeys

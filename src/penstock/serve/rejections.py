@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct, structs
 
 from penstock.amounts import clock_ms
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.keys.keys import Key
 
 MAX_ROWS = 500

@@ -15,7 +15,7 @@ from functools import partial
 
 from penstock.core.dialects.paths import model_at
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.config.addresses import is_loopback
 from penstock.http.client import UpstreamError

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.keys.keys import digest_of
 from penstock.http.exchange import HttpRequest
 from penstock.serve.edge import CorsPolicy

@@ -8,9 +8,9 @@ from functools import lru_cache
 import msgspec
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect, dialect_at
-from penstock.core.failure import Failure
-from penstock.core.losses import counted
-from penstock.core.repairs import by_level
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import counted
+from penstock.core.hub.repairs import by_level
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines

@@ -20,8 +20,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import structs
 
-from penstock.core.content import MediaPart
-from penstock.core.media import is_text, media_type, typed_media
+from penstock.core.hub.content import MediaPart
+from penstock.core.hub.media import is_text, media_type, typed_media
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver, is_address, resolve

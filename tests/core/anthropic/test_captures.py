@@ -9,7 +9,7 @@ from msgspec import structs
 
 from penstock import Completion
 from penstock.cli.inspection.annotations import mark_defects
-from penstock.core.repairs import NOTICES, REPAIRS
+from penstock.core.hub.repairs import NOTICES, REPAIRS
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
 from tests.messages import DIALECT, completion, events_of
 from tests.streams import bytewise

@@ -17,7 +17,7 @@ from penstock import (
 )
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests.core.anthropic.oracle import SentText, expect, payloads
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of
 from tests.invariants import CountingReader, SlowReader, read_in_chunks

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock import Start, StreamReader
-from penstock.core.events import Event, UsageReport
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import Event, UsageReport
+from penstock.core.hub.usage import Tokens
 from tests.invariants import CountingReader, SlowReader, opening_of, relayed, sent_text
 from tests.messages import (
     DIALECT,

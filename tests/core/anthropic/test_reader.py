@@ -18,7 +18,7 @@ from penstock import (
 )
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests.legal import violations
 from tests.messages import (
     DIALECT,

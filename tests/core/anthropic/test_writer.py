@@ -32,11 +32,11 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.failure import Failure
-from penstock.core.seals import unwrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.seals import unwrap
 from tests.legal import violations
 from tests.messages import DIALECT, answer, closes, completion, delta, events_of, fold, opens, says_all
 from tests.properties.answers import answers

@@ -7,7 +7,7 @@ import pytest
 from penstock import Completion
 from penstock.core.dialects.detect import detect
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.core.wire.event_stream import EventStreamReader
 from penstock.core.wire.frame import Frame
 from tests.core.bedrock_converse.oracle import SentBlocks, decoded, expect, messages

@@ -10,7 +10,7 @@ from msgspec import structs
 from penstock import TextPart
 from penstock.cli.inspection.annotations import mark_defects
 from penstock.core.dialects.detect import detect
-from penstock.core.repairs import REPAIRS
+from penstock.core.hub.repairs import REPAIRS
 from tests.dialect_reading import DialectReading
 from tests.expected import Expected, Row, emitted, failed, repaired
 from tests.provider_streams import COHERE as HEALTHY

@@ -7,7 +7,7 @@ import pytest
 from penstock import Completion, TextPart
 from penstock.core.dialects.detect import detect
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests.core.cohere.oracle import SentEvents, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of, places_in
 from tests.dialect_reading import DialectReading

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from penstock.cli.inspection.annotations import mark_defects
-from penstock.core.repairs import REPAIRS
+from penstock.core.hub.repairs import REPAIRS
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
 from tests.gemini import DIALECT, completion, events_of
 from tests.streams import bytewise

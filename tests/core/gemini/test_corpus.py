@@ -8,8 +8,8 @@ import pytest
 from penstock import Completion, MediaPart, OpaquePart, ReasoningPart, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.events import Event
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import Event
+from penstock.core.hub.usage import Tokens
 from tests.core.gemini.oracle import SentText, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of, places_in
 from tests.gemini import DIALECT, completion, events_of, fold

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from penstock import Annotation, StreamReader, TextDelta, UsageReport
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from tests.corpus import CORPUS, captures
 from tests.gemini import (
     DIALECT,

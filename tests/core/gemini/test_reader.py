@@ -15,10 +15,10 @@ from penstock import (
     TextPart,
     ToolCall,
 )
-from penstock.core.content import Citation
 from penstock.core.dialects.detect import detect
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.content import Citation
+from penstock.core.hub.usage import Tokens
 from tests.gemini import (
     DIALECT,
     ENVELOPE,

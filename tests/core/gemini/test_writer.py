@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from penstock import StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from tests.gemini import DIALECT, HEALTHY, answer, calls, events_of, fold, message, passes, says
 from tests.streams import bytewise
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from penstock.cli.inspection.annotations import mark_defects
 from penstock.core.dialects.detect import detect
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.repairs import REPAIRS
+from penstock.core.hub.repairs import REPAIRS
 from tests.dialect_reading import DialectReading
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
 from tests.streams import bytewise

@@ -24,7 +24,7 @@ from penstock import (
 from penstock.core.dialects.detect import detect
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from tests.core.responses.oracle import SentResponse, expect
 from tests.corpus import CORPUS, captures, cuts_of, pieces_of
 from tests.legal import violations

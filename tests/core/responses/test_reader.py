@@ -17,13 +17,13 @@ from penstock import (
     TextPart,
     ToolCall,
 )
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.seals import unwrap
-from penstock.core.sink import Sink
-from penstock.core.usage import Tokens
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.seals import unwrap
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import Tokens
 from tests.legal import violations
 from tests.responses import (
     CITATION,

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.core.dialects.dialect import KeptAnswer, RequestError
 from penstock.core.dialects.openai_responses.stored import StoredResponses
-from penstock.core.json_members import JsonMembers
+from penstock.core.json.members import JsonMembers
 
 STORED = StoredResponses()
 MESSAGE = {

@@ -29,11 +29,11 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.failure import Failure
-from penstock.core.seals import unwrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.seals import unwrap
 from tests.messages import fold
 from tests.properties.answers import answers
 from tests.streams import DONE, begins, bill, calls, counts, finishes, piece, read, says, sse

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import BlockEnd, BlockStart, Completion, Event, ReasoningDelta, Seal, StreamReader, TextDelta
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.core.hub.repairs import FAULTS, REPAIRS
 from penstock.errors import UnknownFaultError
 from penstock.replay.faults import (
     INJECTABLE_FAULTS,

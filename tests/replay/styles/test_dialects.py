@@ -12,7 +12,7 @@ import pytest
 from penstock import Completion, Event, StreamReader
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, Read
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.replay.playback import PlaybackOptions, playback_of
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names

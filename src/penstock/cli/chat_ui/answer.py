@@ -16,8 +16,8 @@ from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamR
 from penstock.amounts import NANODOLLARS
 from penstock.cli.chat_ui.cost import AnswerCost
 from penstock.cli.inspection.timing import CONTENT
-from penstock.core.error_shapes import read_error
-from penstock.core.repairs import by_level
+from penstock.core.hub.repairs import by_level
+from penstock.core.provider_errors.error_shapes import read_error
 from penstock.error_codes import TRUNCATION_CODES
 from penstock.gateway.calls.call import Call
 from penstock.http.client import UpstreamError

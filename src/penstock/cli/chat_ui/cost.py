@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from penstock.core.hub.usage import Tokens, Usage
 from penstock.core.price import ServiceTier, charge
-from penstock.core.usage import Tokens, Usage
 from penstock.errors import UnknownTargetError
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config

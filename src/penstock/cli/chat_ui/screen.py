@@ -15,7 +15,7 @@ from penstock.cli.chat_ui.answer import ChatResult
 from penstock.cli.chat_ui.cost import UNPRICED, AnswerCost
 from penstock.cli.chat_ui.wrap import Wrap
 from penstock.cli.text import counted, one_line, seconds, visible
-from penstock.core.repairs import by_level
+from penstock.core.hub.repairs import by_level
 from penstock.gateway.billing.prices import FREE_VERSIONS
 
 Tone: TypeAlias = Literal["", "dim", "warning", "bad", "call", "prompt"]

@@ -6,7 +6,7 @@ from penstock import Fault, Repair, StreamReader
 from penstock.cli.inspection.defect_locator import DefectLocator
 from penstock.cli.text import one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.core.hub.repairs import FAULTS, REPAIRS
 
 # Further defects are only counted: a stream may have one in every event.
 _MAX_MARKS = 2_000

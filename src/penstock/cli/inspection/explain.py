@@ -1,4 +1,4 @@
-"""Explains the defects of a stream, each in a sentence: the text of `core/repairs.py` and the details of this stream.
+"""Explains the defects of a stream, each in a sentence: `core/hub/repairs.py` has the text, the stream the details.
 
 Also names how the dialect was detected.
 """
@@ -6,7 +6,7 @@ Also names how the dialect was detected.
 from penstock import Fault, RepairCount
 from penstock.cli.text import one_line, visible
 from penstock.core.dialects.detect import FoundBy
-from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.core.hub.repairs import FAULTS, REPAIRS
 
 # Faults whose message is a quotation; the messages of all others are our own and say what is wrong.
 QUOTING = frozenset(("provider-error", "bad-json", "not-a-stream", "html-page"))

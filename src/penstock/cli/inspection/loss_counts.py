@@ -7,7 +7,7 @@ from penstock.cli.inspection.stream_file import ReadStream, dialect_check
 from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import find_dialect, surface_dialect
-from penstock.core.losses import LOSSES, Loss
+from penstock.core.hub.losses import LOSSES, Loss
 
 _FACTS = AnswerFacts(call_id="", model="", created=0, same_dialect=False)
 

@@ -31,8 +31,8 @@ from penstock.cli.inspection.loss_counts import count_losses
 from penstock.cli.inspection.stream_file import ReadStream
 from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
-from penstock.core.losses import LOSSES
-from penstock.core.repairs import Level
+from penstock.core.hub.losses import LOSSES
+from penstock.core.hub.repairs import Level
 from penstock.providers.evidence import guess
 
 Tone: TypeAlias = Literal["", "good", "warning", "bad"]

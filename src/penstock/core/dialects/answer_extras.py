@@ -12,14 +12,14 @@ member, however often a stream repeats it, except those of `INCIDENTAL`. Rules:
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from penstock.core.completion import Completion
-from penstock.core.content import MediaPart, ReasoningPart, RefusalPart, TextPart, ToolCall
 from penstock.core.dialects.unread_members import member_tree, unread
-from penstock.core.events import Annotation, BlockEnd, BlockStart, Event, Extra, Finish, TextDelta, UsageReport
-from penstock.core.json_getters import object_of, objects_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.usage import Usage
-from penstock.core.usage_fields import REPORTED
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import MediaPart, ReasoningPart, RefusalPart, TextPart, ToolCall
+from penstock.core.hub.events import Annotation, BlockEnd, BlockStart, Event, Extra, Finish, TextDelta, UsageReport
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Usage
+from penstock.core.hub.usage_fields import REPORTED
+from penstock.core.json.getters import object_of, objects_of, text_of
 
 _Json: TypeAlias = Mapping[str, object]
 INCIDENTAL: Mapping[str, str] = {

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from penstock.core.completion import Choice, Completion
-from penstock.core.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
-from penstock.core.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
-from penstock.core.losses import Loss
-from penstock.core.tool_map import json_arguments
+from penstock.core.hub.completion import Choice, Completion
+from penstock.core.hub.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
+from penstock.core.hub.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.tool_map import json_arguments
 from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 ENDING_WORDS: Mapping[Ending, str] = {

@@ -11,12 +11,12 @@ from math import isinf
 
 import msgspec
 
-from penstock.core.content import MediaPart, ToolResult
 from penstock.core.dialects.dialect import RequestError
-from penstock.core.failure import Failure
-from penstock.core.json_members import JsonMembers
-from penstock.core.losses import Loss, described
-from penstock.core.request import MAX_TAGS, ClientRequest, Request, available_tools
+from penstock.core.hub.content import MediaPart, ToolResult
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss, described
+from penstock.core.hub.request import MAX_TAGS, ClientRequest, Request, available_tools
+from penstock.core.json.members import JsonMembers
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
 from penstock.error_codes import ErrorCode

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.core.dialects.dialect import Detector
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
-from penstock.core.events import Fault
+from penstock.core.hub.events import Fault
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import TooComplexError, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer

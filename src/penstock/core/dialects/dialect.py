@@ -20,16 +20,16 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.frame_reader import FrameReader as FrameReader
-from penstock.core.events import Event
-from penstock.core.failure import Failure
-from penstock.core.json_members import JsonMembers
-from penstock.core.losses import Loss
-from penstock.core.passthrough_format import PassThroughFormat
-from penstock.core.request import ClientRequest, Continuation, ReasoningShown
-from penstock.core.sink import Sink
-from penstock.core.tool_map import ClientTool
+from penstock.core.fast.format import PassThroughFormat
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.events import Event
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Continuation, ReasoningShown
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.tool_map import ClientTool
+from penstock.core.json.members import JsonMembers
 
 Settings = TypeVar("Settings", bound=Struct)
 """The capabilities of a provider that its dialect knows (`Dialect.settings`)."""
@@ -50,7 +50,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, object] = MappingProxyType({})
     """Further capabilities of the provider, by the names that its dialect gives them."""
     issuer: str = ""
-    """Identifies the provider and its account: only seals of the same issuer are sent back (`core/seals.py`)."""
+    """Identifies the provider and its account: only seals of the same issuer are sent back (`core/hub/seals.py`)."""
     shared_state: bool = False
     """Whether clients may use, and leave, state in the provider's account, which all clients share."""
     members: dict[str, Raw] = {}

@@ -14,11 +14,11 @@ other APIs, and unknown events. `read` is called for every event, so it does not
 
 from abc import ABC, abstractmethod
 
-from penstock.core.error_shapes import is_heartbeat, read_error
-from penstock.core.events import Extra
-from penstock.core.json_getters import object_of, shown, text_of
-from penstock.core.sink import Sink
-from penstock.core.text import TextPath, whole, whole_json, whole_json_except
+from penstock.core.hub.events import Extra
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import TextPath, whole, whole_json, whole_json_except
+from penstock.core.json.getters import object_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import is_heartbeat, read_error
 
 # The maximum length of a sentinel or a heartbeat. A longer text, which may be a megabyte, is not compared with them.
 _MAX_WORD = 80
@@ -27,7 +27,7 @@ _MAX_WORD = 80
 class FrameReader(ABC):
     """Reads the JSON of one stream, frame by frame, and puts its events into the sink that it was made with.
 
-    It emits events in the order in which it reads them. `core/grammar.py` puts them into legal order.
+    It emits events in the order in which it reads them. `core/hub/grammar.py` puts them into legal order.
     """
 
     title: str

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 
 # The maximum length of a message. It may quote a provider.
 MAX_MESSAGE = 1000

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 from penstock.core.dialects.translated_parts import note_lifetime
-from penstock.core.losses import Loss
-from penstock.core.request import ReasoningSettings, ResponseFormat
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ReasoningSettings, ResponseFormat
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)

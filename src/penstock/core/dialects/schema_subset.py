@@ -17,8 +17,8 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.dialects.bodies import refused
-from penstock.core.json_getters import list_of, object_of, objects_of
-from penstock.core.losses import Loss
+from penstock.core.hub.losses import Loss
+from penstock.core.json.getters import list_of, object_of, objects_of
 from penstock.core.wire.payload import MAX_DEPTH
 
 _Json = dict[str, object]

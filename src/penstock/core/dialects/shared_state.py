@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from penstock.core.request import Reference
+from penstock.core.hub.request import Reference
 
 
 class _SharedMembers(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ Every request arrives in another dialect, so there are no bytes to forward, and 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock.core.content import (
+from penstock.core.dialects.bodies import refused
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -17,12 +18,11 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import refused
-from penstock.core.json_getters import list_of
-from penstock.core.losses import Loss
-from penstock.core.media import media_loss
-from penstock.core.request import Message, ReasoningSettings, Request, Sampling, Tool, ToolChoice
-from penstock.core.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import media_loss
+from penstock.core.hub.request import Message, ReasoningSettings, Request, Sampling, Tool, ToolChoice
+from penstock.core.hub.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.json.getters import list_of
 from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 # How many texts as complex as an event may be the arguments of a request may have. A thread decodes them.

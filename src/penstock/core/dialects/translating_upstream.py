@@ -5,10 +5,10 @@ from abc import abstractmethod
 import msgspec
 
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, UpstreamDialect
-from penstock.core.error_shapes import read_error
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, Request
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Request
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.provider_errors.error_shapes import read_error
 
 
 class TranslatingUpstream(UpstreamDialect):

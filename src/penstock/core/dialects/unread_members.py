@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from penstock.core.events import Extra
-from penstock.core.json_getters import objects_of
-from penstock.core.sink import Sink
+from penstock.core.hub.events import Extra
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import objects_of
 
 MemberTree: TypeAlias = Mapping[str, "MemberTree | None"]
 """The members of an object that a reader knows, each with those of its value; None if all of that is read, or kept."""

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from penstock.core.events import Fault
+from penstock.core.hub.events import Fault
 from penstock.core.wire.frame import Frame, Framed
 
 PRELUDE = 12

@@ -4,7 +4,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.events import Fault, Repair
+from penstock.core.hub.events import Fault, Repair
 
 
 class Frame(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.core.events import Fault, Repair
+from penstock.core.hub.events import Fault, Repair
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.scan import JsonScan
 

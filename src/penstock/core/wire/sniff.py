@@ -13,7 +13,7 @@ import html
 import re
 from codecs import getincrementaldecoder
 
-from penstock.core.events import Fault, Repair
+from penstock.core.hub.events import Fault, Repair
 from penstock.core.wire.event_stream import PRELUDE, EventStreamReader, is_prelude
 from penstock.core.wire.frame import Framed, Framer
 from penstock.core.wire.json_array import JsonArrayReader

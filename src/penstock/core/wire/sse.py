@@ -21,7 +21,7 @@ reader deviates from it, by these rules:
 
 import re
 
-from penstock.core.events import Fault, Repair
+from penstock.core.hub.events import Fault, Repair
 from penstock.core.wire.complexity import SMALL
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import decode, is_json

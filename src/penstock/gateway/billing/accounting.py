@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from penstock.core.losses import counted
+from penstock.core.hub.losses import counted
+from penstock.core.hub.usage import Tokens, Usage
 from penstock.core.price import STANDARD, ServiceTier, charge
-from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
 from penstock.gateway.billing.output_estimate import estimate_audio

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 
 __all__ = ["AttemptEntry", "Entry", "Measure", "Outcome", "Tokens"]
 
@@ -69,7 +69,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: int = 0
     repairs: Mapping[str, int] = {}
     losses: Mapping[str, int] = {}
-    """The number of losses by code (`core/losses.py`) in the translation of the request and the answer."""
+    """The number of losses by code (`core/hub/losses.py`) in the translation of the request and the answer."""
     tags: Mapping[str, str] = {}
     """The client's own (`metadata`), over those of its key."""
     user: str = ""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.usage import Usage
 from penstock.core.price import ServiceTier
-from penstock.core.usage import Usage
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio

@@ -1,6 +1,6 @@
 """Estimates the output tokens of an answer without reported usage: it was truncated, or is still in progress.
 
-(`core/input_estimate.py` estimates requests.)
+(`core/hub/input_estimate.py` estimates requests.)
 """
 
 from collections import deque

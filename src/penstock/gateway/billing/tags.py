@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from penstock.core.request import MAX_TAGS
+from penstock.core.hub.request import MAX_TAGS
 
 _MAX_LENGTH = 200
 # In characters: this much of a text is searched for secrets.

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import structs
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.call import Attempt, Call

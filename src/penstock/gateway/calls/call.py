@@ -7,11 +7,11 @@ from typing import Literal, ParamSpec, Protocol
 from msgspec import Struct, field
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
-from penstock.core.losses import Loss
+from penstock.core.hub.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import Request
+from penstock.core.hub.usage import Tokens, Usage
 from penstock.core.price import STANDARD, STANDARD_TIERS, ServiceTier
-from penstock.core.request import Request
-from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.trace import Trace

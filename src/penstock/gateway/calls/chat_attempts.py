@@ -12,9 +12,9 @@ import msgspec
 
 from penstock.core.dialects.bodies import MediaUrlsError
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss, changes_meaning
-from penstock.core.request import ClientRequest
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss, changes_meaning
+from penstock.core.hub.request import ClientRequest
 from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.attempts import AnyAttempts, Refusable

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.attempts import AnyAttempts, Refusable
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 from penstock.gateway.calls.plan import PendingConnection, TargetEndpoint

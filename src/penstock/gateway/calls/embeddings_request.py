@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
-from penstock.core.json_members import JsonMembers
+from penstock.core.json.members import JsonMembers
 
 _ONCE = ("model", "stream", "messages", "n")
 _MAX_MODEL = 256

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
-from penstock.core.error_shapes import codes_of
+from penstock.core.provider_errors.error_shapes import codes_of
 from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
 from penstock.gateway.relay.decompression import decompress, is_compressed

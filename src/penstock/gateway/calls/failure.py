@@ -20,9 +20,9 @@
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
-`core/account_errors.py` has the words of the two problems of accounts, and those of moderation. An error inside a 200
-that says its status, or has a code or type that stands for one, is treated as that status. "Next target" holds before
-the commit point only. After it every failure becomes the dialect's error frame.
+`core/provider_errors/account_errors.py` has the words of the two problems of accounts, and those of moderation. An
+error inside a 200 that says its status, or has a code or type that stands for one, is treated as that status. "Next
+target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
 
 import re
@@ -31,14 +31,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import structs
 
-from penstock.core.account_errors import Problem, read_problem
-from penstock.core.context_overflow import read_overflow
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.error_shapes import codes_of
-from penstock.core.events import Fault
-from penstock.core.failure import Failure
-from penstock.core.finish_reasons import made_by_model
-from penstock.core.losses import Loss, described
+from penstock.core.hub.events import Fault
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.finish_reasons import made_by_model
+from penstock.core.hub.losses import Loss, described
+from penstock.core.provider_errors.account_errors import Problem, read_problem
+from penstock.core.provider_errors.context_overflow import read_overflow
+from penstock.core.provider_errors.error_shapes import codes_of
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.error_body import read_body
 from penstock.gateway.mask import Secrets, masked, masked_json

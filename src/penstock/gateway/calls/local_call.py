@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.core.stream import EventReader
 from penstock.gateway.relay.ports import Client
 from penstock.upstream.local.emulated_tools import (

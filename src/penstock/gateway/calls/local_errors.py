@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from penstock.core.dialects.dialect import RequestError
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 
 _MAX_LOGPROBS = 20  # OpenAI's limit; each event then lists this many tokens

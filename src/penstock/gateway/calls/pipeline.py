@@ -14,7 +14,7 @@ from msgspec import structs
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.dialects.shared_state import find_route
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.attempts import Refusable

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from penstock.core.dialects.dialect import Destination, UpstreamDialect
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
+from penstock.core.fast.templates import OpeningTemplate
 from penstock.core.stream import MAX_BODY
-from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
 from penstock.gateway.keys.keys import Key
@@ -87,7 +87,7 @@ class Plan(Struct, eq=False, kw_only=True):
     own_headers: frozenset[str]
     """The names of the headers that its provider's configuration sets, in lower case."""
     issuer: str
-    """Identifies the provider and its account, for seals of reasoning (`core/seals.py`)."""
+    """Identifies the provider and its account, for seals of reasoning (`core/hub/seals.py`)."""
     dialect: str
     upstream: UpstreamDialect
     """Writes requests and reads answers."""

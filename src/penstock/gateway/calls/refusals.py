@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 
 

@@ -29,7 +29,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.breakers import (
     BREAKS,
     COOLS_UNTIL,

@@ -5,7 +5,7 @@ The memory of all calls is bounded (`ContentMemory`): calls beyond it are served
 
 from typing import Literal, Protocol, TypeAlias
 
-from penstock.core.completion import Completion
+from penstock.core.hub.completion import Completion
 from penstock.gateway.config import ContentRule
 
 NotCollected: TypeAlias = Literal["memory", "database"]

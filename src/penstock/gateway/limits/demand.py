@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.dialect import RequestLimits
-from penstock.core.input_estimate import text_tokens
-from penstock.core.request import MAX_TAGS, ClientRequest
+from penstock.core.hub.input_estimate import text_tokens
+from penstock.core.hub.request import MAX_TAGS, ClientRequest
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 
 # More than the output of any model, and small enough that the cost fits into the accounts' integers.

@@ -13,9 +13,9 @@ from functools import partial
 
 from msgspec import structs
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.usage import Tokens
 from penstock.core.price import Price, cost_of
-from penstock.core.usage import Tokens
 from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Call

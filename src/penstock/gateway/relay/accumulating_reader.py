@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from penstock.core.completion import Accumulator, Completion
-from penstock.core.events import Event
+from penstock.core.hub.completion import Accumulator, Completion
+from penstock.core.hub.events import Event
 from penstock.core.reader_decorator import ReaderDecorator
 from penstock.core.stream import EventReader
 from penstock.gateway.relay.transcript import count_chars

@@ -8,9 +8,9 @@ import re
 
 import msgspec
 
-from penstock.core.error_shapes import read_error
-from penstock.core.events import Fault
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Fault
+from penstock.core.hub.failure import Failure
+from penstock.core.provider_errors.error_shapes import read_error
 from penstock.core.wire.payload import is_too_deep
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_fault, from_transport

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from penstock.core.events import Ending
-from penstock.core.failure import Failure
-from penstock.core.usage import Usage
+from penstock.core.hub.events import Ending
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.usage import Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import from_status, from_transport, redacted

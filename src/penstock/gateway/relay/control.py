@@ -8,8 +8,8 @@ need attention only when the attempt has sent `check_at` characters, so the rela
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.core.events import Ending, Event
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Ending, Event
+from penstock.core.hub.failure import Failure
 from penstock.gateway.relay.transcript import TRIM_EVERY, Transcript, count_chars
 
 NO_LIMIT = 1 << 60

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.capture import CaptureEnd, How, Read
-from penstock.core.events import Ending
+from penstock.core.hub.events import Ending
 from penstock.http.client import Receiver, ReceiverError, StaleConnectionError, UpstreamError
 
 # Transport errors, as captures name them.

@@ -41,7 +41,7 @@ of two ways:
    (`_on_trailer_chunk`). A chunk that does not match goes to the HTTP parser, whose state is still right because it is
    between two chunks.
 
-`core/passthrough.py` explains why this is correct.
+`core/fast/passthrough.py` explains why this is correct.
 """
 
 import asyncio
@@ -53,8 +53,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Literal
 
-from penstock.core.completion import Accumulator
-from penstock.core.events import (
+from penstock.core.fast.format import DeltaTemplate, StreamTrailer
+from penstock.core.fast.passthrough import PassThrough
+from penstock.core.hub.completion import Accumulator
+from penstock.core.hub.events import (
     End,
     Ending,
     Event,
@@ -70,12 +72,10 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.losses import changes_meaning
-from penstock.core.passthrough import PassThrough
-from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import changes_meaning
+from penstock.core.hub.usage import Usage
 from penstock.core.stream import MAX_BODY, EventReader, StreamReader, StreamWriter
-from penstock.core.usage import Usage
 from penstock.error_codes import TRUNCATION_CODES, ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY

@@ -1,15 +1,15 @@
 """RenamingReader: a reader that reports tool calls as the client knows them. It rules out the fast path.
 
 A provider may accept only shorter names of tools than the client's API does, or only functions. Then tools have another
-name or form in the request (`OutgoingRequest.tools`), and the answer is changed back (`core/tool_map.py`).
+name or form in the request (`OutgoingRequest.tools`), and the answer is changed back (`core/hub/tool_map.py`).
 """
 
 from collections.abc import Mapping
 
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
+from penstock.core.hub.tool_map import ClientTool, ToolCallRestorer
 from penstock.core.reader_decorator import ReaderDecorator
 from penstock.core.stream import EventReader
-from penstock.core.tool_map import ClientTool, ToolCallRestorer
 
 
 class RenamingReader(ReaderDecorator):

@@ -11,7 +11,7 @@ import asyncio
 from bisect import bisect_left
 from typing import Protocol
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_transport
 from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from msgspec import structs
 
-from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import answer_dialect
+from penstock.core.hub.completion import Accumulator
 from penstock.core.stream import StreamReader
 from penstock.replay.faults.script import Piece, ScriptedResponse
 

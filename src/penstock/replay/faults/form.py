@@ -23,7 +23,7 @@ class FaultForm(Struct, frozen=True):
     """A fault in the streams of one dialect, or of any.
 
     `result` is what Penstock's own reader reports for a healthy stream with this fault: the ending, and the codes of
-    `core/repairs.py`.
+    `core/hub/repairs.py`.
     """
 
     result: str

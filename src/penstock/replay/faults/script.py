@@ -9,8 +9,8 @@ from msgspec import Struct, field, structs
 
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
-from penstock.core.events import Event, Start
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Event, Start
+from penstock.core.hub.failure import Failure
 from penstock.core.stream import MAX_BODY, StreamReader
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer

@@ -7,7 +7,7 @@ the silent groups after the last content go to the finish and the usage, matched
 
 from msgspec import Struct
 
-from penstock.core.events import (
+from penstock.core.hub.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,

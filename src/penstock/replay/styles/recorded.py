@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.completion import Choice, Completion
-from penstock.core.events import (
+from penstock.core.hub.completion import Choice, Completion
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -35,7 +35,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.usage import Usage
+from penstock.core.hub.usage import Usage
 
 ContentEvent: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallStart | ToolCallDelta
 

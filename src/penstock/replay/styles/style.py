@@ -88,8 +88,8 @@ class Framing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `last` follows the last event. `comment` is sent before the first event, and before every `comment_every`th one.
     `json_on_next_line` is the first event with an empty `data:` line and its JSON on the next line, and the distance to
-    the next such event. `recorded` are the defects, by the codes of `core/repairs.py`, that are written again where the
-    recorded stream had them.
+    the next such event. `recorded` are the defects, by the codes of `core/hub/repairs.py`, that are written again where
+    the recorded stream had them.
     """
 
     data: str = "data: "

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import answer_dialect
-from penstock.core.events import End, Event, Start, ToolCallStart, UsageReport
+from penstock.core.hub.completion import Accumulator
+from penstock.core.hub.events import End, Event, Start, ToolCallStart, UsageReport
+from penstock.core.hub.usage import Usage
 from penstock.core.stream import StreamReader
-from penstock.core.usage import Usage
 from penstock.replay.faults.script import events_in
 from penstock.replay.styles.made_up import make_value
 from penstock.replay.styles.style import ProviderStyle

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from penstock.core.usage import Usage
+from penstock.core.hub.usage import Usage
 from penstock.replay.styles.style import StyleField, UsageStyle
 
 # The usual path of each count. Rarer names are written as they were recorded, or where a row names a count with `of`.

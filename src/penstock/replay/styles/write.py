@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from msgspec import UNSET, Struct
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.events import End, Event, Fault
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.events import End, Event, Fault
 from penstock.core.json_text import write_json
 from penstock.replay.styles.chunks import ChunkContent, ToolCallPiece, chunk_contents
 from penstock.replay.styles.framing import frame

@@ -4,7 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.errors import KeyTermsError
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange

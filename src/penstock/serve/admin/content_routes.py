@@ -4,7 +4,7 @@ import re
 from functools import partial
 
 from penstock.amounts import moment
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.content.call_record import CallRecord, call_record
 from penstock.gateway.content.users import ErasedUser, Pseudonym

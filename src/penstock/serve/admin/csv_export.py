@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.amounts import clock_ms
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.serve.admin.replies import refusal
 from penstock.serve.admin.routes import AdminReply
 

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.amounts import clock_ms
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config

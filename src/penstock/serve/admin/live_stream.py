@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.amounts import clock_ms
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, invalid_parameter

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import BookError, KeyTermsError, SlowQueryError
 from penstock.http.exchange import Exchange

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from penstock.amounts import moment
-from penstock.core.json_members import JsonMembers
+from penstock.core.json.members import JsonMembers
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.billing.entry import Entry

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock.amounts import DAY_MS
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.entry import Entry, Outcome
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, ContentRule, ContentSettings

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from penstock.core.dialects.dialect import RequestError, StoredAnswers
-from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest, Continuation
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.request import ClientRequest, Continuation
 from penstock.error_codes import ErrorCode
 from penstock.gateway.content.store import History, KeptRecord
 from penstock.gateway.keys.keys import Key

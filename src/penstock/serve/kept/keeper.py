@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from penstock.amounts import DAY_MS, clock_ms
 from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import DEGRADED, Call
 from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds

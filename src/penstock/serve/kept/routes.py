@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from penstock.core.dialects.dialect import KeptAnswer, RequestError, StoredAnswers
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.content.store import History
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.keys.keys import Key

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference
-from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines

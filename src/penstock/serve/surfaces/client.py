@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import answer_dialect
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import sentence
 from penstock.gateway.calls.pipeline import Attempts

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 from penstock.gateway.calls.pipeline import Attempts, Gateway

@@ -16,8 +16,8 @@ from functools import partial
 from penstock.amounts import clock_ms
 from penstock.core.dialects.dialect import RequestError, TokenCounting
 from penstock.core.dialects.shared_state import find_reference
-from penstock.core.failure import Failure
-from penstock.core.request import ClientRequest
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.gateway.calls.plan import Plan, header_lines

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.completion import Completion
-from penstock.core.content import (
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -19,7 +19,7 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.request import Request
+from penstock.core.hub.request import Request
 
 # Longer content is omitted: a trace collector is not an archive.
 MAX_CHARS = 32_768

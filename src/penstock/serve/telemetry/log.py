@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.core.repairs import by_level
+from penstock.core.hub.repairs import by_level
 from penstock.gateway.billing.entry import Entry, Outcome
 from penstock.gateway.calls.call import Call
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, Level, MessageLine

@@ -118,7 +118,7 @@ REPAIRS = _counter("repairs", "Repaired defects in providers' streams.", "provid
 FINDINGS = _counter("findings", "Defects in providers' streams that are not repaired.", "provider", "code")
 NOTICES = _counter("notices", "Harmless deviations in providers' streams.", "provider", "code")
 BY_LEVEL = {"repair": REPAIRS, "finding": FINDINGS, "notice": NOTICES}
-"""By the level of a code in `core/repairs.py`."""
+"""By the level of a code in `core/hub/repairs.py`."""
 LOSSES = _counter(
     "losses",
     "Fields that a translation between the client's API (surface) and the provider's dropped or approximated.",

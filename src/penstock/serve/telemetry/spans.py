@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from penstock.amounts import NANODOLLARS
-from penstock.core.repairs import by_level
+from penstock.core.hub.repairs import by_level
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.trace import new_span

@@ -1,5 +1,5 @@
 // @ts-check
-// What each loss means. Generated from `core/losses.py` by `scripts/reference`.
+// What each loss means. Generated from `core/hub/losses.py` by `scripts/reference`.
 
 /** @type {Record<string, { meaning: string, lost: string }>} */
 export const LOSSES = {

@@ -1,5 +1,5 @@
 // @ts-check
-// What each repair and each fault means. Generated from `core/repairs.py` by `scripts/reference`.
+// What each repair and each fault means. Generated from `core/hub/repairs.py` by `scripts/reference`.
 
 /** @type {Record<string, { wrong: string, done: string }>} */
 export const REPAIRS = {

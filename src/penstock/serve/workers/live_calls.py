@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from penstock.amounts import money
+from penstock.core.hub.usage import Tokens
 from penstock.core.price import charge
-from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps

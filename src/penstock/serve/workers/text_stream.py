@@ -9,7 +9,7 @@ import asyncio
 
 import msgspec
 
-from penstock.core.events import Event
+from penstock.core.hub.events import Event
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.relay.transcript import TranscriptPart, part_of

@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.book.database import Queryable, Row, Value, addition

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, get_origin
 import msgspec
 from msgspec import Struct, structs
 
-from penstock.core.usage import Tokens
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team

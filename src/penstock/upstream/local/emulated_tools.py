@@ -19,7 +19,7 @@ import json
 import re
 from typing import Any
 
-from penstock.core.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallStart
+from penstock.core.hub.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.core.reader_decorator import ReaderDecorator
 from penstock.core.stream import EventReader
 from penstock.core.wire.scan import JsonScan

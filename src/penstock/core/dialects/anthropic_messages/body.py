@@ -2,8 +2,13 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
-from penstock.core.content import (
+from penstock.core.dialects.answer_parts import CallInputs, call_name, first_choice
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.usage import write_usage
+from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import (
     Citation,
     MediaPart,
     OpaquePart,
@@ -15,15 +20,10 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import CallInputs, call_name, first_choice
-from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
-from penstock.core.dialects.anthropic_messages.usage import write_usage
-from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import Finish
-from penstock.core.losses import Loss
-from penstock.core.request import ReasoningShown
-from penstock.core.seals import wrap
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ReasoningShown
+from penstock.core.hub.seals import wrap
 
 
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:

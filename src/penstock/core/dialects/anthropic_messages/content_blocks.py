@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.unread_members import member_tree, unread
-from penstock.core.events import (
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -21,9 +21,9 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.json_getters import integer_of, shown, text_of
-from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import SurrogateJoiner
+from penstock.core.json.getters import integer_of, shown, text_of
 from penstock.core.wire.scan import JsonScan
 
 SEAL_SCHEME = "anthropic"

@@ -1,7 +1,7 @@
 """Detects Anthropic Messages by their bytes."""
 
 from penstock.core.dialects.dialect import HINT, PROOF
-from penstock.core.json_getters import text_of
+from penstock.core.json.getters import text_of
 
 _EVENTS = ("message_start", "message_delta", "message_stop", "content_block_")
 

@@ -3,8 +3,8 @@
 A request for a provider of the same dialect keeps its bytes, except where the provider is known to refuse it:
 
 1. Thinking that no Anthropic API has signed. Clients get the reasoning of other providers as thinking blocks with an
-   empty or a wrapped signature (`core/seals.py`), and send them back also when a later request goes to another target.
-   Providers that want thinking without a signature (`unsigned_thinking`) get it all the same.
+   empty or a wrapped signature (`core/hub/seals.py`), and send them back also when a later request goes to another
+   target. Providers that want thinking without a signature (`unsigned_thinking`) get it all the same.
 2. `system` messages between other messages, where the provider's data says so (`mid_system`). Their text becomes a
    block of the user's message before or after them.
 3. The scope of breakpoints for the prompt cache, where the provider's data says so (`cache_scope`).
@@ -20,13 +20,13 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec import Raw
 
-from penstock.core.content import MediaPart
 from penstock.core.dialects.anthropic_messages.request import ATTRIBUTION, Json
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, source_of
 from penstock.core.dialects.bodies import MediaUrlsError, refused
-from penstock.core.json_getters import objects_of
-from penstock.core.losses import Loss
-from penstock.core.seals import PREFIX
+from penstock.core.hub.content import MediaPart
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import PREFIX
+from penstock.core.json.getters import objects_of
 
 # Thinking that may have to be removed. Most requests have none, and are not decoded.
 _UNSIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"(?:"|' + re.escape(PREFIX.encode()) + rb")")

@@ -1,4 +1,4 @@
-"""The fast path of Anthropic Messages: what `core/passthrough.py` needs to know about this dialect.
+"""The fast path of Anthropic Messages: what `core/fast/passthrough.py` needs to know about this dialect.
 
 Text and thinking deltas are forwarded, and so are the usual opening (`message_start`, the start of a block of text or
 thinking, perhaps a ping) and the usual ending. Anthropic adds spaces before the last bracket of each event, so that its
@@ -11,8 +11,7 @@ from typing import cast
 from penstock.core.dialects.anthropic_messages.reader import AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.trailer import MessagesTrailer, trailer_after
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS
-from penstock.core.events import BlockStart, ChoiceStart, Event, Extra, Start, TextDelta
-from penstock.core.passthrough_format import (
+from penstock.core.fast.format import (
     OpeningField,
     OpeningFormat,
     PassThroughFormat,
@@ -21,6 +20,7 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
+from penstock.core.hub.events import BlockStart, ChoiceStart, Event, Extra, Start, TextDelta
 
 _USAGE: Path = ("message", "usage")
 _COUNTS = (*INPUT_COUNTS, "output_tokens")

@@ -5,7 +5,7 @@
     message_delta                                              the stop reason, cumulative usage; at times several
     message_stop                                               the end; `ping` and `error` may come anywhere
 
-The reader emits events in the order in which it reads them; `core/grammar.py` puts them into legal order.
+The reader emits events in the order in which it reads them; `core/hub/grammar.py` puts them into legal order.
 Rules for this file and `content_blocks.py`:
 
 1. The `type` in the JSON is the type of an event. The event name of the transport is used only if the JSON has none.
@@ -30,17 +30,17 @@ from typing import TypeAlias
 from penstock.core.dialects.anthropic_messages.content_blocks import PIECES, ContentBlocks
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS, merge, read_usage
 from penstock.core.dialects.frame_reader import FrameReader
-from penstock.core.events import (
+from penstock.core.hub.events import (
     ChoiceStart,
     Extra,
     Finish,
     Start,
     UsageReport,
 )
-from penstock.core.finish_reasons import read_reason
-from penstock.core.json_getters import shown, text_of
-from penstock.core.sink import Sink
-from penstock.core.text import TextPath
+from penstock.core.hub.finish_reasons import read_reason
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import TextPath
+from penstock.core.json.getters import shown, text_of
 from penstock.core.wire.event_stream import CHUNK
 
 NAME = "anthropic_messages"

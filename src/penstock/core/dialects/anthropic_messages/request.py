@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.core.content import (
+from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
+from penstock.core.dialects.anthropic_messages.reader import NAME
+from penstock.core.hub.content import (
     Citation,
     MediaKind,
     MediaPart,
@@ -25,9 +27,19 @@ from penstock.core.content import (
     ToolResult,
     take_cache,
 )
-from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME, SERVER_CALLS
-from penstock.core.dialects.anthropic_messages.reader import NAME
-from penstock.core.json_getters import (
+from penstock.core.hub.media import typed_media
+from penstock.core.hub.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Role,
+    Sampling,
+    Tool,
+    ToolChoice,
+)
+from penstock.core.hub.seals import received
+from penstock.core.json.getters import (
     Known,
     integer_of,
     list_of,
@@ -39,9 +51,6 @@ from penstock.core.json_getters import (
     text_of,
     unknown_members,
 )
-from penstock.core.media import typed_media
-from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
-from penstock.core.seals import received
 
 Json: TypeAlias = dict[str, object]
 

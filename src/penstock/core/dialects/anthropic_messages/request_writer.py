@@ -20,17 +20,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.content import (
-    MediaPart,
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
-)
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.request import Json
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
@@ -45,9 +34,20 @@ from penstock.core.dialects.translated_parts import (
     trim_prefill,
     write_stops,
 )
-from penstock.core.losses import Loss
-from penstock.core.media import is_text, media_loss
-from penstock.core.request import (
+from penstock.core.hub.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import is_text, media_loss
+from penstock.core.hub.request import (
     Message,
     ReasoningSettings,
     Request,
@@ -58,9 +58,9 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
-from penstock.core.seals import opened
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, as_function
+from penstock.core.hub.seals import opened
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ToolMap, as_function
 
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""

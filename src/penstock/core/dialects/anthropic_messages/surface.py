@@ -6,7 +6,6 @@ goes to a provider of the same dialect as the client wrote it, and so do the hea
 
 from collections.abc import Mapping
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.anthropic_messages.body import write_body
 from penstock.core.dialects.anthropic_messages.failures import write_error
 from penstock.core.dialects.anthropic_messages.reader import NAME
@@ -14,10 +13,11 @@ from penstock.core.dialects.anthropic_messages.request import read_request
 from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
 from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
-from penstock.core.failure import Failure
-from penstock.core.json_getters import object_of
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, ReadOnce, ReasoningShown
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, ReadOnce, ReasoningShown
+from penstock.core.json.getters import object_of
 
 _ONCE = ("model", "stream", "messages", "max_tokens", "service_tier")
 _LISTS = ("tools", "stop_sequences")

@@ -1,7 +1,7 @@
 """MessagesTrailer: the usual ending of a Messages stream: `content_block_stop`, `message_delta`, `message_stop`.
 
 The first two must come in one read. A block that stops alone is read by the slow path, because the client must see that
-at once, and other blocks may follow it. `core/passthrough.py` explains why the events are those of the slow path.
+at once, and other blocks may follow it. `core/fast/passthrough.py` explains why the events are those of the slow path.
 
 The usage of `message_delta` is merged with that of `message_start`, as the reader does it. If both have the usual
 members only, the merged counts follow without that: the later count, or the earlier one if the later is zero or null.
@@ -15,10 +15,10 @@ from msgspec import Meta, Struct
 
 from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, merge, read_usage
-from penstock.core.events import BlockEnd, End, Event, Finish, UsageReport
-from penstock.core.grammar import Grammar
-from penstock.core.sink import Sink
-from penstock.core.usage import ABSURD_TOKENS, Tokens, Usage
+from penstock.core.hub.events import BlockEnd, End, Event, Finish, UsageReport
+from penstock.core.hub.grammar import Grammar
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import ABSURD_TOKENS, Tokens, Usage
 from penstock.core.wire.payload import is_too_deep
 
 _ENDING = re.compile(

@@ -15,10 +15,10 @@ from penstock.core.dialects.anthropic_messages.forwarding import (
 from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
-from penstock.core.error_shapes import read_error
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.provider_errors.error_shapes import read_error
 
 VERSION = "2023-06-01"
 _HEADERS = {"anthropic-version": VERSION}

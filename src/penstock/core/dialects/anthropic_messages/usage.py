@@ -12,10 +12,10 @@ the answering model is the usage, and steps of other models are `Usage.others`.
 
 from collections.abc import Iterable
 
-from penstock.core.json_getters import integer_of, object_of
-from penstock.core.sink import Sink
-from penstock.core.usage import ModelUsage, Usage
-from penstock.core.usage_fields import read_count
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import ModelUsage, Usage
+from penstock.core.hub.usage_fields import read_count
+from penstock.core.json.getters import integer_of, object_of
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 OUTPUT_MEMBERS = frozenset(("output_tokens", "output_tokens_details"))

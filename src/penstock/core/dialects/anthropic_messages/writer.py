@@ -4,11 +4,11 @@
 2. `message_start` precedes everything except pings. Its usage is that of the provider's own `message_start`. If the
    provider speaks another dialect, it reports usage last, and clients show it at once: then it is an estimate of the
    input. `message_delta` has the reported usage.
-3. One block after the other, numbered 0, 1, …; `core/blocks.py` puts them into this order and adds missing borders.
+3. One block after the other, numbered 0, 1, …; `core/hub/blocks.py` puts them into this order and adds missing borders.
    Blocks that are not written (media, another API's server tools) take no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
    one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
-5. A seal of another issuer is wrapped (`core/seals.py`), so that it comes back with the next request. If the client
+5. A seal of another issuer is wrapped (`core/hub/seals.py`), so that it comes back with the next request. If the client
    does not expect reasoning (`AnswerFacts.reasoning`), a block of it is written only if it has no text, but a seal.
 6. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
 """
@@ -17,15 +17,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.blocks import Blocks
-from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.answer_parts import SummaryParts, call_name, of_first_choice
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.failures import envelope, write_error_event
 from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS
 from penstock.core.dialects.anthropic_messages.usage import write_usage
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.content import Citation, ReasoningSeal
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -46,12 +46,12 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.seals import wrap
-from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage, clean_counts
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.text import without_line_ends
+from penstock.core.hub.usage import Usage, clean_counts
+from penstock.core.json.getters import integer_of, text_of
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOP_REASONS = {

@@ -3,12 +3,12 @@
 from base64 import b64encode
 from collections.abc import Mapping
 
-from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.bedrock_converse.reader import FINISH_REASONS, SEAL_SCHEME
-from penstock.core.events import Annotation, Finish
-from penstock.core.losses import Loss
-from penstock.core.seals import wrap
-from penstock.core.usage import Usage
+from penstock.core.hub.content import Citation, ReasoningSeal
+from penstock.core.hub.events import Annotation, Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.usage import Usage
 
 Json = dict[str, object]
 _REASONS: Mapping[str, str] = {

@@ -5,13 +5,13 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.bedrock_converse.answer_parts import exception_name
 from penstock.core.dialects.bedrock_converse.body import write_body
 from penstock.core.dialects.bedrock_converse.writer import BedrockConverseWriter
 from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
 
 UNSTREAMED_PATH = "/model/{model}/converse"
 

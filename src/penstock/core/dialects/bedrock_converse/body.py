@@ -2,18 +2,6 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
-from penstock.core.content import (
-    MediaPart,
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
-)
 from penstock.core.dialects.answer_parts import CallInputs, call_name, first_choice, note_hidden
 from penstock.core.dialects.bedrock_converse.answer_parts import (
     Json,
@@ -24,8 +12,20 @@ from penstock.core.dialects.bedrock_converse.answer_parts import (
     stop,
 )
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import Finish
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
 
 
 def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:

@@ -2,7 +2,7 @@
 
 from penstock.core.dialects.bedrock_converse.reader import EVENTS
 from penstock.core.dialects.dialect import HINT, PROOF
-from penstock.core.json_getters import object_of
+from penstock.core.json.getters import object_of
 
 
 class BedrockConverseDetector:

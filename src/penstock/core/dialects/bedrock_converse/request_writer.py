@@ -16,7 +16,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.schema_subset import SchemaSubset
@@ -30,12 +29,13 @@ from penstock.core.dialects.translated_parts import (
     write_sampling,
     write_stops,
 )
-from penstock.core.losses import Loss
-from penstock.core.media import format_of, is_text
-from penstock.core.request import Message, Request, Tool, ToolChoice, available_tools, without_system_turns
-from penstock.core.seals import opened
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import format_of, is_text
+from penstock.core.hub.request import Message, Request, Tool, ToolChoice, available_tools, without_system_turns
+from penstock.core.hub.seals import opened
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ToolMap
 
 _MAX_ID = 64
 _MAX_TEMPERATURE = 1.0

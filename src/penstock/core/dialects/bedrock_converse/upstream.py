@@ -7,10 +7,10 @@ from penstock.core.dialects.bedrock_converse.reader import BedrockConverseReader
 from penstock.core.dialects.bedrock_converse.request_writer import ConverseSettings, write_request
 from penstock.core.dialects.dialect import Destination, RequestLimits
 from penstock.core.dialects.translating_upstream import TranslatingUpstream
-from penstock.core.json_getters import object_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, Request
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Request
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.json.getters import object_of, text_of
 
 
 class BedrockConverseUpstream(TranslatingUpstream):

@@ -5,7 +5,7 @@
    as they are written.
 2. `messageStop` has the reason. The usage follows it, in `metadata`, which is last.
 3. Every payload has filler (`p`), as Amazon's have, whose lengths vary.
-4. A seal of another API is wrapped (`core/seals.py`).
+4. A seal of another API is wrapped (`core/hub/seals.py`).
 5. A stream that is not completed ends with an exception.
 """
 
@@ -14,8 +14,6 @@ from string import ascii_lowercase
 
 import msgspec
 
-from penstock.core.blocks import Blocks
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.answer_parts import ENDING_WORDS, SummaryParts, call_name, note_hidden, of_first_choice
 from penstock.core.dialects.bedrock_converse.answer_parts import (
     Json,
@@ -28,7 +26,9 @@ from penstock.core.dialects.bedrock_converse.answer_parts import (
 )
 from penstock.core.dialects.bedrock_converse.reader import FAILURES
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -49,10 +49,10 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import integer_of, text_of
 from penstock.core.wire.event_stream import write_message
 
 _JSON = "application/json"

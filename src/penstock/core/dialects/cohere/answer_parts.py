@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from penstock.core.content import Citation
 from penstock.core.dialects.cohere.reader import FINISH_REASONS
-from penstock.core.events import Annotation, Finish
-from penstock.core.losses import Loss
-from penstock.core.usage import Usage
+from penstock.core.hub.content import Citation
+from penstock.core.hub.events import Annotation, Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Usage
 
 Json = dict[str, object]
 _REASONS: Mapping[str, str] = {

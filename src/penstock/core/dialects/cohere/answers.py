@@ -2,12 +2,12 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.cohere.body import write_body
 from penstock.core.dialects.cohere.writer import CohereWriter
 from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
 
 
 class CohereAnswers(AnswerDialect):

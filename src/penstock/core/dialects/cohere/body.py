@@ -2,8 +2,12 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
-from penstock.core.content import (
+from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
+from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
+from penstock.core.dialects.cohere.reader import PLAN
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     ReasoningPart,
@@ -13,13 +17,9 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
-from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
-from penstock.core.dialects.cohere.reader import PLAN
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.events import Finish
-from penstock.core.losses import Loss
-from penstock.core.tool_map import arguments_of
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.tool_map import arguments_of
 
 
 def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:

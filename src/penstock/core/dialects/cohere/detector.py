@@ -1,7 +1,7 @@
 """Detects the dialect of Cohere by its bytes."""
 
 from penstock.core.dialects.dialect import HINT, PROOF
-from penstock.core.json_getters import object_of, text_of
+from penstock.core.json.getters import object_of, text_of
 
 _EVENTS = ("message-start", "message-end", "content-start", "content-delta", "content-end", "tool-call-", "tool-plan-")
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.translated_parts import (
     TranslatedParts,
@@ -19,11 +18,12 @@ from penstock.core.dialects.translated_parts import (
     write_sampling,
     write_stops,
 )
-from penstock.core.losses import Loss
-from penstock.core.media import url_of
-from penstock.core.request import Message, ReasoningSettings, Request, Tool, available_tools
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, arguments_of
+from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import url_of
+from penstock.core.hub.request import Message, ReasoningSettings, Request, Tool, available_tools
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ToolMap, arguments_of
 
 _SAMPLING = {
     "temperature": "temperature",

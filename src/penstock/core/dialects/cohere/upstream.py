@@ -4,9 +4,9 @@ from penstock.core.dialects.cohere.reader import CohereReader
 from penstock.core.dialects.cohere.request_writer import CohereSettings, write_request
 from penstock.core.dialects.dialect import Destination, RequestLimits
 from penstock.core.dialects.translating_upstream import TranslatingUpstream
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, Request
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Request
+from penstock.core.hub.tool_map import ToolMap
 
 
 class CohereUpstream(TranslatingUpstream):

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.blocks import Blocks
 from penstock.core.dialects.answer_parts import ENDING_WORDS, SummaryParts, call_name, note_hidden, of_first_choice
 from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
 from penstock.core.dialects.cohere.reader import FAILURES, PLAN, SENTINEL
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -37,11 +37,11 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import text_of
-from penstock.core.losses import Loss
-from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.text import without_line_ends
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import text_of
 
 _DONE = f"data: {SENTINEL}\n\n".encode()
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from penstock.core.content import Citation, ToolCall
 from penstock.core.dialects.answer_parts import CallInputs, call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.reader import FINISH_REASONS
-from penstock.core.events import Annotation, Finish, ToolCallStart
-from penstock.core.losses import Loss
+from penstock.core.hub.content import Citation, ToolCall
+from penstock.core.hub.events import Annotation, Finish, ToolCallStart
+from penstock.core.hub.losses import Loss
 
 Json = dict[str, object]
 _REASONS: Mapping[str, str] = {

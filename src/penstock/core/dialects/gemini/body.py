@@ -2,8 +2,13 @@
 
 import msgspec
 
-from penstock.core.completion import Choice, Completion
-from penstock.core.content import (
+from penstock.core.dialects.answer_parts import CallInputs
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
+from penstock.core.dialects.gemini.signatures import write_signature
+from penstock.core.dialects.gemini.usage import write_usage
+from penstock.core.hub.completion import Choice, Completion
+from penstock.core.hub.content import (
     Citation,
     MediaPart,
     OpaquePart,
@@ -15,14 +20,9 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.answer_parts import CallInputs
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
-from penstock.core.dialects.gemini.signatures import write_signature
-from penstock.core.dialects.gemini.usage import write_usage
-from penstock.core.events import Finish
-from penstock.core.json_getters import object_of
-from penstock.core.losses import Loss
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.json.getters import object_of
 
 
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:

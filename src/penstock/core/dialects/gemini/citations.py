@@ -8,9 +8,9 @@ the characters of one block.
 from itertools import chain, islice
 
 from penstock.core.dialects.gemini.members import member
-from penstock.core.events import Annotation, Extra
-from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
-from penstock.core.sink import Sink
+from penstock.core.hub.events import Annotation, Extra
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import integer_of, list_of, object_of, objects_of, text_of
 
 # More than a real answer has: each citation becomes one event.
 _MAX_CITATIONS = 500

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.core.context_overflow import CODE, read_overflow
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
+from penstock.core.provider_errors.context_overflow import CODE, read_overflow
 
 # The maximum length of a message. It may quote a provider.
 _MAX_MESSAGE = 1_000

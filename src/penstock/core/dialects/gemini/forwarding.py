@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from penstock.core.dialects.gemini.members import snake_case
 from penstock.core.dialects.gemini.signatures import ENCODED_PREFIX, unwrapped
-from penstock.core.json_getters import object_of, objects_of
-from penstock.core.losses import Loss
+from penstock.core.hub.losses import Loss
+from penstock.core.json.getters import object_of, objects_of
 
 _NAMES = ("thoughtSignature", snake_case("thoughtSignature"))
 

@@ -1,4 +1,4 @@
-"""The fast path of Gemini: what `core/passthrough.py` needs to know about this dialect.
+"""The fast path of Gemini: what `core/fast/passthrough.py` needs to know about this dialect.
 
 Messages with one text and perhaps a report of the usage so far are forwarded, the first of an answer too. A message
 with a thought, a signature, citations or anything else that becomes an event is read and written anew. So is one with a
@@ -8,8 +8,8 @@ finish reason, unless the body ends with it.
 from typing import cast
 
 from penstock.core.dialects.gemini.reader import GeminiReader
-from penstock.core.events import TextDelta
-from penstock.core.passthrough_format import PassThroughFormat, Path, ReportedUsage, TextEvent
+from penstock.core.fast.format import PassThroughFormat, Path, ReportedUsage, TextEvent
+from penstock.core.hub.events import TextDelta
 
 
 def _text_path(event: TextEvent) -> Path:

@@ -30,8 +30,7 @@ from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
 from penstock.core.dialects.gemini.members import either_names, member
 from penstock.core.dialects.gemini.usage import merge, read_usage
 from penstock.core.dialects.unread_members import member_tree, unread
-from penstock.core.error_shapes import read_error
-from penstock.core.events import (
+from penstock.core.hub.events import (
     BlockEnd,
     BlockStart,
     ChoiceStart,
@@ -46,11 +45,12 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.finish_reasons import read_reason
-from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
-from penstock.core.seals import GOOGLE
-from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner
+from penstock.core.hub.finish_reasons import read_reason
+from penstock.core.hub.seals import GOOGLE
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import SurrogateJoiner
+from penstock.core.json.getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import read_error
 
 NAME = "gemini"
 SEAL_SCHEME = GOOGLE
@@ -177,7 +177,7 @@ class GeminiReader(FrameReader):
             if candidate.finished:
                 self._end_call(candidate, missing=True)
 
-    # The fast path (`core/passthrough.py`).
+    # The fast path (`core/fast/passthrough.py`).
 
     def note_deltas(self, text: str, last: bytes) -> None:
         """Continue after messages with this text that the fast path has read. Only the usage of the last one counts."""

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.core.content import (
+from penstock.core.dialects.gemini.members import member, snake_case
+from penstock.core.dialects.gemini.reader import NAME
+from penstock.core.dialects.gemini.signatures import read_signature, standard_base64
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -19,10 +22,10 @@ from penstock.core.content import (
     ToolResult,
     with_extras,
 )
-from penstock.core.dialects.gemini.members import member, snake_case
-from penstock.core.dialects.gemini.reader import NAME
-from penstock.core.dialects.gemini.signatures import read_signature, standard_base64
-from penstock.core.json_getters import (
+from penstock.core.hub.media import typed_media
+from penstock.core.hub.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.hub.tool_ids import CallIds
+from penstock.core.json.getters import (
     Known,
     integer_of,
     list_of,
@@ -33,9 +36,6 @@ from penstock.core.json_getters import (
     text_of,
     unknown_members,
 )
-from penstock.core.media import typed_media
-from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
-from penstock.core.tool_ids import CallIds
 
 _Json = dict[str, object]
 # What Google's documentation names for calls that another model has made. They prove nothing.

@@ -18,7 +18,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.content import (
+from penstock.core.dialects.bodies import check_translatable, require_conversation
+from penstock.core.dialects.gemini.reader import SEAL_SCHEME
+from penstock.core.dialects.openai_options import Effort, write_effort
+from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_sampling, write_stops
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -29,13 +33,9 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_translatable, require_conversation
-from penstock.core.dialects.gemini.reader import SEAL_SCHEME
-from penstock.core.dialects.openai_options import Effort, write_effort
-from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_sampling, write_stops
-from penstock.core.losses import Loss
-from penstock.core.media import media_loss
-from penstock.core.request import (
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import media_loss
+from penstock.core.hub.request import (
     Message,
     ReasoningSettings,
     Request,
@@ -46,9 +46,9 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
-from penstock.core.seals import PLACEHOLDER, opened
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, as_function
+from penstock.core.hub.seals import PLACEHOLDER, opened
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ToolMap, as_function
 
 _Json = dict[str, object]
 _MAX_ID = 64

@@ -1,15 +1,15 @@
 """Signatures in the Gemini dialect: seals of reasoning as the text of a `thoughtSignature`.
 
 The member holds bytes, so SDKs decode it as base64 and encode it again. A seal of another API is wrapped
-(`core/seals.py`) and then encoded, so that it survives that.
+(`core/hub/seals.py`) and then encoded, so that it survives that.
 """
 
 import binascii
 from base64 import b64decode, b64encode
 
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.gemini.reader import SEAL_SCHEME
-from penstock.core.seals import PREFIX, received, wrap
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.seals import PREFIX, received, wrap
 
 # The beginning of every wrapped seal in base64. It stands for whole groups of three bytes.
 ENCODED_PREFIX = b64encode(PREFIX.encode()[: len(PREFIX) // 3 * 3]).decode()

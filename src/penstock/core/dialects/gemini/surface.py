@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import check_lengths, decode_fields, decode_members, refused
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.gemini.body import write_body
@@ -17,10 +16,11 @@ from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.writer import GeminiWriter
-from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, object_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.request import MAX_TAGS, ClientRequest, ReadOnce
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import MAX_TAGS, ClientRequest, ReadOnce
+from penstock.core.json.getters import integer_of, object_of, text_of
 
 STREAMED = "streamGenerateContent"
 UNSTREAMED = "generateContent"

@@ -10,8 +10,8 @@ import msgspec
 from penstock.core.dialects.gemini.members import member
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.surface import read_client_request
-from penstock.core.json_getters import integer_of, object_of
-from penstock.core.request import ClientRequest, ReadOnce
+from penstock.core.hub.request import ClientRequest, ReadOnce
+from penstock.core.json.getters import integer_of, object_of
 
 
 class GeminiTokenCounting:

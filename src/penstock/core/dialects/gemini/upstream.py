@@ -13,11 +13,11 @@ from penstock.core.dialects.gemini.forwarding import edit_contents, with_model
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME, GeminiReader
 from penstock.core.dialects.gemini.request_writer import GeminiSettings, write_request
-from penstock.core.error_shapes import read_error
-from penstock.core.json_getters import integer_of, object_of, objects_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.json.getters import integer_of, object_of, objects_of, text_of
+from penstock.core.provider_errors.error_shapes import read_error
 
 # The member of a request to count tokens that has a whole request, which names the model.
 _COUNTED = ("generateContentRequest", snake_case("generateContentRequest"))

@@ -12,10 +12,10 @@ the raw reports are merged first (`merge`), and the merged report is converted (
 from collections.abc import Mapping
 
 from penstock.core.dialects.gemini.members import member, snake_case
-from penstock.core.json_getters import integer_of, objects_of
-from penstock.core.sink import Sink
-from penstock.core.usage import Usage
-from penstock.core.usage_fields import read_count
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import Usage
+from penstock.core.hub.usage_fields import read_count
+from penstock.core.json.getters import integer_of, objects_of
 
 # More members than any provider sends. It limits the memory of one stream.
 _MAX_MEMBERS = 100

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.blocks import Blocks
 from penstock.core.dialects.answer_parts import CallInputs
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
 from penstock.core.dialects.gemini.failures import error_of, write_error
 from penstock.core.dialects.gemini.signatures import write_signature
 from penstock.core.dialects.gemini.usage import write_usage
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -42,11 +42,11 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, object_of
-from penstock.core.losses import Loss
-from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.text import without_line_ends
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import integer_of, object_of
 
 # The status and the message for the client, by the ending of a stream that has no fault.
 _ENDINGS = {

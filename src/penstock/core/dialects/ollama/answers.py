@@ -2,11 +2,11 @@
 
 import msgspec
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerDialect, AnswerFacts
 from penstock.core.dialects.ollama.writer import OllamaWriter, write_body
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
 
 
 class OllamaAnswers(AnswerDialect):

@@ -18,8 +18,7 @@ import msgspec
 
 from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.unread_members import keep_unread, member_tree
-from penstock.core.error_shapes import read_error
-from penstock.core.events import (
+from penstock.core.hub.events import (
     ChoiceStart,
     Extra,
     Finish,
@@ -30,12 +29,13 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.finish_reasons import read_reason
-from penstock.core.json_getters import object_of, objects_of, shown, text_of
-from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner
-from penstock.core.usage import Usage
-from penstock.core.usage_fields import read_count
+from penstock.core.hub.finish_reasons import read_reason
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import SurrogateJoiner
+from penstock.core.hub.usage import Usage
+from penstock.core.hub.usage_fields import read_count
+from penstock.core.json.getters import object_of, objects_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import read_error
 from penstock.core.wire.scan import JsonScan
 
 NAME = "ollama"

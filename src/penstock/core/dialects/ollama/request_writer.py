@@ -11,7 +11,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.translated_parts import (
     TranslatedParts,
@@ -20,9 +19,10 @@ from penstock.core.dialects.translated_parts import (
     note_prefill,
     write_sampling,
 )
-from penstock.core.losses import Loss
-from penstock.core.request import Message, ReasoningSettings, Request, available_tools
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import Message, ReasoningSettings, Request, available_tools
+from penstock.core.hub.tool_map import ToolMap
 
 _OPTIONS = {name: name for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")}
 _BESIDE = {name: name for name in ("logprobs", "top_logprobs")}

@@ -4,10 +4,10 @@ from penstock.core.dialects.dialect import Destination, RequestLimits
 from penstock.core.dialects.ollama.reader import OllamaReader
 from penstock.core.dialects.ollama.request_writer import OllamaSettings, write_request
 from penstock.core.dialects.translating_upstream import TranslatingUpstream
-from penstock.core.json_getters import object_of
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, Request
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, Request
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.json.getters import object_of
 
 
 class OllamaUpstream(TranslatingUpstream):

@@ -12,18 +12,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.core.blocks import Blocks
-from penstock.core.completion import Completion
-from penstock.core.content import (
-    MediaPart,
-    OpaquePart,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
-)
 from penstock.core.dialects.answer_parts import (
     ENDING_WORDS,
     CallInputs,
@@ -35,7 +23,19 @@ from penstock.core.dialects.answer_parts import (
 )
 from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
 from penstock.core.dialects.ollama.reader import FINISH_REASONS
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.content import (
+    MediaPart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -56,10 +56,10 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import object_of
-from penstock.core.losses import Loss
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import object_of
 
 _Json = dict[str, object]
 

@@ -2,8 +2,6 @@
 
 import msgspec
 
-from penstock.core.completion import Choice, Completion
-from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
 from penstock.core.dialects.answer_parts import call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.writer import (
@@ -14,9 +12,11 @@ from penstock.core.dialects.openai_chat.writer import (
     seal_body,
     usage_body,
 )
-from penstock.core.events import Finish
-from penstock.core.json_getters import list_of
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Choice, Completion
+from penstock.core.hub.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.json.getters import list_of
 
 # Padding that hides the lengths of the pieces of a stream from eavesdroppers. A whole answer has no pieces.
 _PADDING = frozenset(("obfuscation",))

@@ -10,8 +10,7 @@ from typing import Literal
 
 from penstock.core.dialects.openai_chat.fast_chunks import PlainDelta
 from penstock.core.dialects.openai_chat.tool_calls import ToolCalls
-from penstock.core.error_shapes import error_of
-from penstock.core.events import (
+from penstock.core.hub.events import (
     LAST_TEXT,
     Annotation,
     ChoiceStart,
@@ -21,12 +20,14 @@ from penstock.core.events import (
     RefusalDelta,
     TextDelta,
 )
-from penstock.core.finish_reasons import FAILURES
-from penstock.core.json_getters import integer_of, object_of, shown, text_of
-from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner, whole
+from penstock.core.hub.finish_reasons import FAILURES
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import SurrogateJoiner, whole
+from penstock.core.json.getters import integer_of, object_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import error_of
 
-# Finish reasons of other APIs, in lower case, and the reason of this dialect (`finish-mapped` in `core/repairs.py`).
+# Finish reasons of other APIs, in lower case, and the reason of this dialect (`finish-mapped` in
+# `core/hub/repairs.py`).
 FINISH_REASONS: dict[str, str] = {
     "stop": "stop",
     "length": "length",

@@ -1,7 +1,7 @@
 """Detects chat completions by their bytes."""
 
 from penstock.core.dialects.dialect import HINT, PROOF
-from penstock.core.json_getters import text_of
+from penstock.core.json.getters import text_of
 
 
 class OpenAIChatDetector:

@@ -1,7 +1,7 @@
 """Failures in the format of OpenAI's API: the error envelope, as a body and as the last frame of a stream."""
 
 from penstock.core.dialects.openai_errors import write_error
-from penstock.core.failure import Failure
+from penstock.core.hub.failure import Failure
 
 
 def write_error_frame(failure: Failure, request_id: str) -> bytes:

@@ -1,12 +1,11 @@
-"""The fast path of chat completions: what `core/passthrough.py` needs to know about this dialect."""
+"""The fast path of chat completions: what `core/fast/passthrough.py` needs to know about this dialect."""
 
 import re
 from typing import Any, cast
 
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.trailer import ChatTrailer
-from penstock.core.events import ChoiceStart, Event, Extra, Start, TextDelta
-from penstock.core.passthrough_format import (
+from penstock.core.fast.format import (
     OpeningField,
     OpeningFormat,
     PassThroughFormat,
@@ -15,6 +14,7 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
+from penstock.core.hub.events import ChoiceStart, Event, Extra, Start, TextDelta
 
 _PADDING = "obfuscation"
 _FINGERPRINT = "system_fingerprint"

@@ -1,7 +1,7 @@
 """Reads the OpenAI chat-completions dialect: the JSON of a chunk → events.
 
-The reader emits the events of each chunk as it reads them; `core/grammar.py` puts them into legal order. The events of
-one chunk have this order: `Start`, extras of the chunk, then for each choice `ChoiceStart`, its extras, reasoning,
+The reader emits the events of each chunk as it reads them; `core/hub/grammar.py` puts them into legal order. The events
+of one chunk have this order: `Start`, extras of the chunk, then for each choice `ChoiceStart`, its extras, reasoning,
 text, refusal, tool calls, `Finish`; and the usage last. Rules for the whole file:
 
 1. Every known field is popped; the fields that remain become an `Extra`. Nulls below the level of the chunk have no
@@ -18,11 +18,11 @@ from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat.fast_chunks import OPENING_CHUNK, PLAIN_CHUNK, extras_of, same_envelope
 from penstock.core.dialects.openai_chat.trailer import ChatTrailer
 from penstock.core.dialects.openai_chat.usage import read_usage
-from penstock.core.error_shapes import is_heartbeat, read_error
-from penstock.core.events import Extra, Start, TextDelta, UsageReport
-from penstock.core.json_getters import integer_of, shown, text_of
-from penstock.core.passthrough_format import FastResult, Opening, TextEvent
-from penstock.core.sink import Sink
+from penstock.core.fast.format import FastResult, Opening, TextEvent
+from penstock.core.hub.events import Extra, Start, TextDelta, UsageReport
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import integer_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import is_heartbeat, read_error
 
 # How to recognise the events of other APIs: fields that they have, and prefixes of their `type`.
 FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
@@ -98,7 +98,7 @@ class OpenAIChatReader(FrameReader):
         if usage is not None:
             self._read_usage(usage)
 
-    # The fast path (`core/passthrough.py`).
+    # The fast path (`core/fast/passthrough.py`).
 
     @property
     def expects_text(self) -> bool:

@@ -10,7 +10,8 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.core.content import (
+from penstock.core.dialects.openai_options import NO_SCHEMA
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -22,8 +23,11 @@ from penstock.core.content import (
     take_cache,
     with_extras,
 )
-from penstock.core.dialects.openai_options import NO_SCHEMA
-from penstock.core.json_getters import (
+from penstock.core.hub.media import typed_media
+from penstock.core.hub.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.hub.seals import PREFIX, received
+from penstock.core.hub.tool_ids import CallIds
+from penstock.core.json.getters import (
     Known,
     integer_of,
     list_of,
@@ -35,10 +39,6 @@ from penstock.core.json_getters import (
     text_of,
     unknown_members,
 )
-from penstock.core.media import typed_media
-from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
-from penstock.core.seals import PREFIX, received
-from penstock.core.tool_ids import CallIds
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]

@@ -1,6 +1,6 @@
 """Writes requests in the OpenAI chat dialect: `Request` → the fields of a body, and the losses.
 
-It is for requests that arrived in another dialect. A request in this dialect is forwarded (`core/json_members.py`).
+It is for requests that arrived in another dialect. A request in this dialect is forwarded (`core/json/members.py`).
 Providers of this dialect differ in what they accept beyond the messages. A field that many of them refuse is written
 only where the provider's data says so (`ChatSettings`).
 """
@@ -11,17 +11,6 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from penstock.core.content import (
-    MediaPart,
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
-)
 from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.openai_chat.request import Json
 from penstock.core.dialects.openai_options import (
@@ -33,10 +22,20 @@ from penstock.core.dialects.openai_options import (
     write_effort,
 )
 from penstock.core.dialects.translated_parts import is_written, note_unknown
-from penstock.core.json_getters import object_of, objects_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.media import format_of, media_loss, url_of
-from penstock.core.request import (
+from penstock.core.hub.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import format_of, media_loss, url_of
+from penstock.core.hub.request import (
     Message,
     Request,
     ResponseFormat,
@@ -46,9 +45,10 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
-from penstock.core.seals import GOOGLE, PLACEHOLDER, call_signature, opened
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.hub.seals import GOOGLE, PLACEHOLDER, call_signature, opened
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.json.getters import object_of, objects_of, text_of
 
 _STOP_LIMIT = 4
 # What Responses knows and chat completions do not, and the nearest detail of an image.

@@ -7,16 +7,16 @@ provider of the same dialect as the client wrote it.
 
 from collections.abc import Mapping
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.dialects.openai_chat.request import NAME, read_request
 from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
 from penstock.core.dialects.openai_errors import write_error
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, ReadOnce
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, ReadOnce
 
 _MAX_CHOICES = 128
 # The largest signed 64-bit integer, which some clients send for "no limit".

@@ -27,10 +27,10 @@ the stream ends. After that its pieces are emitted as they arrive.
 import json
 from typing import Literal, TypeAlias
 
-from penstock.core.events import Extra, Repair, Seal, ToolCallDelta, ToolCallStart, ToolKind
-from penstock.core.json_getters import integer_of, shown, text_of
-from penstock.core.seals import GOOGLE, call_signature
-from penstock.core.sink import Sink
+from penstock.core.hub.events import Extra, Repair, Seal, ToolCallDelta, ToolCallStart, ToolKind
+from penstock.core.hub.seals import GOOGLE, call_signature
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import integer_of, shown, text_of
 from penstock.core.wire.payload import TextDecoder, TooComplexError, is_json
 from penstock.core.wire.scan import JsonScan
 

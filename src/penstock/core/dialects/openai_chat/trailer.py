@@ -1,6 +1,6 @@
 """ChatTrailer: the usual ending of a chat stream, buffered until complete: one finish, perhaps usage, then `[DONE]`.
 
-Typed decoders recognise its chunks. `core/passthrough.py` explains why this gives the same events as the grammar.
+Typed decoders recognise its chunks. `core/fast/passthrough.py` explains why this gives the same events as the grammar.
 """
 
 import re
@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.core.dialects.openai_chat.fast_chunks import same_envelope
 from penstock.core.dialects.openai_chat.usage import read_usage
-from penstock.core.events import End, Event, Extra, Finish, UsageReport
-from penstock.core.sink import Sink
-from penstock.core.usage import ABSURD_TOKENS, Tokens
+from penstock.core.hub.events import End, Event, Extra, Finish, UsageReport
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import ABSURD_TOKENS, Tokens
 from penstock.core.wire.payload import is_too_deep
 
 # A chunk with the finish, perhaps one with the usage, and `[DONE]` if it has arrived; one line each.

@@ -7,10 +7,10 @@ from penstock.core.dialects.dialect import Destination, OutgoingRequest, Provide
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
 from penstock.core.dialects.openai_chat.request_writer import ChatSettings, with_placeholders, write_request
-from penstock.core.error_shapes import read_error
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
-from penstock.core.tool_map import ToolMap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest
+from penstock.core.hub.tool_map import ToolMap
+from penstock.core.provider_errors.error_shapes import read_error
 
 _CAPS = ("max_completion_tokens", "max_tokens")
 _LIMITS = frozenset((*_CAPS, "n", "service_tier"))

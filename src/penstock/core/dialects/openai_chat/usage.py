@@ -1,7 +1,7 @@
 """Reads usage, in the format of any provider of the OpenAI chat dialect.
 
 A typed decoder reads OpenAI's own format, which is by far the most common. For all others, each count is looked up in
-the table of `core/usage_fields.py`. Where both are possible they give the same result.
+the table of `core/hub/usage_fields.py`. Where both are possible they give the same result.
 """
 
 from typing import Annotated, TypeAlias
@@ -9,9 +9,9 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.core.sink import Sink
-from penstock.core.usage import Usage
-from penstock.core.usage_fields import SPELLINGS, read_count
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import Usage
+from penstock.core.hub.usage_fields import SPELLINGS, read_count
 
 _DETAILS = "prompt_tokens_details"
 # In Anthropic's format, which has no total, the input does not include these. `Usage.input` does.

@@ -9,7 +9,7 @@
 4. `[DONE]` is last, and only after a completed stream. Any other ending is written as an error.
 5. Chat has no blocks, so their borders are not written. Summaries of reasoning are written as reasoning, with a blank
    line between two parts. What has no place in a chunk is a `Loss`.
-6. Seals are wrapped (`core/seals.py`), in `reasoning_details`: clients that send that field back to providers of
+6. Seals are wrapped (`core/hub/seals.py`), in `reasoning_details`: clients that send that field back to providers of
    other gateways send it back here, too. Each says how many characters of the reasoning before it belong to it
    (`length`), and how many before those belong to none (`skipped`). One without text that is directly before a tool
    call has the id of that call: Gemini signs calls, and wants the signature back on the call.
@@ -20,11 +20,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.answer_parts import call_name
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.failures import write_error_frame
-from penstock.core.events import (
+from penstock.core.hub.content import Citation, ReasoningSeal
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -46,11 +46,11 @@ from penstock.core.events import (
     ToolKind,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
-from penstock.core.seals import wrap
-from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.text import without_line_ends
+from penstock.core.hub.usage import Usage
 
 # Extras that OpenAI repeats in every chunk, so that clients may read them from any chunk.
 _STICKY = ("service_tier", "system_fingerprint")

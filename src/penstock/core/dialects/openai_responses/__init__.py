@@ -1,6 +1,6 @@
 """The OpenAI Responses dialect: `POST /v1/responses`, as an API to call and as one to offer.
 
-An answer is a list of output items. Reader and writer agree on how these are events of the hub (`core/events.py`):
+An answer is a list of output items. Reader and writer agree on how these are events of the hub (`core/hub/events.py`):
 
 - The response's `id`, `model`, `created_at` and `service_tier` are `Start`, followed by `ChoiceStart(0, "assistant")`.
   Other fields of the response object are `Extra("chunk", fields)`: those of the first event, and later what changes.

@@ -4,19 +4,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.completion import Choice, Completion
-from penstock.core.content import (
-    Citation,
-    MediaPart,
-    OpaquePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    ToolChange,
-    ToolResult,
-)
 from penstock.core.dialects.answer_parts import first_choice
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.output import (
@@ -34,9 +21,22 @@ from penstock.core.dialects.openai_responses.output import (
     usage_body,
 )
 from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.events import Finish
-from penstock.core.json_getters import object_of, text_of
-from penstock.core.losses import Loss
+from penstock.core.hub.completion import Choice, Completion
+from penstock.core.hub.content import (
+    Citation,
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.hub.events import Finish
+from penstock.core.hub.losses import Loss
+from penstock.core.json.getters import object_of, text_of
 
 
 def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:

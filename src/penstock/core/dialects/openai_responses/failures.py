@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.openai_errors import MAX_MESSAGE, error_object
-from penstock.core.events import Ending, Fault
-from penstock.core.failure import Failure
+from penstock.core.hub.events import Ending, Fault
+from penstock.core.hub.failure import Failure
 
 SERVER_ERROR = "server_error"
 OVERLOADED = "server_is_overloaded"

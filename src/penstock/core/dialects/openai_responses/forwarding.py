@@ -2,8 +2,8 @@
 
 A request for a provider of the same dialect keeps its bytes, except:
 
-1. Reasoning. Clients get the encrypted content wrapped with its issuer (`core/seals.py`). It is unwrapped for the same
-   issuer; any other account refuses it, for the rest of the conversation, so that reasoning is left out. So is
+1. Reasoning. Clients get the encrypted content wrapped with its issuer (`core/hub/seals.py`). It is unwrapped for the
+   same issuer; any other account refuses it, for the rest of the conversation, so that reasoning is left out. So is
    reasoning without encrypted content: its id names what no provider has stored, unless clients may leave state there.
 2. Ids of items that another provider has made up: OpenAI refuses an id without the prefix of its type. No item needs
    one, but for those that others refer to.
@@ -18,8 +18,8 @@ from msgspec import Raw
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
-from penstock.core.losses import Loss
-from penstock.core.seals import PREFIX, unwrap
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import PREFIX, unwrap
 
 _REASONING = re.compile(rb'"type"\s*:\s*"reasoning"')
 _RESULT_LIST = re.compile(rb'"output"\s*:\s*\[')

@@ -24,9 +24,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from penstock.core.dialects.openai_responses.running_text import RunningText
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.dialects.unread_members import member_tree, unread
-from penstock.core.events import (
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -39,10 +40,9 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.json_getters import integer_of, objects_of, text_of
-from penstock.core.running_text import RunningText
-from penstock.core.sink import Sink
-from penstock.core.text import REPLACEMENT, SurrogateJoiner
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.text import REPLACEMENT, SurrogateJoiner
+from penstock.core.json.getters import integer_of, objects_of, text_of
 from penstock.core.wire.scan import JsonScan
 
 TextField: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from msgspec import Raw, Struct
 
 from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.events import Annotation
+from penstock.core.hub.events import Annotation
 
 
 class PartForm(NamedTuple):

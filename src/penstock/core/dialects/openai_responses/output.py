@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
-from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
-from penstock.core.events import Annotation, Finish, ToolKind
-from penstock.core.json_getters import list_of, objects_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.seals import wrap
-from penstock.core.usage import Usage
+from penstock.core.hub.content import Citation, ReasoningSeal
+from penstock.core.hub.events import Annotation, Finish, ToolKind
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import wrap
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import list_of, objects_of, text_of
 
 # What a response says of settings that the request leaves open.
 _DEFAULTS: Json = {

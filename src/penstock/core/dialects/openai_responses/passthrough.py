@@ -1,4 +1,4 @@
-"""The fast path of Responses: what `core/passthrough.py` needs to know about this dialect.
+"""The fast path of Responses: what `core/fast/passthrough.py` needs to know about this dialect.
 
 Deltas of texts and of reasoning are forwarded. All events are numbered, and name their item and part. So a delta is
 forwarded only while the writer's own numbers and names are those of the provider (`RepeatedText`). A heartbeat, a
@@ -10,7 +10,7 @@ from typing import cast
 
 from penstock.core.dialects.openai_responses.reader import OpenAIResponsesReader
 from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
-from penstock.core.passthrough_format import PassThroughFormat, RepeatedText, TemplateSlot
+from penstock.core.fast.format import PassThroughFormat, RepeatedText, TemplateSlot
 
 RESPONSES_PASS_THROUGH = PassThroughFormat(
     text_path=lambda _: ("delta",),

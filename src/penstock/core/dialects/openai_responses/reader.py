@@ -4,8 +4,8 @@
     ( response.output_item.added … response.output_item.done )*     one output item after the other; some overlap
     response.completed | response.incomplete | response.failed the end, with the whole response and its usage
 
-The reader reports what it read; `core/grammar.py` puts that into order. `items.py` has the rules for output items, and
-the package's docstring says which events an item becomes. Rules for this file:
+The reader reports what it read; `core/hub/grammar.py` puts that into order. `items.py` has the rules for output items,
+and the package's docstring says which events an item becomes. Rules for this file:
 
 1. The type in the JSON says what an event is. The transport's event name counts only where the JSON has no type.
 2. Only the last event is an end. `[DONE]` proves nothing: simple servers append it to every stream.
@@ -24,11 +24,11 @@ from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.error_shapes import error_of, is_heartbeat
-from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
-from penstock.core.finish_reasons import read_reason
-from penstock.core.json_getters import integer_of, object_of, shown, text_of
-from penstock.core.sink import Sink
+from penstock.core.hub.events import ChoiceStart, Extra, Finish, Start, UsageReport
+from penstock.core.hub.finish_reasons import read_reason
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import integer_of, object_of, shown, text_of
+from penstock.core.provider_errors.error_shapes import error_of, is_heartbeat
 
 FINISH_REASONS: Mapping[str, str] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Why a response is incomplete, in the hub's words."""

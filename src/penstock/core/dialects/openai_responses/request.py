@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from penstock.core.content import (
+from penstock.core.dialects.openai_options import NO_SCHEMA
+from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
+from penstock.core.hub.content import (
     Citation,
     MediaPart,
     OpaquePart,
@@ -23,9 +25,19 @@ from penstock.core.content import (
     take_cache,
     with_extras,
 )
-from penstock.core.dialects.openai_options import NO_SCHEMA
-from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
-from penstock.core.json_getters import (
+from penstock.core.hub.media import typed_media
+from penstock.core.hub.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Role,
+    Sampling,
+    Tool,
+    ToolChoice,
+)
+from penstock.core.hub.seals import received
+from penstock.core.json.getters import (
     Known,
     integer_of,
     list_of,
@@ -37,18 +49,6 @@ from penstock.core.json_getters import (
     text_of,
     unknown_members,
 )
-from penstock.core.media import typed_media
-from penstock.core.request import (
-    Message,
-    ReasoningSettings,
-    Request,
-    ResponseFormat,
-    Role,
-    Sampling,
-    Tool,
-    ToolChoice,
-)
-from penstock.core.seals import received
 
 _SYSTEM_ROLES = ("system", "developer")
 # Fields that no provider of another API needs: Penstock does itself what they ask for, or they ask for the default.

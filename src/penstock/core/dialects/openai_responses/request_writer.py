@@ -18,7 +18,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.content import (
+from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
+from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
+from penstock.core.dialects.translated_parts import note_sampling, note_unknown
+from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
     Part,
@@ -29,13 +33,9 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
-from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
-from penstock.core.dialects.translated_parts import note_sampling, note_unknown
-from penstock.core.losses import Loss
-from penstock.core.media import format_of, media_loss, url_of
-from penstock.core.request import (
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.media import format_of, media_loss, url_of
+from penstock.core.hub.request import (
     Message,
     ReasoningSettings,
     Request,
@@ -45,9 +45,9 @@ from penstock.core.request import (
     available_tools,
     without_system_turns,
 )
-from penstock.core.seals import opened
-from penstock.core.tool_ids import portable
-from penstock.core.tool_map import ClientTool
+from penstock.core.hub.seals import opened
+from penstock.core.hub.tool_ids import portable
+from penstock.core.hub.tool_map import ClientTool
 
 _MAX_NAME = 64
 _TIERS = ("auto", "default", "flex", "priority", "scale")

@@ -17,9 +17,9 @@ from msgspec import Raw, Struct
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
 from penstock.core.dialects.dialect import KeptAnswer
 from penstock.core.dialects.openai_responses.failures import TYPED_CODES
-from penstock.core.json_getters import text_of
-from penstock.core.json_members import JsonMembers
-from penstock.core.request import Continuation
+from penstock.core.hub.request import Continuation
+from penstock.core.json.getters import text_of
+from penstock.core.json.members import JsonMembers
 
 _PREVIOUS = "previous_response_id"
 _FINAL = frozenset(("response.completed", "response.incomplete", "response.failed"))

@@ -6,7 +6,6 @@ Every other field goes to a provider of the same dialect as the client wrote it,
 
 from collections.abc import Mapping
 
-from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_responses.body import write_body
@@ -14,9 +13,10 @@ from penstock.core.dialects.openai_responses.failures import IN_STREAM, write_er
 from penstock.core.dialects.openai_responses.request import read_request
 from penstock.core.dialects.openai_responses.vocabulary import NAME
 from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
-from penstock.core.failure import Failure
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest, ReadOnce
+from penstock.core.hub.completion import Completion
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest, ReadOnce
 
 _ONCE = (
     *("model", "stream", "input", "background", "max_output_tokens", "store", "service_tier"),

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.core.dialects.input_counts import read_input_tokens
 from penstock.core.dialects.openai_responses.surface import read_client_request
-from penstock.core.request import ClientRequest
+from penstock.core.hub.request import ClientRequest
 
 
 class ResponsesTokenCounting:

@@ -10,9 +10,9 @@ from penstock.core.dialects.openai_responses.forwarding import edit_input
 from penstock.core.dialects.openai_responses.reader import OpenAIResponsesReader
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings, renamed_tools, write_request
 from penstock.core.dialects.openai_responses.vocabulary import NAME
-from penstock.core.error_shapes import read_error
-from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import ClientRequest
+from penstock.core.provider_errors.error_shapes import read_error
 
 _NOT_STORED = Raw(b"false")
 _PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"

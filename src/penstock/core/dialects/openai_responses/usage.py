@@ -1,12 +1,12 @@
 """Usage in the OpenAI Responses dialect.
 
 The counts are as the hub has them: cached and cache-write tokens are parts of the input, reasoning is a part of the
-output. Compatible servers use other names; `core/usage_fields.py` has them all.
+output. Compatible servers use other names; `core/hub/usage_fields.py` has them all.
 """
 
-from penstock.core.sink import Sink
-from penstock.core.usage import Usage
-from penstock.core.usage_fields import SPELLINGS, is_count, read_count
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import Usage
+from penstock.core.hub.usage_fields import SPELLINGS, is_count, read_count
 
 _DETAILS = ("input_tokens_details", "output_tokens_details")
 _MOST_TOOLS = 100

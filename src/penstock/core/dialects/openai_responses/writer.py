@@ -4,7 +4,7 @@
 2. The whole grammar is written, whatever the provider sent: `response.created` and `response.in_progress`, every item
    and part from its `added` to its `done`, and a last response with the whole output and complete usage. SDKs rely on
    each of these; Codex reads `output_item.done` only.
-3. One item after the other, with one id each; `core/blocks.py` puts them into this order and adds missing borders.
+3. One item after the other, with one id each; `core/hub/blocks.py` puts them into this order and adds missing borders.
    An item stays open until the next one starts or the answer finishes: only then is its status known.
 4. No event type and no item type is written that OpenAI does not have. Items and events of unknown types are written
    again only where the provider speaks this dialect too.
@@ -12,7 +12,7 @@
    it are buffered, and numbered when they are written: heartbeats have numbers too, and may come first.
 6. A heartbeat is another `response.in_progress`: Codex counts events only, not comments. The first one sends
    `response.created`. Heartbeats of earlier attempts at the same call count (`AnswerFacts.heartbeats`).
-7. A seal is wrapped with its issuer (`core/seals.py`), so that it goes back only to the account that made it.
+7. A seal is wrapped with its issuer (`core/hub/seals.py`), so that it goes back only to the account that made it.
 8. Reasoning of another API is written as a summary, though it may be the reasoning itself: the AI SDK, pydantic-ai and
    Codex show summaries only, and the first two send nothing else back.
 9. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
@@ -24,8 +24,6 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
-from penstock.core.blocks import Blocks
-from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.answer_parts import of_first_choice
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_responses.failures import FailureWords, ending_words, failure_words, fault_words
@@ -45,7 +43,9 @@ from penstock.core.dialects.openai_responses.output import (
     usage_body,
 )
 from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.events import (
+from penstock.core.hub.blocks import Blocks
+from penstock.core.hub.content import ReasoningSeal
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -67,11 +67,11 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.failure import Failure
-from penstock.core.json_getters import integer_of, object_of, text_of
-from penstock.core.losses import Loss
-from penstock.core.text import without_line_ends
-from penstock.core.usage import Usage
+from penstock.core.hub.failure import Failure
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.text import without_line_ends
+from penstock.core.hub.usage import Usage
+from penstock.core.json.getters import integer_of, object_of, text_of
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
 # Events before the first content are released at this size, so that they do not fill the memory.

@@ -37,7 +37,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from penstock.core.json_getters import integer_of
+from penstock.core.json.getters import integer_of
 
 # No model reads or writes a billion tokens in one call; a larger count is a defect of the provider.
 ABSURD_TOKENS = 1_000_000_000

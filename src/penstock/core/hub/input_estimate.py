@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock.core.media import data_url, media_type
+from penstock.core.hub.media import data_url, media_type
 
 # Twelfths of a token for each byte: 4 bytes per token of words, 3 of scripts other than Latin, 2 of digits and
 # punctuation (which includes the syntax of JSON, about as much as the prompt templates of models add).

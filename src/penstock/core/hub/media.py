@@ -9,8 +9,8 @@
 
 from msgspec import structs
 
-from penstock.core.content import MediaKind, MediaPart
-from penstock.core.losses import Loss
+from penstock.core.hub.content import MediaKind, MediaPart
+from penstock.core.hub.losses import Loss
 
 # The extensions of each type. The first is what APIs call the format.
 _EXTENSIONS = {

@@ -1,6 +1,6 @@
 """Events: everything that can happen in a chat completion, as one closed union.
 
-A legal sequence, which `core/grammar.py` alone guarantees:
+A legal sequence, which `core/hub/grammar.py` alone guarantees:
 
     Start?                                        before every other event but `Repair` and `Fault`; once, see `Start`
     ( ChoiceStart                                 once per choice, before its deltas
@@ -20,8 +20,8 @@ A legal sequence, which `core/grammar.py` alone guarantees:
 (text, reasoning, tool calls) without borders. Readers of block dialects emit `BlockStart` and `BlockEnd`; the chat
 reader does not. `ToolCallStart` is the start of its own block: no `BlockStart` precedes it. At most one block of a
 choice is open at a time, except for tool calls. A delta belongs to the open block of its kind, and none follows the end
-of its block; a `Seal` or an `Annotation` may. `core/blocks.py` adds the borders where a writer needs them, and lets no
-two blocks of a choice be open at a time.
+of its block; a `Seal` or an `Annotation` may. `core/hub/blocks.py` adds the borders where a writer needs them, and lets
+no two blocks of a choice be open at a time.
 (`gc=False`: they hold parsed JSON at most, which has no cycles for the collector to find.)
 """
 
@@ -29,8 +29,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.repairs import Level, level_of
-from penstock.core.usage import Usage
+from penstock.core.hub.repairs import Level, level_of
+from penstock.core.hub.usage import Usage
 
 Ending: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out"]
 ToolKind: TypeAlias = Literal["function", "custom", "function_call"]
@@ -215,7 +215,7 @@ class Extra(Struct, frozen=True, gc=False):
 
 
 class Repair(Struct, frozen=True, gc=False):
-    """A defect was tolerated: which one (a row of `core/repairs.py`) and its position in the bytes."""
+    """A defect was tolerated: which one (a row of `core/hub/repairs.py`) and its position in the bytes."""
 
     code: str
     offset: int
@@ -231,7 +231,7 @@ class Repair(Struct, frozen=True, gc=False):
 class Fault(Struct, frozen=True, gc=False):
     """The provider failed, or its bytes cannot be read without guessing.
 
-    `code` is ours (a row of `core/repairs.py`), `message` holds the provider's own words where there are any, and
+    `code` is ours (a row of `core/hub/repairs.py`), `message` holds the provider's own words where there are any, and
     `provider` is the error object as it was sent.
     """
 

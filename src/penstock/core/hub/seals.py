@@ -17,7 +17,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 
-from penstock.core.content import ReasoningSeal
+from penstock.core.hub.content import ReasoningSeal
 
 WRAPPED = "penstock"
 """The scheme of a seal whose value is wrapped."""

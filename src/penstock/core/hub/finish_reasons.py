@@ -7,8 +7,8 @@ writer replaces it by one that means a complete answer.
 
 from collections.abc import Mapping
 
-from penstock.core.json_getters import shown
-from penstock.core.sink import Sink
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import shown
 
 FAILURES = frozenset(
     (

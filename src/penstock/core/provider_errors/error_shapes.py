@@ -1,6 +1,6 @@
 """Recognises errors in the many shapes in which OpenAI-compatible providers send them."""
 
-from penstock.core.json_getters import integer_of, object_of, text_of
+from penstock.core.json.getters import integer_of, object_of, text_of
 
 # The fields that may hold the message of an error, in the order of preference.
 _FLAT_MESSAGE_FIELDS = ("Message", "error_msg", "error_message", "errorMessage")

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.core.events import Event, Fault, Repair
+from penstock.core.hub.events import Event, Fault, Repair
 
 
 class Sink(Struct, eq=False):

@@ -2,7 +2,7 @@
 
 `learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first events
 of the answers of one target: `learn_opening` makes it. The complete argument why a template may replace the parser is
-at the top of `core/passthrough.py`.
+at the top of `core/fast/passthrough.py`.
 """
 
 import re
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.core.events import Event, Extra
-from penstock.core.passthrough_format import (
+from penstock.core.fast.format import (
     DeltaTemplate,
     Opening,
     OpeningField,
@@ -24,6 +23,7 @@ from penstock.core.passthrough_format import (
     TemplateSlot,
     TextEvent,
 )
+from penstock.core.hub.events import Event, Extra
 
 _JSON = msgspec.json.Decoder()
 # One SSE event with one `data:` line, and perhaps an `event:` line. And its last bracket, with the spaces before it.

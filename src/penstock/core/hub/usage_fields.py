@@ -2,8 +2,8 @@
 
 from typing import TypeGuard
 
-from penstock.core.json_getters import integer_of, shown
-from penstock.core.sink import Sink
+from penstock.core.hub.sink import Sink
+from penstock.core.json.getters import integer_of, shown
 
 # A larger number is not kept as a count; the raw object still has it.
 _MAX_COUNT = 10**1000

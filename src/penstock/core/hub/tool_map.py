@@ -4,7 +4,7 @@ Some APIs group tools in namespaces, and have custom tools, which take free text
 short names without special characters. For those a request is written with other names and forms:
 
 - A tool of a namespace is called `namespace__name`.
-- A name that is too long, or has other characters, is shortened and gets a digest (`core/tool_ids.py`). So does one
+- A name that is too long, or has other characters, is shortened and gets a digest (`core/hub/tool_ids.py`). So does one
   that another tool has already.
 - A custom tool becomes a function with one argument, the text `input`.
 
@@ -21,11 +21,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from penstock.core.content import ToolCall
-from penstock.core.events import BlockEnd, End, Event, Fault, Finish, ToolCallDelta, ToolCallStart, ToolKind
-from penstock.core.losses import Loss
-from penstock.core.request import Tool
-from penstock.core.tool_ids import portable
+from penstock.core.hub.content import ToolCall
+from penstock.core.hub.events import BlockEnd, End, Event, Fault, Finish, ToolCallDelta, ToolCallStart, ToolKind
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.request import Tool
+from penstock.core.hub.tool_ids import portable
 from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 _MAX_NAME = 64

@@ -1,8 +1,8 @@
 """Content parts: the ordered elements of the turns of a conversation.
 
-Requests (`core/request.py`) and answers (`core/completion.py`) have the same parts, so that an answer can become a turn
-of the next request. No part is specific to a provider. `extras` holds fields of a part that have no meaning to us, as
-they were in the dialect that was read; only a writer of the same dialect writes them again.
+Requests (`core/hub/request.py`) and answers (`core/hub/completion.py`) have the same parts, so that an answer can
+become a turn of the next request. No part is specific to a provider. `extras` holds fields of a part that have no
+meaning to us, as they were in the dialect that was read; only a writer of the same dialect writes them again.
 
 `cache` is a hint of the client that the provider should cache the prompt up to the end of this part. Its value is the
 lifetime as the API writes it (`1h`, `30m`; `5m` is the default), or empty without a hint.
@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from penstock.core.events import ToolKind
-from penstock.core.json_getters import object_of, text_of
+from penstock.core.hub.events import ToolKind
+from penstock.core.json.getters import object_of, text_of
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 

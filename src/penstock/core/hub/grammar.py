@@ -1,14 +1,14 @@
 """Grammar: the legal order of events, and the repairs that restore it.
 
 A dialect's frame reader emits events in the order in which it read them. The grammar alone guarantees what
-`core/events.py` promises:
+`core/hub/events.py` promises:
 
 1. One `Start`, before the answer. It is buffered until a choice begins, so that a late id or model is in it. Another
    one follows only where another model takes over.
 2. One `ChoiceStart` per choice, before all content of the choice. Content of a choice that has not begun is a fault.
 3. One `Finish` per choice, after all content of the choice. It is buffered until the end of the stream, because text,
    tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` if the choice has tool calls.
-4. One `UsageReport`, merged by the rule in `core/usage.py`, at the end.
+4. One `UsageReport`, merged by the rule in `core/hub/usage.py`, at the end.
 5. One `Fault`, the first. After it only usage and repairs are emitted.
 6. One `End`, last: `completed` only if a choice began, every choice that began is finished, and the bytes were not cut.
 7. Of the blocks of a choice one is open at a time, tool calls excepted: the start of another one ends it, and a finish
@@ -19,7 +19,7 @@ A dialect's frame reader emits events in the order in which it read them. The gr
 
 from msgspec import structs
 
-from penstock.core.events import (
+from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
@@ -40,8 +40,8 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.sink import Sink
-from penstock.core.usage import Usage
+from penstock.core.hub.sink import Sink
+from penstock.core.hub.usage import Usage
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)

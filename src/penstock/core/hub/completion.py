@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.content import (
+from penstock.core.hub.content import (
     Citation,
     MediaPart,
     OpaquePart,
@@ -17,7 +17,7 @@ from penstock.core.content import (
     TextPart,
     ToolCall,
 )
-from penstock.core.events import (
+from penstock.core.hub.events import (
     LAST_TEXT,
     Annotation,
     BlockEnd,
@@ -40,9 +40,9 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.media import kind_of
-from penstock.core.repairs import Level, level_of
-from penstock.core.usage import Usage
+from penstock.core.hub.media import kind_of
+from penstock.core.hub.repairs import Level, level_of
+from penstock.core.hub.usage import Usage
 
 REASONING_FIELD = "reasoning_content"
 """The field in which most providers of the chat dialect send reasoning."""

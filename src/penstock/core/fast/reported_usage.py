@@ -1,7 +1,7 @@
 """Text deltas that report the usage so far (`ReportedUsage`): their templates, and why these may replace the parser.
 
 In such a dialect every message has the form of a whole answer, and nearly every one has a cumulative report, whose
-counts change. This is the part of the argument in `core/passthrough.py` that concerns only these dialects.
+counts change. This is the part of the argument in `core/fast/passthrough.py` that concerns only these dialects.
 
 **What varies.** A template has two slots: the text, and what is between the first count of the report and the last one.
 A *count* is an integer from 1 to 999,999,999 in the report. `learn_reported` proves it by substitution: with another
@@ -39,8 +39,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.core.passthrough_format import DeltaTemplate, PassThroughFormat, Path, TextEvent
-from penstock.core.templates import MAX_LEARNED, alternating, value_at
+from penstock.core.fast.format import DeltaTemplate, PassThroughFormat, Path, TextEvent
+from penstock.core.fast.templates import MAX_LEARNED, alternating, value_at
 
 _JSON = msgspec.json.Decoder()
 # One SSE event with one `data:` line, in the only form that all clients read.

@@ -57,7 +57,7 @@ and number all events. There, three more things must hold.
    heartbeat, which ends the agreement. Without agreement, deltas still take the fast path, and are written anew.
 
 **Dialects that report usage with the text** (`ReportedUsage`). Each message has text and the usage so far. Such
-dialects have templates of their own, in which the counts vary. `core/reported_usage.py` has the argument for them.
+dialects have templates of their own, in which the counts vary. `core/fast/reported_usage.py` has the argument for them.
 
 **Openings.** The first events of two answers of one target differ only in an id, a time or counts, perhaps a
 fingerprint, and padding. The text deltas of the two answers differ in the same values, or (`in_deltas` is False) not at
@@ -66,12 +66,12 @@ proof for all these events. The values of its slots match narrow patterns (no qu
 time or a count). Spaces before the last bracket of an event are outside of all strings. Each target has its own, so
 that the bytes of one provider are never compared with those of another.
 
-**Trailers.** By rules 3 and 4 of `core/grammar.py`, the grammar emits a finish and a usage report when the bytes end.
-So reading them late changes nothing. A `StreamTrailer` accepts exactly this: one finish without content, for the only
-choice, with a reason that needs no repair; perhaps one usage report, which needs neither repair nor merging; then the
-sentinel. For that input the grammar yields `Finish`, `UsageReport`, `End`, and `StreamTrailer.events` returns the same.
-If anything else arrives, the slow path reads the buffered bytes together with it, as if all had arrived at once. A
-trailer may begin only where text is expected: one choice, no tool calls, no fault, no usage so far. In a dialect that
+**Trailers.** By rules 3 and 4 of `core/hub/grammar.py`, the grammar emits a finish and a usage report when the bytes
+end. So reading them late changes nothing. A `StreamTrailer` accepts exactly this: one finish without content, for the
+only choice, with a reason that needs no repair; perhaps one usage report, which needs neither repair nor merging; then
+the sentinel. For that input the grammar yields `Finish`, `UsageReport`, `End`, and `StreamTrailer.events` returns the
+same. If anything else arrives, the slow path reads the buffered bytes together with it, as if all had arrived at once.
+A trailer may begin only where text is expected: one choice, no tool calls, no fault, no usage so far. In a dialect that
 numbers blocks, it begins with the end of the only open block, and must have the finish in the same read: clients see
 the end of a block at once. Where usage is reported before, the trailer merges it by the functions of the slow path, or
 knows that the merged counts are the last ones that are not zero (`anthropic_messages/trailer.py`).
@@ -86,9 +86,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.core.events import Event
-from penstock.core.grammar import Grammar
-from penstock.core.passthrough_format import (
+from penstock.core.fast.format import (
     DeltaTemplate,
     FastFrameReader,
     Opening,
@@ -98,8 +96,17 @@ from penstock.core.passthrough_format import (
     TextEvent,
     TrailerFormat,
 )
-from penstock.core.reported_usage import ReportedText, learn_reported
-from penstock.core.templates import OpeningTemplate, learn_opening, learn_template, members_of, plain_text, value_at
+from penstock.core.fast.reported_usage import ReportedText, learn_reported
+from penstock.core.fast.templates import (
+    OpeningTemplate,
+    learn_opening,
+    learn_template,
+    members_of,
+    plain_text,
+    value_at,
+)
+from penstock.core.hub.events import Event
+from penstock.core.hub.grammar import Grammar
 
 _STRING = msgspec.json.Decoder(str)
 # A template that matches no event is learned this many times in a row. After that, only one frame in some is learned.

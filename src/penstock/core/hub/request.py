@@ -2,7 +2,7 @@
 
 A `Request` has a typed field for everything that the gateway or a translation acts on. What only one dialect
 understands is kept verbatim: as an `OpaquePart`, or as `extras` of a part, a tool or the request. A writer of the same
-dialect writes it again; any other reports it as a loss (`core/losses.py`).
+dialect writes it again; any other reports it as a loss (`core/hub/losses.py`).
 
 The gateway works with a `ClientRequest`. If client and provider use the same dialect, the client's bytes are forwarded
 with edits, and the `Request` is never made.
@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from penstock.core.content import MediaPart, Part, TextPart, ToolChange, ToolResult
-from penstock.core.input_estimate import InputEstimate, estimate_input
-from penstock.core.json_members import JsonMembers
-from penstock.core.losses import Loss
-from penstock.core.seals import last_issuer
+from penstock.core.hub.content import MediaPart, Part, TextPart, ToolChange, ToolResult
+from penstock.core.hub.input_estimate import InputEstimate, estimate_input
+from penstock.core.hub.losses import Loss
+from penstock.core.hub.seals import last_issuer
+from penstock.core.json.members import JsonMembers
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool", "allowed"]

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from penstock.core.sink import Sink
+from penstock.core.hub.sink import Sink
 
 TextPath: TypeAlias = tuple[str, ...]
 """The path of a text in JSON: keys, and `*` for any item of a list."""

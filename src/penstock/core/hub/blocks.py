@@ -19,7 +19,7 @@ What waits is bounded by the limit on the whole answer: the gateway ends an answ
 with an error. Short deltas that wait are joined, so that they take about as much memory as their text. If an answer
 fails before its choice finishes, what waits is dropped: a client must not take an incomplete call for a whole one.
 
-The result is legal by `core/events.py`, and folds to the same `Completion`.
+The result is legal by `core/hub/events.py`, and folds to the same `Completion`.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from penstock.core.events import (
+from penstock.core.hub.events import (
     LAST_TEXT,
     Annotation,
     BlockEnd,
@@ -45,7 +45,7 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.losses import Loss
+from penstock.core.hub.losses import Loss
 from penstock.core.wire.scan import JsonScan
 
 _Text: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta

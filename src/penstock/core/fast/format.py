@@ -1,7 +1,7 @@
-"""PassThroughFormat: what a dialect supplies for its fast path (`core/passthrough.py`).
+"""PassThroughFormat: what a dialect supplies for its fast path (`core/fast/passthrough.py`).
 
 It describes where the text is in the JSON of a text delta, which other members vary, how an answer opens and how it
-ends. The code that learns and proves templates is shared by all dialects (`core/templates.py`).
+ends. The code that learns and proves templates is shared by all dialects (`core/fast/templates.py`).
 
 A dialect that supplies one promises two things. Its frame reader makes exactly one text delta of JSON that matches a
 template. And reading a text delta leaves the frame reader in a state in which it reads the next one in the same way.
@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.events import Event, ReasoningDelta, TextDelta
-from penstock.core.grammar import Grammar
-from penstock.core.usage import Tokens
+from penstock.core.hub.events import Event, ReasoningDelta, TextDelta
+from penstock.core.hub.grammar import Grammar
+from penstock.core.hub.usage import Tokens
 
 Path: TypeAlias = tuple[str | int, ...]
 """The path of a value in JSON: names of members and indexes of elements."""
@@ -143,7 +143,7 @@ class RepeatedText(Struct, frozen=True, kw_only=True):
 
 
 class ReportedUsage(Struct, frozen=True, kw_only=True):
-    """For dialects whose text deltas may report the usage so far (`core/reported_usage.py`).
+    """For dialects whose text deltas may report the usage so far (`core/fast/reported_usage.py`).
 
     The first text delta opens the answer. There are no other slots. Lines may end with CRLF, and clients may refuse
     every line that is neither blank nor `data: ` with JSON.

@@ -1,0 +1,1 @@
+"""The fast path of same-API streams: templates, and the machine that matches them."""

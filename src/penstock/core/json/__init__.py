@@ -1,0 +1,1 @@
+"""JSON: typed getters for foreign values, and members edited in place."""

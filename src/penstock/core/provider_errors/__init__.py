@@ -1,0 +1,1 @@
+"""Errors of providers: how they are written, and what their words mean."""
