@@ -46,8 +46,11 @@ def fetch_all(wanted: list[str], folder: Path) -> list[Gateway]:
     return found
 
 
-def fetch(name: str, peer: Peer, folder: Path) -> Gateway:
-    """Fetch a peer into the folder, unless it is there; return the command that starts it."""
+def fetch(name: str, peer: Peer, folder: Path, upstream: int = judge.MOCK_PORT) -> Gateway:
+    """Fetch a peer into the folder, unless it is there; return the command that starts it.
+
+    It forwards to the port `upstream`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port = judge.free_port()
     places = {
@@ -55,7 +58,7 @@ def fetch(name: str, peer: Peer, folder: Path) -> Gateway:
         "bin": str(folder / "venv/bin"),
         "configuration": str(folder / "configuration"),
         "relays": str(RELAYS),
-        "upstream": f"http://127.0.0.1:{judge.MOCK_PORT}",
+        "upstream": f"http://127.0.0.1:{upstream}",
         "port": str(port),
     }
     made_of = list(peer.packages)

@@ -156,6 +156,16 @@ def wait_for(url: str) -> None:
     raise MissingError(f"no server answers at {url}")
 
 
+def wait_for_port(port: int) -> None:
+    """Wait until a server accepts connections on this port."""
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise MissingError(f"no server listens on port {port}")
+
+
 def give_priority(pid: int, policy: int, priority: int) -> None:
     """Give a process real-time priority, as the judge does, if that is allowed."""
     with suppress(OSError):
