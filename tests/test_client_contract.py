@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ERROR_GROUPS, ERRORS, ErrorCode
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.limits.admission import Denial
 from penstock.http.client import UpstreamError
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
@@ -19,7 +19,7 @@ from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 SOURCE = Path(penstock.__file__).parent
 TABLES = {SOURCE / "error_codes.py", SOURCE / "serve" / "client_headers.py"}
 # What makes an error by its code; mypy checks the types.
-MAKERS = {"Failure", "Denial", "KeyTermsError", "UpstreamError", "StaleConnectionError", "from_transport"}
+MAKERS = {"Failure", "Denial", "AdminError", "UpstreamError", "StaleConnectionError", "from_transport"}
 HELPERS = {"refused", "refusal", "_refusal", "_refuse", "_of_model"}
 # Headers that are no part of the API: those of providers that a capture keeps, and those of the admin page.
 OTHER_HEADERS = {
@@ -45,7 +45,7 @@ def test_every_code_has_one_row() -> None:
 
 
 def test_who_makes_an_error_takes_codes_of_the_table() -> None:
-    for made_by in (Failure, Denial, KeyTermsError.__init__, UpstreamError.__init__):
+    for made_by in (Failure, Denial, AdminError.__init__, UpstreamError.__init__):
         assert get_type_hints(made_by)["code"] == ErrorCode
 
 

@@ -8,7 +8,7 @@
     ├── UnknownTargetError      no provider serves that name: write it as provider/model
     ├── CaptureError            a file is not a capture, or was changed: its message names the line
     ├── WeightsError            a model's file cannot be downloaded or opened: the message says what to do
-    ├── KeyTermsError           a key cannot be created, found or changed: the message says what to do instead
+    ├── AdminError              a command or a request of the admin API cannot be carried out: the message says why
     ├── ListenError             the gateway cannot listen at that address: the message says why
     ├── BookError               the ledger's store fails for now: the message says why; retry later
     │   ├── SlowQueryError      a query took too long: narrow its time range or its filter
@@ -64,8 +64,9 @@ class WeightsError(PenstockError):
     """The file of a local model cannot be downloaded or opened."""
 
 
-class KeyTermsError(PenstockError):
-    """A key cannot be created, found or changed. `code` is for programs; `param` is the name of the wrong value."""
+class AdminError(PenstockError):
+    """A command or a request of the admin API cannot be carried out: a value is invalid, or a key, a team or an entry
+    does not exist. `code` is for programs; `param` is the name of the wrong value."""
 
     def __init__(self, message: str, *, code: ErrorCode = "invalid_key_terms", param: str | None = None) -> None:
         super().__init__(message)

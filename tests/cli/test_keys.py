@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ConfigError, KeyTermsError
+from penstock.errors import AdminError, ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.keys.changes import create, find
 from penstock.gateway.keys.keys import PREFIX, is_mistyped
@@ -256,7 +256,7 @@ def test_money_and_times_are_read_exactly() -> None:
     assert parse_expiry("2030-01-01", NOW_MS) == 1_893_456_000_000
     assert parse_expiry("2030-01-01T01:00+01:00", NOW_MS) == 1_893_456_000_000
     for text in ("", "5", "d", "-1d", "999999999w", "1.5h"):
-        with pytest.raises(KeyTermsError):
+        with pytest.raises(AdminError):
             parse_duration(text, "x")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.keys import Key, is_mistyped
 from penstock.gateway.people.audit import Actor, key_change
 from penstock.gateway.people.roles import Principal, RoleGrant, Scope
@@ -101,7 +101,7 @@ def test_a_token_is_recognised_and_its_secret_is_not_stored() -> None:
     ],
 )
 def test_wrong_terms_of_a_token_are_refused(terms: TokenTerms, param: str) -> None:
-    with pytest.raises(KeyTermsError) as error:
+    with pytest.raises(AdminError) as error:
         make_token(terms, "root", NOW_MS)
     assert error.value.param == param
 

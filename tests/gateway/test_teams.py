@@ -16,7 +16,8 @@ from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
 from penstock.gateway.limits.chained import ChainedAccounts
 from penstock.gateway.teams.chain import account_ids, end_user_accounts, resolve
-from penstock.gateway.teams.team import Team, ancestry
+from penstock.gateway.teams.path import ancestry
+from penstock.gateway.teams.team import Team
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from tests.stores.accounts_together import NOW, MemoryStore, StoreLink
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book, Filter, with_teams
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
@@ -44,29 +44,29 @@ def test_what_is_created_and_changed_is_what_is_kept(book: Book) -> None:
 
 
 def test_a_team_needs_those_above_it_and_is_deleted_after_those_below(book: Book) -> None:
-    with pytest.raises(KeyTermsError, match="there is no team acme: create it first"):
+    with pytest.raises(AdminError, match="there is no team acme: create it first"):
         create(book, TeamTerms(path="acme/search"), NOW)
     for path in ("acme", "acme/search"):
         create(book, TeamTerms(path=path), NOW)
     for wrong in ("acme/", "/acme", "a b", "a/b/c/d", "", "a//b", "ü", "a" * 65):
-        with pytest.raises(KeyTermsError):
+        with pytest.raises(AdminError):
             create(book, TeamTerms(path=wrong), NOW)
-    with pytest.raises(KeyTermsError, match="there is a team acme"):
+    with pytest.raises(AdminError, match="there is a team acme"):
         create(book, TeamTerms(path="acme"), NOW)
-    with pytest.raises(KeyTermsError, match="there is no team acme/ads"):
+    with pytest.raises(AdminError, match="there is no team acme/ads"):
         key_changes.create(book, KeyTerms(name="a", team="acme/ads"), NOW)
     key = key_changes.create(book, KeyTerms(name="a", team="acme/search", budgets={"day": 3}), NOW).key
     assert (key.team, dict(key.budgets)) == ("acme/search", {"day": 3 * 10**9})
-    with pytest.raises(KeyTermsError, match="line 1: there is no team gone"):
+    with pytest.raises(AdminError, match="line 1: there is no team gone"):
         key_changes.update(book, [KeyChange("a", KeyUpdate(team="gone"), "line 1")], NOW)
     for path, what in (("acme", "the team acme/search"), ("acme/search", "the key")):
-        with pytest.raises(KeyTermsError, match=f"{path} has {what}"):
+        with pytest.raises(AdminError, match=f"{path} has {what}"):
             delete(book, path, NOW)
     key_changes.update(book, [KeyChange("a", KeyUpdate(team="acme"))], NOW)
     assert delete(book, "acme/search", NOW).deleted_ms == NOW
-    with pytest.raises(KeyTermsError, match="there is no team acme/search"):
+    with pytest.raises(AdminError, match="there is no team acme/search"):
         update(book, "acme/search", TeamUpdate(), NOW)
-    with pytest.raises(KeyTermsError, match="there is no team"):
+    with pytest.raises(AdminError, match="there is no team"):
         key_changes.create(book, KeyTerms(name="b", team="acme/search"), NOW)
     assert create(book, TeamTerms(path="acme/search"), NOW + 1).deleted_ms is None
 

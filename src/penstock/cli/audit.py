@@ -9,7 +9,7 @@ from penstock.cli.book import reading
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.terms import parse_moment
 from penstock.gateway.people.audit import AuditEntry, audit_json
 from penstock.gateway.people.store import AuditFilter
@@ -45,7 +45,7 @@ def command(file: Path | None, *, since: str, until: str, count: int, as_json: b
             until_ms=parse_moment(until, now, "--until", past=True) if until else None,
             **named,
         )
-    except KeyTermsError as error:
+    except AdminError as error:
         raise click.UsageError(str(error)) from error
     with reading(file) as book:
         entries = [entry for _, entry in book.people.audit(wanted, limit=count)]

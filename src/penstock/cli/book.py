@@ -11,7 +11,7 @@ import click
 
 from penstock.amounts import clock_ms
 from penstock.cli.text import one_line
-from penstock.errors import BookError, ConfigError, KeyTermsError
+from penstock.errors import AdminError, BookError, ConfigError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config, default_file, load
 from penstock.gateway.content.store import ContentStore
@@ -76,5 +76,5 @@ def book_errors() -> Iterator[None]:
     """Report an error of the book as a message of one line, without a traceback."""
     try:
         yield
-    except (BookError, KeyTermsError) as error:
+    except (BookError, AdminError) as error:
         raise click.ClickException(one_line(str(error))) from error

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.cli.limit_options import parse_budgets, parse_number
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.terms import KeyUpdate, ListedKeyUpdate, parse_tag
 
@@ -30,25 +30,25 @@ def parse_update(options: Mapping[str, Any]) -> KeyUpdate:
 
 
 def read_file(path: Path) -> list[KeyChange]:
-    """The changes in a file. Raises `KeyTermsError`, which names all lines that are invalid."""
+    """The changes in a file. Raises `AdminError`, which names all lines that are invalid."""
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise KeyTermsError(f"{path} cannot be read: {error}") from None
+        raise AdminError(f"{path} cannot be read: {error}") from None
     changes: list[KeyChange] = []
     problems: list[str] = []
     for place, line in _csv_lines(text) if path.suffix.lower() == ".csv" else _json_lines(text):
         try:
             given = _convert(line, ListedKeyUpdate) if isinstance(line, dict) else _decode(line)
             changes.append(KeyChange(given.key, given, place))
-        except KeyTermsError as error:
+        except AdminError as error:
             problems.append(f"{place}: {error}")
         if len(changes) > MAX_CHANGES:
-            raise KeyTermsError(f"{path} has more than {MAX_CHANGES} changes: split it")
+            raise AdminError(f"{path} has more than {MAX_CHANGES} changes: split it")
     if problems:
-        raise KeyTermsError(f"no key was changed: {'; '.join(problems)}")
+        raise AdminError(f"no key was changed: {'; '.join(problems)}")
     if not changes:
-        raise KeyTermsError(f"{path} has no changes")
+        raise AdminError(f"{path} has no changes")
     return changes
 
 
@@ -60,7 +60,7 @@ def _csv_lines(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     reader = csv.DictReader(text.splitlines())
     for row in reader:
         if None in row:
-            raise KeyTermsError(f"line {reader.line_num} has more cells than the header")
+            raise AdminError(f"line {reader.line_num} has more cells than the header")
         yield f"line {reader.line_num}", {name.strip(): value.strip() for name, value in row.items() if value}
 
 
@@ -68,9 +68,9 @@ def _decode(line: str) -> ListedKeyUpdate:
     try:
         return msgspec.json.decode(line, type=ListedKeyUpdate)
     except msgspec.ValidationError as error:
-        raise KeyTermsError(f"it is not valid: {error}") from None
+        raise AdminError(f"it is not valid: {error}") from None
     except (msgspec.DecodeError, RecursionError):
-        raise KeyTermsError("it is not valid JSON") from None
+        raise AdminError("it is not valid JSON") from None
 
 
 def _convert(options: Mapping[str, Any], kind: type[T]) -> T:
@@ -78,7 +78,7 @@ def _convert(options: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(values, kind, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise KeyTermsError(f"it is not valid: {error}") from None
+        raise AdminError(f"it is not valid: {error}") from None
 
 
 def _value(name: str, value: Any) -> object:

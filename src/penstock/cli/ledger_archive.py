@@ -18,7 +18,7 @@ from penstock.cli.book import book_of, load_config
 from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter
 from penstock.cli.options import config_option
 from penstock.cli.text import counted, to_json
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book, with_teams
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.entry import AttemptEntry, Entry
@@ -109,7 +109,7 @@ def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
             wanted = now_ms - settings.keep_days * DAY_MS
         else:
             raise click.UsageError("set keep_days in [ledger], or give --before TIME")
-    except KeyTermsError as error:
+    except AdminError as error:
         raise click.UsageError(str(error)) from error
     if wanted > now_ms - DAY_MS:
         raise click.UsageError("calls of the last 24 hours stay in the ledger: give an earlier time")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.amounts import table_moment
 from penstock.cli.book import content_of, load_config
 from penstock.cli.options import config_option
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Archived, Filter
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.billing.tags import clean_text
@@ -55,7 +55,7 @@ class EntryQuery(Struct, frozen=True):
                 teams=self.teams,
                 tags=dict(_tag(tag) for tag in self.tags),
             )
-        except (ValueError, KeyTermsError) as error:
+        except (ValueError, AdminError) as error:
             raise click.UsageError(str(error)) from error
 
     def _users(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.keys import Period
 from penstock.gateway.keys.terms import EndUserTerms
 
@@ -53,7 +53,7 @@ def parse_budgets(given: Sequence[str]) -> dict[Period, str | None]:
     for text in given:
         amount, slash, period = text.partition("/")
         if not slash or period not in get_args(Period) or period in budgets:
-            raise KeyTermsError(
+            raise AdminError(
                 f"a budget is written 500/month, once for each of {', '.join(get_args(Period))}", param="budgets"
             )
         budgets[cast(Period, period)] = None if amount == "none" else amount
@@ -65,5 +65,5 @@ def parse_number(name: str, text: str) -> int | None:
     if text == "none":
         return None
     if not (text.isascii() and text.isdigit()):
-        raise KeyTermsError(f"{name} is a whole number, or none to remove it", param=name)
+        raise AdminError(f"{name} is a whole number, or none to remove it", param=name)
     return int(text)

@@ -27,12 +27,13 @@ from penstock.amounts import NANODOLLARS
 from penstock.cli.litellm.database import LitellmTables, TableRow
 from penstock.cli.litellm.durations import MONTH_S, seconds_of
 from penstock.cli.litellm.findings import UNKNOWN, Findings
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import TakenOver
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key, Period, digest_of
 from penstock.gateway.keys.terms import check_limit, check_models, check_name
-from penstock.gateway.teams.team import Team, within
+from penstock.gateway.teams.path import within
+from penstock.gateway.teams.team import Team
 
 _HASHED = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_A_PATH = re.compile(r"[^A-Za-z0-9._-]+")
@@ -122,8 +123,8 @@ class KeyConversion:
                 paths[row[f"{level}_id"]] = path
                 try:
                     terms = self._terms(f"{level} {path}", row)
-                except KeyTermsError as error:
-                    raise KeyTermsError(f"nothing was imported: {level} {path}: {error}") from None
+                except AdminError as error:
+                    raise AdminError(f"nothing was imported: {level} {path}: {error}") from None
                 period, budget = terms.pop("period", "total"), terms.pop("budget", None)
                 team = Team(path=path, created_ms=self._now_ms, budgets={} if budget is None else {period: budget})
                 self._teams[path] = structs.replace(team, **terms)
@@ -151,7 +152,7 @@ class KeyConversion:
         try:
             check_name(free)
             terms = self._terms(field, row)
-        except KeyTermsError as error:
+        except AdminError as error:
             self._findings.impossible(field, f"was not imported: {error}")
             return
         names.add(free)

@@ -14,7 +14,8 @@ from msgspec import Struct, structs
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key, KeyName, Spender
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
-from penstock.gateway.teams.team import Team, within
+from penstock.gateway.teams.path import within
+from penstock.gateway.teams.team import Team
 
 if TYPE_CHECKING:  # the reports of keys, which the audit log uses, are about books
     from penstock.gateway.people.audit import Actor

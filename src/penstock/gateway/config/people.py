@@ -9,7 +9,7 @@ from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.gateway.people.roles import TEAM_ROLES, Role
-from penstock.gateway.people.teams import is_team
+from penstock.gateway.teams.path import is_team_path
 from penstock.providers.secret import Secret
 
 # Signatures with a private key only. With HMAC, the public key itself would sign.
@@ -79,7 +79,7 @@ def check_group(name: str, given: dict[str, object], problems: Problems) -> Grou
     if (role in TEAM_ROLES) != bool(team):
         problems.error(path, f"the role {role} needs a team" if not team else f"the role {role} has no team")
         return None
-    if team and not is_team(team):
+    if team and not is_team_path(team):
         problems.error((*path, "team"), "must be the path of a team, such as acme/search")
         return None
     return GroupSettings(**given)  # type: ignore[arg-type]  # read by the same types
@@ -106,7 +106,7 @@ def load_auth(given: dict[str, Any], problems: Problems) -> AuthSettings:
     if not jwt.teams:
         problems.error(path, 'needs teams, such as teams = { "search-developers" = "acme/search" }')
     for name, team in jwt.teams.items():
-        if not is_team(str(team)):
+        if not is_team_path(str(team)):
             problems.error((*path, "teams", name), "must be the path of a team, such as acme/search")
     return AuthSettings(jwt=jwt)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book, TakenOver
 from penstock.gateway.keys.keys import Key, KeyName, digest_of, new_secret
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, make_key, parse_duration, updated
@@ -76,7 +76,7 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
             return []  # the rotation is stored; only its confirmation was lost
         key = find(keys, which, now_ms)
         if key.unusable(now_ms):
-            raise KeyTermsError(f"the key {key.id} is revoked or expired: create a new one", code="key_unusable")
+            raise AdminError(f"the key {key.id} is revoked or expired: create a new one", code="key_unusable")
         rotated[:] = [
             structs.replace(
                 key,
@@ -100,16 +100,16 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
     def change(teams: list[Team], keys: list[Key]) -> TakenOver:
         changed.clear()
         paths = existing(teams)
-        problems: list[KeyTermsError] = []
+        problems: list[AdminError] = []
         for given in changes:
             try:
                 key = find(keys, given.which, now_ms)
                 if key.id in changed:
-                    raise KeyTermsError(f"the key {key.id} is changed twice", code="invalid_parameter")
+                    raise AdminError(f"the key {key.id} is changed twice", code="invalid_parameter")
                 changed[key.id] = updated(key, given.update, now_ms)
                 if given.update.team and given.update.team not in paths:
                     raise _no_team(changed[key.id].team)
-            except KeyTermsError as error:
+            except AdminError as error:
                 problems.append(error if not given.place else _at(error, given.place))
         after = [changed.get(key.id, key) for key in keys]
         for key in changed.values():
@@ -123,25 +123,25 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
     return list(changed.values())
 
 
-def _no_team(path: str) -> KeyTermsError:
-    return KeyTermsError(f"there is no team {path}: create it first", code="team_not_found", param="team")
+def _no_team(path: str) -> AdminError:
+    return AdminError(f"there is no team {path}: create it first", code="team_not_found", param="team")
 
 
-def _at(error: KeyTermsError, place: str) -> KeyTermsError:
-    return KeyTermsError(f"{place}: {error}", code=error.code, param=error.param)
+def _at(error: AdminError, place: str) -> AdminError:
+    return AdminError(f"{place}: {error}", code=error.code, param=error.param)
 
 
-def _together(problems: Sequence[KeyTermsError]) -> KeyTermsError:
+def _together(problems: Sequence[AdminError]) -> AdminError:
     listed = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
     more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
-    return KeyTermsError(f"no key was changed: {listed}{more}")
+    return AdminError(f"no key was changed: {listed}{more}")
 
 
 def _check_name(keys: Iterable[Key], key: Key, now_ms: int) -> None:
     """Raise if another active key has the name of a key."""
     for other in keys:
         if other.name == key.name and other.id != key.id and not other.unusable(now_ms):
-            raise KeyTermsError(
+            raise AdminError(
                 f"there is a key with that name, {other.id}: choose another name, or revoke or rotate that key",
                 code="name_taken",
                 param="name",
@@ -157,9 +157,9 @@ def find(keys: Iterable[Named], which: str, now_ms: int) -> Named:
     active = [key for key in named if not key.unusable(now_ms)]
     matches = active or named
     if not matches:
-        raise KeyTermsError("there is no key with that id or name", code="key_not_found")
+        raise AdminError("there is no key with that id or name", code="key_not_found")
     if len(matches) > 1:
         ids = ", ".join(key.id for key in matches[-_MAX_LISTED:])
         more = " are among them" if len(matches) > _MAX_LISTED else ""
-        raise KeyTermsError(f"{len(matches)} keys have that name: use the id of one: {ids}{more}", code="ambiguous")
+        raise AdminError(f"{len(matches)} keys have that name: use the id of one: {ids}{more}", code="ambiguous")
     return matches[0]

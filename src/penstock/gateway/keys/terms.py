@@ -6,7 +6,7 @@
 | duration | `45s`, `90m`, `24h`, `30d`, `2w`, or `0` |
 | time | a duration from now; `2027-01-01`, which is 00:00 UTC; `2027-01-01T12:00Z` |
 
-An invalid value raises `KeyTermsError`, which names the field.
+An invalid value raises `AdminError`, which names the field.
 """
 
 import re
@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypeAlias, get_args
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from penstock.amounts import DAY_MS, NANODOLLARS
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.keys import EndUserLimits, Key, Period, digest_of, new_id, new_secret
-from penstock.gateway.people.teams import check_team
+from penstock.gateway.teams.path import check_team_path
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
@@ -95,7 +95,7 @@ def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
     """A new key with these settings: its secret, and the key to store."""
     id, secret = new_id(), new_secret()
     if terms.period is not None and terms.budget is None:
-        raise KeyTermsError(_NO_BUDGET, param="period")
+        raise AdminError(_NO_BUDGET, param="period")
     bare = Key(id=id, name=id, digest=digest_of(secret), hint=secret[-4:], created_ms=now_ms)
     given = {name: value for name, value in structs.asdict(terms).items() if value not in (None, "")}
     return secret, updated(bare, KeyUpdate(**given), now_ms)
@@ -113,7 +113,7 @@ def updated(key: Key, update: KeyUpdate, now_ms: int) -> Key:
     values["end_users"] = merged_limits(key.end_users, update.end_users)
     changed = structs.replace(key, **values)
     if update.period is not UNSET and changed.budget is None:
-        raise KeyTermsError(_NO_BUDGET, param="period")
+        raise AdminError(_NO_BUDGET, param="period")
     return changed
 
 
@@ -152,7 +152,7 @@ def parse_money(text: str) -> int:
     """Parse dollars into nanodollars, exactly."""
     match = _MONEY.fullmatch(text.strip())
     if match is None:
-        raise KeyTermsError(
+        raise AdminError(
             "a budget is an amount of dollars, such as 25 or $0.50, below a billion and with at most nine digits "
             "after the point",
             param="budget",
@@ -165,9 +165,7 @@ def parse_duration(text: str, param: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     length = int(match[1]) * _UNITS_MS[match[2]] if match is not None else 0 if text.strip() == "0" else None
     if length is None or length > _CENTURY_MS:
-        raise KeyTermsError(
-            f"{param} must be a duration such as 45s, 90m, 24h, 30d or 2w, at most a century", param=param
-        )
+        raise AdminError(f"{param} must be a duration such as 45s, 90m, 24h, 30d or 2w, at most a century", param=param)
     return length
 
 
@@ -184,14 +182,14 @@ def parse_moment(text: str, now_ms: int, param: str, *, past: bool = False) -> i
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         message = f"{param} must be a duration such as 30d, a date such as 2027-01-01, or a date and time such as "
-        raise KeyTermsError(f"{message}2027-01-01T12:00Z", param=param) from None
+        raise AdminError(f"{message}2027-01-01T12:00Z", param=param) from None
 
 
 def parse_expiry(text: str, now_ms: int) -> int:
     """Parse the time at which a key expires."""
     moment = parse_moment(text, now_ms, "expires")
     if moment <= now_ms:
-        raise KeyTermsError("expires is in the past: such a key would never be valid", param="expires")
+        raise AdminError("expires is in the past: such a key would never be valid", param="expires")
     return moment
 
 
@@ -199,25 +197,25 @@ def parse_tag(text: str) -> tuple[str, str]:
     """Parse a tag, `name=value`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise KeyTermsError("a tag is written name=value", param="tags")
+        raise AdminError("a tag is written name=value", param="tags")
     return name, value
 
 
 def check_name(name: str) -> str:
     """The name of a key or a token. Raises if a text cannot be one."""
     if not _is_text(name):
-        raise KeyTermsError(
+        raise AdminError(
             f"a name has 1 to {_MAX_LENGTH} printable characters, without spaces at its ends", param="name"
         )
     if _ID.fullmatch(name):
-        raise KeyTermsError("a name must not look like the id of a key", param="name")
+        raise AdminError("a name must not look like the id of a key", param="name")
     return name
 
 
 def check_limit(value: int | None, param: str) -> int | None:
     """The limit. Raises if a number cannot be one."""
     if value is not None and not 1 <= value <= _MAX_LIMIT:
-        raise KeyTermsError(f"{param} is a whole number from 1 to {_MAX_LIMIT}", param=param)
+        raise AdminError(f"{param} is a whole number from 1 to {_MAX_LIMIT}", param=param)
     return value
 
 
@@ -225,14 +223,14 @@ def check_models(models: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns of models. Raises if they are too many or too long."""
     if len(models) > _MAX_MODELS or not all(map(_is_text, models)):
         message = f"models are at most {_MAX_MODELS} names or patterns such as groq/*, of 1 to {_MAX_LENGTH} characters"
-        raise KeyTermsError(message, param="models")
+        raise AdminError(message, param="models")
     return models
 
 
 def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
     if len(tags) > _MAX_TAGS or not all(map(_is_text, tags)) or not all(not v or _is_text(v) for v in tags.values()):
         message = f"tags are at most {_MAX_TAGS} names with their values, each of at most {_MAX_LENGTH} characters"
-        raise KeyTermsError(message, param="tags")
+        raise AdminError(message, param="tags")
     return tags
 
 
@@ -252,5 +250,5 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, int], object]]] = {
     "expires": ("expires_ms", lambda given, now: parse_expiry(given, now) if given else None),
     "strict": ("strict", lambda given, _now: given),
     "tags": ("tags", lambda given, _now: _tags(given)),
-    "team": ("team", lambda given, _now: check_team(given) if given else ""),
+    "team": ("team", lambda given, _now: check_team_path(given) if given else ""),
 }

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.period import period_at
-from penstock.gateway.teams.team import LEVELS
+from penstock.gateway.teams.path import level_of
 
 PERCENTAGES = (50, 80, 100)
 Delivery: TypeAlias = Literal["none", "waiting", "delivered", "failed"]
@@ -70,7 +70,7 @@ class WatchedBudget(NamedTuple):
     def kind(self) -> str:
         """`key`, or the level of the team."""
         team = _team(self.account)
-        return LEVELS[team.count("/")] if team else "key"
+        return level_of(team) if team else "key"
 
 
 def watched_budgets(keys: Iterable[Key]) -> dict[str, WatchedBudget]:

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from penstock.gateway.keys.keys import KeyName
+from penstock.gateway.teams.path import within
 
 GlobalRole: TypeAlias = Literal["viewer", "operator", "admin"]
 TeamRole: TypeAlias = Literal["member", "team_admin"]
@@ -65,7 +66,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
     def role_in(self, team: str) -> TeamRole | None:
         """The strongest role in a team, from it or from a team above it."""
-        found = [role for path, role in self.teams.items() if team and (team == path or team.startswith(f"{path}/"))]
+        found = [role for path, role in self.teams.items() if team and within(team, path)]
         return max(found, key=_STRENGTH.__getitem__, default=None)
 
     @property

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from penstock.amounts import moment
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.keys.keys import digest_of, new_secret
 from penstock.gateway.keys.terms import check_name, parse_expiry
 from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant, named_user
-from penstock.gateway.people.teams import check_team
+from penstock.gateway.teams.path import check_team_path
 
 TOKEN_PREFIX = "pst-"
 DEFAULT_EXPIRY = "90d"
@@ -70,7 +70,7 @@ def make_token(terms: TokenTerms, created_by: str, now_ms: int) -> NewToken:
     in_team = terms.role in TEAM_ROLES
     if in_team != bool(terms.team):
         message = "needs a team" if in_team else "is global: leave out the team"
-        raise KeyTermsError(f"the role {terms.role} {message}", param="team")
+        raise AdminError(f"the role {terms.role} {message}", param="team")
     secret = new_secret(TOKEN_PREFIX)
     token = ApiToken(
         id=f"tok_{secrets.token_hex(6)}",
@@ -78,7 +78,7 @@ def make_token(terms: TokenTerms, created_by: str, now_ms: int) -> NewToken:
         digest=digest_of(secret),
         hint=secret[-4:],
         role=terms.role,
-        team=check_team(terms.team) if in_team else "",
+        team=check_team_path(terms.team) if in_team else "",
         created_ms=now_ms,
         created_by=created_by,
         expires_ms=None if terms.expires == NEVER else parse_expiry(terms.expires, now_ms),
@@ -90,7 +90,7 @@ def check_new(tokens: Iterable[ApiToken], new: ApiToken) -> None:
     """Raise if a usable token has the name of a new one."""
     for other in tokens:
         if other.name == new.name and other.usable(new.created_ms):
-            raise KeyTermsError(f"there is a token with that name, {other.id}", code="name_taken", param="name")
+            raise AdminError(f"there is a token with that name, {other.id}", code="name_taken", param="name")
 
 
 def find_token(tokens: Iterable[ApiToken], which: str, now_ms: int) -> ApiToken:
@@ -98,7 +98,7 @@ def find_token(tokens: Iterable[ApiToken], which: str, now_ms: int) -> ApiToken:
     tokens = list(tokens)
     matches = [token for token in tokens if token.id == which] or [token for token in tokens if token.name == which]
     if not matches:
-        raise KeyTermsError("there is no token with that id or name", code="token_not_found")
+        raise AdminError("there is no token with that id or name", code="token_not_found")
     return max(matches, key=lambda token: (token.usable(now_ms), token.created_ms))
 
 

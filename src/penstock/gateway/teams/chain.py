@@ -19,7 +19,8 @@ from msgspec import structs
 
 from penstock.gateway.keys.keys import EndUserLimits, Key, Period, Spender
 from penstock.gateway.limits.accounts import END_USER
-from penstock.gateway.teams.team import Team, ancestry
+from penstock.gateway.teams.path import ancestry
+from penstock.gateway.teams.team import Team
 
 _DIGEST_BYTES = 16
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.keys.terms import (
@@ -17,8 +17,8 @@ from penstock.gateway.keys.terms import (
     merged_budgets,
     merged_limits,
 )
-from penstock.gateway.people.teams import check_team
-from penstock.gateway.teams.team import Team, ancestry, within
+from penstock.gateway.teams.path import ancestry, check_team_path, within
+from penstock.gateway.teams.team import Team
 
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent")
 
@@ -44,15 +44,15 @@ class TeamTerms(TeamUpdate, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def create(book: Book, terms: TeamTerms, now_ms: int) -> Team:
     """Create a team. The teams above it must exist. One that was deleted gets new settings, and keeps its history."""
-    new = _updated(Team(path=check_team(terms.path), created_ms=now_ms), terms, now_ms)
+    new = _updated(Team(path=check_team_path(terms.path), created_ms=now_ms), terms, now_ms)
 
     def change(teams: list[Team], _keys: list[Key]) -> list[Team]:
         existing = {team.path for team in teams if team.deleted_ms is None}
         if new.path in existing:
-            raise KeyTermsError(f"there is a team {new.path}", code="name_taken", param="path")
+            raise AdminError(f"there is a team {new.path}", code="name_taken", param="path")
         for above in ancestry(new.path)[:0:-1]:
             if above not in existing:
-                raise KeyTermsError(f"there is no team {above}: create it first", code="team_not_found", param="path")
+                raise AdminError(f"there is no team {above}: create it first", code="team_not_found", param="path")
         return [new]
 
     book.change_teams(change)
@@ -85,7 +85,7 @@ def delete(book: Book, path: str, now_ms: int) -> Team:
         active = [key.id for key in keys if key.team == path and not key.unusable(now_ms)]
         if below or active:
             what = f"the team {below[0]} below it" if below else f"the key {active[0]}"
-            raise KeyTermsError(f"{path} has {what}: delete or move that first", code="team_in_use")
+            raise AdminError(f"{path} has {what}: delete or move that first", code="team_in_use")
         deleted[:] = [structs.replace(team, deleted_ms=now_ms)]
         return deleted
 
@@ -97,7 +97,7 @@ def find(teams: list[Team], path: str) -> Team:
     """The team with this path."""
     found = next((team for team in teams if team.path == path and team.deleted_ms is None), None)
     if found is None:
-        raise KeyTermsError(f"there is no team {path[:200]}", code="team_not_found")
+        raise AdminError(f"there is no team {path[:200]}", code="team_not_found")
     return found
 
 

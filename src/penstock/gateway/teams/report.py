@@ -7,7 +7,8 @@ from penstock.amounts import moment, money
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Period, Spender
 from penstock.gateway.keys.report import budgets, end_users, spent_in
-from penstock.gateway.teams.team import Team, ancestry
+from penstock.gateway.teams.path import ancestry
+from penstock.gateway.teams.team import Team
 
 
 def report_teams(book: Book, teams: Sequence[Team], now_ms: int) -> list[dict[str, object]]:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from penstock.gateway.keys.keys import NO_LIMITS, EndUserLimits, Period
-
-LEVELS = ("organisation", "team", "project")
+from penstock.gateway.teams.path import level_of
 
 
 class Team(Struct, frozen=True, kw_only=True):
@@ -35,20 +34,9 @@ class Team(Struct, frozen=True, kw_only=True):
     @property
     def level(self) -> str:
         """The name of its level."""
-        return LEVELS[self.path.count("/")]
-
-
-def ancestry(path: str) -> list[str]:
-    """The paths of a team and of the teams above it, from the innermost to the organisation."""
-    parts = path.split("/")
-    return ["/".join(parts[:length]) for length in range(len(parts), 0, -1)] if path else []
+        return level_of(self.path)
 
 
 def existing(teams: Iterable[Team]) -> set[str]:
     """The paths of teams that are not deleted."""
     return {team.path for team in teams if team.deleted_ms is None}
-
-
-def within(path: str, team: str) -> bool:
-    """Whether a path is a team or below it."""
-    return path == team or path.startswith(f"{team}/")

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from penstock.core.hub.failure import Failure
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.live_routes import NO_CONTENT, Handler
@@ -35,7 +35,7 @@ class CaptureRoutes:
             query = Query.parse(exchange.request.query)
             query.only({"attempt"})
             attempt = query.one("attempt") or "1"
-        except KeyTermsError as error:
+        except AdminError as error:
             answer(error)
             return
         if not attempt.isdecimal() or not 1 <= int(attempt) <= _MAX_ATTEMPT:

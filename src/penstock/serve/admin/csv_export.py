@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.amounts import clock_ms
 from penstock.core.hub.failure import Failure
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.people.roles import Scope
@@ -57,7 +57,7 @@ class CsvExport:
         query = AdminRequest(name="", query=Query.parse(""), body=b"", now_ms=now_ms, scope=scope)
         try:
             wanted = read_filter(Query.parse(exchange.request.query), now_ms)
-        except KeyTermsError as error:
+        except AdminError as error:
             answer(error)
             return
         _Download(self._book_thread, exchange, answer).read(partial(_first_page, query, wanted))

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from penstock.amounts import moment, money
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.http.exchange import Exchange
 from penstock.installation import version
 from penstock.serve.admin.endpoint import AdminEndpoint
@@ -95,7 +95,7 @@ class LiveRoutes:
         else:
             try:
                 view = read_view(Query.parse(exchange.request.query))
-            except KeyTermsError as error:
+            except AdminError as error:
                 answer(error)
             else:
                 self._streams.watch(exchange, _stream_headers(), view)
@@ -147,7 +147,7 @@ class LiveRoutes:
             query = Query.parse(exchange.request.query)
             query.only(("api",))
             api = query.one("api") or _DEFAULT_API
-        except KeyTermsError as error:
+        except AdminError as error:
             answer(error)
             return
         if api in self._app.apis:

@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.terms import parse_moment
 from penstock.gateway.people.audit import audit_json
@@ -43,7 +43,7 @@ def end_sessions(book: Book, request: AdminRequest) -> AdminReply:
     """End the sessions of a user, or one session by its id."""
     ended = book.people.end_sessions(request.name, book.actor, request.now_ms)
     if not ended:
-        raise KeyTermsError("there is no session of that user or with that id", code="session_not_found")
+        raise AdminError("there is no session of that user or with that id", code="session_not_found")
     return AdminReply(200, {"ended": ended})
 
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
@@ -154,6 +154,6 @@ def read_span(query: Query, now_ms: int) -> tuple[int, int]:
     return since_ms, bucket_ms
 
 
-def invalid_parameter(param: str, message: str) -> KeyTermsError:
+def invalid_parameter(param: str, message: str) -> AdminError:
     """The error for an invalid parameter."""
-    return KeyTermsError(message, code="invalid_parameter", param=param or None)
+    return AdminError(message, code="invalid_parameter", param=param or None)

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.errors import BookError, KeyTermsError, SlowQueryError
+from penstock.errors import AdminError, BookError, SlowQueryError
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.responses import respond_failure, respond_json
@@ -31,7 +31,7 @@ def send_answer(
             return
         case Failure():
             failure = reply
-        case KeyTermsError():
+        case AdminError():
             failure = refusal(reply.code, str(reply), reply.param)
         case SlowQueryError():
             failure = refusal("query_too_slow", str(reply))

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from penstock.amounts import moment
 from penstock.core.json.members import JsonMembers
-from penstock.errors import KeyTermsError
+from penstock.errors import AdminError
 from penstock.gateway.billing.book import Book, Filter, HealthBucket, with_teams
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys import changes as key_changes
@@ -163,7 +163,7 @@ def show_entry(book: Book, request: AdminRequest) -> AdminReply:
     if entry is None or not _may_see(book, request, entry):
         before_ms = book.archived().before_ms
         archived = f"; calls before {moment(before_ms)} are archived" if before_ms else ""
-        raise KeyTermsError(f"there is no entry with this id{archived}", code="entry_not_found")
+        raise AdminError(f"there is no entry with this id{archived}", code="entry_not_found")
     return AdminReply(200, entry_json(entry))
 
 
@@ -261,12 +261,12 @@ def _create_own(book: Book, terms: KeyTerms, request: AdminRequest) -> key_chang
     teams = request.scope.teams
     team = terms.team or (next(iter(teams)) if len(teams) == 1 else "")
     if request.scope.role_in(team) is None:
-        raise KeyTermsError(f"team is one of {', '.join(sorted(teams))}", param="team")
+        raise AdminError(f"team is one of {', '.join(sorted(teams))}", param="team")
     try:
         return key_changes.create(book, structs.replace(terms, team=team), request.now_ms, owner=request.scope.owner)
-    except KeyTermsError as error:
+    except AdminError as error:
         if error.code == "name_taken":  # the key with this name may be that of another team
-            raise KeyTermsError("this name is taken: choose another", code="name_taken", param="name") from None
+            raise AdminError("this name is taken: choose another", code="name_taken", param="name") from None
         raise
 
 
@@ -276,9 +276,9 @@ def read_body(request: AdminRequest, kind: type[T]) -> T:
     try:
         value = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise KeyTermsError(f"the request body is not valid: {error}") from None
+        raise AdminError(f"the request body is not valid: {error}") from None
     except (msgspec.DecodeError, RecursionError):
-        raise KeyTermsError("the request body is not valid JSON") from None
+        raise AdminError("the request body is not valid JSON") from None
     for name in JsonMembers(body).repeated():
-        raise KeyTermsError(f"`{name[:100]}` is there twice", param=name[:100])
+        raise AdminError(f"`{name[:100]}` is there twice", param=name[:100])
     return value
