@@ -11,8 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -83,28 +82,29 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.suffix == ".py" and _SLOW_MODULE in collection_path.read_bytes() else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class) -> Generator[None, object, object]:
+    """Mark the rows of a table that the fast tier leaves out as slow; with `-m fast`, do not even keep slow tests."""
+    made = yield
+    if not isinstance(made, list):
+        return made
+    rows = [item for item in made if tier_of(item) == "fast"]
+    for number, item in enumerate(rows):
+        if not _ALL_ROWS and not is_sampled(number, len(rows)):
+            item.add_marker("slow")
+    return [item for item in rows if tier_of(item) == "fast"] if collector.config.option.markexpr == "fast" else made
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and put the longest first, so that all processes end at about the same time."""
     ranks: dict[str, tuple[bool, int]] = {}
-    tiers = [tier_of(item) for item in items]
-    rows = Counter(_table(item) for item, tier in zip(items, tiers, strict=True) if tier == "fast")
-    numbers: Counter[str] = Counter()
-    for item, tier in zip(items, tiers, strict=True):
-        unit = unit_of(item.nodeid)
+    for item in items:
+        tier, unit = tier_of(item), unit_of(item.nodeid)
+        item.add_marker(tier)
         rank = unit in FIRST, TIERS.index(tier)
         ranks[unit] = max(rank, ranks.get(unit, rank))
-        if tier == "fast" and not _ALL_ROWS:
-            name = _table(item)
-            tier = "fast" if is_sampled(numbers[name], rows[name]) else "slow"
-            numbers[name] += 1
-        item.add_marker(tier)
     items.sort(key=lambda item: ranks[unit_of(item.nodeid)], reverse=True)
-
-
-def _table(item: pytest.Item) -> str:
-    """The test function of which an item is a row."""
-    return item.nodeid.partition("[")[0]
 
 
 class _UnitScheduling(LoadFileScheduling):  # type: ignore[misc]

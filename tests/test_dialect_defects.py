@@ -60,6 +60,7 @@ def test_a_defect_is_reported_as_expected(row: dict[str, Any]) -> None:
 FINISHES = (b'"finishReason"', b'"blockReason"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in ROWS if row["api"] == "gemini"], ids=lambda row: row["file"])
 def test_a_stream_of_gemini_is_not_completed_before_its_finish_reason(row: dict[str, Any]) -> None:
     data = (DEFECTS / row["file"]).read_bytes()

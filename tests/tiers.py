@@ -7,7 +7,7 @@ FOLDERS = dict.fromkeys(_SLOW_FOLDERS, "slow") | {"web": "browser"}
 # Fixtures that start processes, whatever the folder: the tests that use them are slow.
 PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
 # Of a table with more rows than this, so many are in the fast tier: evenly spread over the table. The others are slow.
-ROWS = 7
+ROWS = 5
 # Folders whose tests one process runs, one after another: two browsers, two models or two benchmarks at the same time
 # would only slow each other down.
 TOGETHER = ("bench", "local", "web")

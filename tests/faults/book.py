@@ -86,7 +86,8 @@ class BookReader:
             sum(entry.priced for entry in entries),
         )
         with closing(SqliteBook.open(self.path, readonly=True)) as book:
-            assert book.database.fetch("PRAGMA integrity_check") == [("ok",)]
+            found = book.database.fetch("PRAGMA integrity_check")
+            assert found == [("ok",)], f"SQLite says of {self.path}: {found}"
             for by in _GROUPINGS:
                 rows = book.usage(Filter(), by)
                 assert (sum(r.input for r in rows), sum(r.output for r in rows), sum(r.cost for r in rows)) == expected

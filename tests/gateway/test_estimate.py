@@ -161,6 +161,7 @@ SIZES: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fields", "limit_s"), SIZES.values(), ids=SIZES)
 @prompt
 def test_no_one_waits_for_an_estimate(fields: dict[str, Any], limit_s: float) -> None:

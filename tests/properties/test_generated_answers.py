@@ -9,6 +9,8 @@ import pytest
 
 from tests.generated_answers import CLIENTS, PROVIDERS, GeneratedAnswer, Json, random_answer, unaccounted
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -351,6 +351,7 @@ def test_a_call_without_an_id_gets_none_that_another_call_has(
     assert [message["content"] for message in body["messages"][1:]] == [str(n) for n in answered]
 
 
+@pytest.mark.slow
 def test_many_results_of_no_call_take_linear_time() -> None:
     calls = [{"functionCall": {"name": "f", "id": f"a{number}"}} for number in range(8_000)]
     results = [{"functionResponse": {"name": "g", "response": {}}}] * 8_000

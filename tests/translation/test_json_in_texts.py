@@ -52,6 +52,7 @@ def test_a_request_whose_arguments_are_too_complex_is_refused(provider: str, arg
     assert refused.value.failure.code == "request_too_complex"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", WITH_OBJECTS)
 def test_the_arguments_of_a_request_share_one_limit(provider: str) -> None:
     each = '{"a":[' + "[]," * 100_000 + "[]]}"

@@ -6,6 +6,8 @@ import pytest
 
 from tests.translation.support import CHAT, GEMINI, OLLAMA, asked
 
+pytestmark = pytest.mark.slow
+
 # So that a body may hold as many values.
 _PADDING = {"role": "user", "content": "x" * 12_000_000}
 # Copying the parts so far for each message takes longer.

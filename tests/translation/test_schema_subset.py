@@ -290,6 +290,7 @@ HOSTILE: dict[str, Json] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_the_work_for_a_schema_is_bounded(schema: Json) -> None:
     given = len(msgspec.json.encode(schema))

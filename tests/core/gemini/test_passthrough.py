@@ -69,6 +69,7 @@ def test_each_form_of_a_report_is_learned() -> None:
     assert reader.slow_frames == 5  # the first of each of four forms, and the last message
 
 
+@pytest.mark.slow
 def test_a_stream_that_stops_anywhere_has_the_usage_so_far() -> None:
     for end in range(len(STREAM)):
         part = STREAM[:end]

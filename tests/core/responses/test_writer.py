@@ -263,6 +263,7 @@ def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(p
     assert called["arguments"] == arguments * pieces == ended["response.function_call_arguments.done"]["arguments"]
 
 
+@pytest.mark.slow
 def test_only_so_many_log_probabilities_of_an_event_get_their_bytes() -> None:
     """To look at each of a million would hold the event loop."""
     chances = [{"token": "a", "top_logprobs": [{"token": "b"}]}] * 60_000
