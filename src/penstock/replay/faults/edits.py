@@ -1,19 +1,23 @@
 """Edits of the JSON in a stream's events. An event whose JSON changes keeps its framing and its JSON style.
 
-The framing of a message of an AWS event stream is its headers; its lengths and checksums are computed again.
+A `Change` describes a fault by what it makes of the object of one event; `edited` and `edited_last` apply it to a
+stream. The framing of a message of an AWS event stream is its headers; its lengths and checksums are computed again.
 """
 
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import TypeAlias
 
 from penstock.core.json_text import style_of, write_json
 from penstock.core.wire.event_stream import payload_of, with_payload
+from penstock.replay.faults.form import FaultForm, plain
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
 Json: TypeAlias = dict[str, object]
-# Returns the objects that replace the one of an event; None leaves the event unchanged.
+# Returns the objects that replace the one of an event; None leaves the event unchanged. It may edit the object.
 Change: TypeAlias = Callable[[Json], list[Json] | None]
+Matches: TypeAlias = Callable[[Json], bool]
 
 
 def object_in(event: bytes) -> Json | None:
@@ -45,6 +49,32 @@ def _replaced(event: bytes, value: Json) -> bytes:
     return event[:start] + write_json(value, style).encode(errors="replace") + event[end:]
 
 
+def _bounds(event: bytes) -> tuple[int, int]:
+    return max(event.find(b"{"), 0), event.rfind(b"}") + 1
+
+
+def edited(result: str, change: Change) -> FaultForm:
+    """The form of a fault that changes the object of every event."""
+    return plain(result, lambda script: changed(script, change))
+
+
+def edited_last(result: str, change: Change) -> FaultForm:
+    """The form of a fault that changes the last event that it does not leave unchanged."""
+
+    def effect(script: ScriptedResponse) -> ScriptedResponse:
+        pieces = list(script.by_event().pieces)
+        for number in range(len(pieces) - 1, -1, -1):
+            value = object_in(pieces[number].data)
+            written = change(value) if value is not None else None
+            if written is not None:
+                data = b"".join(replace_json(pieces[number].data, each) for each in written)
+                pieces[number] = Piece(pieces[number].after_s, data)
+                break
+        return script.with_pieces(pieces)
+
+    return plain(result, effect)
+
+
 def changed(script: ScriptedResponse, change: Change) -> ScriptedResponse:
     """Apply a change to the object of every event."""
     pieces: list[Piece] = []
@@ -61,41 +91,58 @@ def changed(script: ScriptedResponse, change: Change) -> ScriptedResponse:
     return script.with_pieces(pieces)
 
 
-def change_last(script: ScriptedResponse, change: Change) -> ScriptedResponse:
-    """Apply a change to the last event that it does not leave unchanged."""
-    pieces = list(script.by_event().pieces)
-    for number in range(len(pieces) - 1, -1, -1):
-        value = object_in(pieces[number].data)
-        written = change(value) if value is not None else None
-        if written is not None:
-            data = b"".join(replace_json(pieces[number].data, each) for each in written)
-            pieces[number] = Piece(pieces[number].after_s, data)
-            break
-    return script.with_pieces(pieces)
+def numbered(script: ScriptedResponse, name: str) -> ScriptedResponse:
+    """Append another number to a member in every event that has it."""
+    numbers = count()
+    return changed(script, lambda event: [event | {name: f"{event[name]}-{next(numbers)}"}] if name in event else None)
 
 
-def without(script: ScriptedResponse, drops: Callable[[Json], bool]) -> ScriptedResponse:
+def without(drops: Matches) -> Change:
     """Remove the events with such an object."""
-    return changed(script, lambda value: [] if drops(value) else None)
+    return lambda event: [] if drops(event) else None
 
 
-def repeated(script: ScriptedResponse, repeats: Callable[[Json], bool]) -> ScriptedResponse:
+def repeated(repeats: Matches) -> Change:
     """Send the events with such an object twice."""
-    return changed(script, lambda value: [value, value] if repeats(value) else None)
+    return lambda event: [event, event] if repeats(event) else None
 
 
-def without_member(script: ScriptedResponse, name: str) -> ScriptedResponse:
-    """Remove a member of every object that has it."""
+def without_members(*names: str) -> Change:
+    """Remove these members of every object and of the objects in it."""
 
-    def change(value: Json) -> list[Json] | None:
-        return [value] if value.pop(name, None) is not None else None
+    def change(event: Json) -> list[Json] | None:
+        removed = [place.pop(name, None) for place in _places(event) for name in names]
+        return [event] if any(value is not None for value in removed) else None
 
-    return changed(script, change)
+    return change
 
 
-def moved_behind(
-    script: ScriptedResponse, moves: Callable[[Json], bool], ends: Callable[[Json], bool]
-) -> ScriptedResponse:
+def zero_members(*names: str) -> Change:
+    """Replace every number in these members of every object, and of the objects in it, with zero."""
+
+    def change(event: Json) -> list[Json] | None:
+        counted = [(place, name) for place in _places(event) for name in names if place.get(name)]
+        for place, name in counted:
+            place[name] = _zeroed(place[name])
+        return [event] if counted else None
+
+    return change
+
+
+def without_last_character(name: str, *path: str) -> Change:
+    """Remove the last character of a text, such as the arguments of a tool call, in the object at a path."""
+
+    def change(event: Json) -> list[Json] | None:
+        holder = object_at(event, *path)
+        if not holder.get(name):
+            return None
+        holder[name] = str(holder[name])[:-1]
+        return [event]
+
+    return change
+
+
+def moved_behind(script: ScriptedResponse, moves: Matches, ends: Matches) -> ScriptedResponse:
     """Move the events with such an object behind the next event that `ends`."""
     late: list[Piece] = []
     pieces: list[Piece] = []
@@ -111,18 +158,30 @@ def moved_behind(
     return script.with_pieces(pieces + late)
 
 
-def zeroed(value: object) -> object:
-    """The same JSON with every number replaced by zero."""
+def object_at(value: object, *path: str) -> Json:
+    """The object at a path of members; an empty one if there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: object) -> list[Json]:
+    """The objects of a list; none if it is not a list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _places(event: Json) -> list[Json]:
+    """The object of an event and the objects in it: one of them has the usage."""
+    return [event, *(value for value in event.values() if isinstance(value, dict))]
+
+
+def _zeroed(value: object) -> object:
     match value:
         case dict():
-            return {name: zeroed(item) for name, item in value.items()}
+            return {name: _zeroed(item) for name, item in value.items()}
         case list():
-            return [zeroed(item) for item in value]
+            return [_zeroed(item) for item in value]
         case bool() | str() | None:
             return value
         case _:
             return 0
-
-
-def _bounds(event: bytes) -> tuple[int, int]:
-    return max(event.find(b"{"), 0), event.rfind(b"}") + 1

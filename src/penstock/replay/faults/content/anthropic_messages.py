@@ -1,18 +1,22 @@
 """Faults in the events of Anthropic Messages."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from penstock.replay.faults import framing
 from penstock.replay.faults.edits import (
     Json,
-    change_last,
-    changed,
+    edited,
+    edited_last,
     moved_behind,
+    object_at,
     object_in,
     repeated,
     replace_json,
     without,
-    zeroed,
+    without_last_character,
+    without_members,
+    zero_members,
 )
 from penstock.replay.faults.form import FaultForm, plain
 from penstock.replay.faults.script import Piece, ScriptedResponse
@@ -21,44 +25,15 @@ from penstock.replay.faults.script import Piece, ScriptedResponse
 _TEXTS = ("text", "thinking")
 
 
-def no_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the usage from the start and from the end of the message."""
-
-    def change(event: Json) -> list[Json] | None:
-        removed = [holder.pop("usage", None) for holder in _usage_holders(event)]
-        return [event] if any(removed) else None
-
-    return changed(script, change)
-
-
-def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Replace every count of the usage with zero."""
-    return _with_zeros(script, ("message_start", "message_delta"))
-
-
-def usage_start_zero(script: ScriptedResponse) -> ScriptedResponse:
-    """Replace the counts in `message_start` with zero."""
-    return _with_zeros(script, ("message_start",))
-
-
-def double_usage(script: ScriptedResponse) -> ScriptedResponse:
+def double_usage(event: Json) -> list[Json] | None:
     """Send the usage again, in a `message_delta` of its own."""
-
-    def change(event: Json) -> list[Json] | None:
-        again = event | {"delta": {"stop_reason": None, "stop_sequence": None}}
-        return [event, again] if _finishes(event) else None
-
-    return changed(script, change)
+    again = event | {"delta": {"stop_reason": None, "stop_sequence": None}}
+    return [event, again] if _finishes(event) else None
 
 
-def no_finish(script: ScriptedResponse) -> ScriptedResponse:
+def no_finish(event: Json) -> list[Json] | None:
     """Replace the stop reason with null."""
-
-    def change(event: Json) -> list[Json] | None:
-        delta = _delta(event)
-        return [event | {"delta": delta | {"stop_reason": None}}] if _finishes(event) else None
-
-    return changed(script, change)
+    return [event | {"delta": object_at(event, "delta") | {"stop_reason": None}}] if _finishes(event) else None
 
 
 def early_finish(script: ScriptedResponse) -> ScriptedResponse:
@@ -72,39 +47,14 @@ def early_finish(script: ScriptedResponse) -> ScriptedResponse:
     return script.with_pieces(events)
 
 
-def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the last character of the last tool call's arguments."""
-
-    def change(event: Json) -> list[Json] | None:
-        delta = _delta(event)
-        arguments = delta.get("partial_json")
-        return [event | {"delta": delta | {"partial_json": str(arguments)[:-1]}}] if arguments else None
-
-    return change_last(script, change)
-
-
-def block_start_missing(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the starts of text and thinking blocks."""
-    return without(script, lambda event: _block(event).get("type") in _TEXTS)
-
-
-def block_index_missing(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the index from the events of content blocks."""
-
-    def change(event: Json) -> list[Json] | None:
-        return [event] if event.pop("index", None) is not None else None
-
-    return changed(script, change)
-
-
 def block_text_repeated(script: ScriptedResponse) -> ScriptedResponse:
     """Put the first piece of a text into the start of its block, too."""
     events = list(script.by_event().pieces)
     objects = [object_in(event.data) or {} for event in events]
-    for number, value in enumerate(objects):
-        text = _delta(objects[number + 1]).get("text") if number + 1 < len(objects) else None
-        if _block(value).get("type") == "text" and text:
-            start = value | {"content_block": _block(value) | {"text": text}}
+    for number, (value, following) in enumerate(pairwise(objects)):
+        block, text = object_at(value, "content_block"), object_at(following, "delta").get("text")
+        if block.get("type") == "text" and text:
+            start = value | {"content_block": block | {"text": text}}
             events[number] = Piece(events[number].after_s, replace_json(events[number].data, start))
     return script.with_pieces(events)
 
@@ -112,40 +62,12 @@ def block_text_repeated(script: ScriptedResponse) -> ScriptedResponse:
 def signature_late(script: ScriptedResponse) -> ScriptedResponse:
     """Move each signature behind the end of its thinking block."""
     return moved_behind(
-        script,
-        lambda event: _delta(event).get("type") == "signature_delta",
-        lambda event: event.get("type") == "content_block_stop",
+        script, lambda event: object_at(event, "delta").get("type") == "signature_delta", _is_block_stop
     )
 
 
-def _with_zeros(script: ScriptedResponse, types: tuple[str, ...]) -> ScriptedResponse:
-    def change(event: Json) -> list[Json] | None:
-        holders = [holder for holder in _usage_holders(event) if event.get("type") in types]
-        for holder in holders:
-            holder["usage"] = zeroed(holder["usage"])
-        return [event] if holders else None
-
-    return changed(script, change)
-
-
-def _usage_holders(event: Json) -> list[Json]:
-    """The objects of an event that have a usage: the event, or its message."""
-    holders = (event, event.get("message"))
-    return [holder for holder in holders if isinstance(holder, dict) and "usage" in holder]
-
-
 def _finishes(event: Json) -> bool:
-    return bool(_delta(event).get("stop_reason"))
-
-
-def _delta(event: Json) -> Json:
-    delta = event.get("delta")
-    return delta if isinstance(delta, dict) else {}
-
-
-def _block(event: Json) -> Json:
-    block = event.get("content_block")
-    return block if isinstance(block, dict) else {}
+    return bool(object_at(event, "delta").get("stop_reason"))
 
 
 def _is_stop(event: Json) -> bool:
@@ -156,29 +78,38 @@ def _is_start(event: Json) -> bool:
     return event.get("type") == "message_start"
 
 
+def _is_block_stop(event: Json) -> bool:
+    return event.get("type") == "content_block_stop"
+
+
+def _is_text_start(event: Json) -> bool:
+    return object_at(event, "content_block").get("type") in _TEXTS
+
+
+_ZERO_USAGE = zero_members("usage")
+
 FORMS: Mapping[str, FaultForm] = {
-    "no-usage": plain("completed", no_usage),
-    "zero-usage": plain("completed, `usage-placeholder`", zero_usage),
-    "double-usage": plain("completed", double_usage),
-    "usage-start-zero": plain("completed, `usage-placeholder`", usage_start_zero),
-    "no-finish": plain("truncated", no_finish),
-    "duplicate-finish": plain("completed, `finish-repeated`", lambda script: repeated(script, _finishes)),
+    "no-usage": edited("completed", without_members("usage")),
+    "zero-usage": edited("completed, `usage-placeholder`", _ZERO_USAGE),
+    "double-usage": edited("completed", double_usage),
+    "usage-start-zero": edited(
+        "completed, `usage-placeholder`", lambda event: _ZERO_USAGE(event) if _is_start(event) else None
+    ),
+    "no-finish": edited("truncated", no_finish),
+    "duplicate-finish": edited("completed, `finish-repeated`", repeated(_finishes)),
     "early-finish": plain("completed, `content-after-finish`", early_finish),
-    "start-missing": plain(
-        "completed, `message-start-missing`, `envelope-incomplete`", lambda script: without(script, _is_start)
-    ),
-    "start-repeated": plain("completed, `message-start-repeated`", lambda script: repeated(script, _is_start)),
-    "block-start-missing": plain("completed, `block-start-missing`", block_start_missing),
-    "block-unclosed": plain(
-        "completed, `block-unclosed`",
-        lambda script: without(script, lambda event: event.get("type") == "content_block_stop"),
-    ),
-    "block-index-missing": plain("completed, `block-index-missing`", block_index_missing),
+    "start-missing": edited("completed, `message-start-missing`, `envelope-incomplete`", without(_is_start)),
+    "start-repeated": edited("completed, `message-start-repeated`", repeated(_is_start)),
+    "block-start-missing": edited("completed, `block-start-missing`", without(_is_text_start)),
+    "block-unclosed": edited("completed, `block-unclosed`", without(_is_block_stop)),
+    "block-index-missing": edited("completed, `block-index-missing`", without_members("index")),
     "block-text-repeated": plain("completed, `block-text-repeated`", block_text_repeated),
     "signature-late": plain("completed, `signature-late`", signature_late),
-    "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
-    "no-done": plain("completed, `no-done`", lambda script: without(script, _is_stop)),
-    "done-twice": plain("completed, `done-repeated`", lambda script: repeated(script, _is_stop)),
+    "broken-arguments": edited_last(
+        "completed, `tool-arguments-broken`", without_last_character("partial_json", "delta")
+    ),
+    "no-done": edited("completed, `no-done`", without(_is_stop)),
+    "done-twice": edited("completed, `done-repeated`", repeated(_is_stop)),
     "event-name-missing": plain("completed, `event-name-missing`", framing.no_event_names),
     "glued": plain("completed, `glued-events`, `event-name-missing`", framing.glued),
     "json-lines": plain("completed, `event-name-missing`, `json-lines`", framing.json_lines),

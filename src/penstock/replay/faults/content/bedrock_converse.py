@@ -5,24 +5,21 @@ from collections.abc import Mapping
 from penstock.replay.faults import framing
 from penstock.replay.faults.edits import (
     Json,
-    change_last,
-    changed,
+    edited,
+    edited_last,
     moved_behind,
+    object_at,
     object_in,
     repeated,
     without,
-    without_member,
-    zeroed,
+    without_last_character,
+    without_members,
+    zero_members,
 )
 from penstock.replay.faults.form import FaultForm, counted, plain
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
 _INDEX = "contentBlockIndex"
-
-
-def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Replace every count of the usage with zero."""
-    return changed(script, lambda event: [event | {"usage": zeroed(event["usage"])}] if "usage" in event else None)
 
 
 def early_finish(script: ScriptedResponse) -> ScriptedResponse:
@@ -39,38 +36,16 @@ def early_finish(script: ScriptedResponse) -> ScriptedResponse:
 
 def signature_late(script: ScriptedResponse) -> ScriptedResponse:
     """Move each signature behind the end of its block."""
-    return moved_behind(script, lambda event: "signature" in _reasoning(event), _is_stop)
-
-
-def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the last character of the last tool call's arguments."""
-
-    def change(event: Json) -> list[Json] | None:
-        use = _delta(event).get("toolUse")
-        if not isinstance(use, dict) or not use.get("input"):
-            return None
-        use["input"] = str(use["input"])[:-1]
-        return [event]
-
-    return change_last(script, change)
-
-
-def _delta(event: Json) -> Json:
-    delta = event.get("delta")
-    return delta if isinstance(delta, dict) else {}
-
-
-def _reasoning(event: Json) -> Json:
-    reasoning = _delta(event).get("reasoningContent")
-    return reasoning if isinstance(reasoning, dict) else {}
+    return moved_behind(
+        script, lambda event: "signature" in object_at(event, "delta", "reasoningContent"), _is_block_stop
+    )
 
 
 def _is_start(event: Json) -> bool:
     return "role" in event
 
 
-def _is_stop(event: Json) -> bool:
-    """Whether a block ends."""
+def _is_block_stop(event: Json) -> bool:
     return _INDEX in event and "delta" not in event and "start" not in event
 
 
@@ -83,18 +58,20 @@ def _finishes(event: Json) -> bool:
 
 
 FORMS: Mapping[str, FaultForm] = {
-    "no-usage": plain("completed", lambda script: without_member(script, "usage")),
-    "zero-usage": plain("completed, `usage-placeholder`", zero_usage),
-    "double-usage": plain("completed, `data-after-done`", lambda script: repeated(script, _is_metadata)),
-    "no-finish": plain("truncated", lambda script: without_member(script, "stopReason")),
-    "duplicate-finish": plain("completed, `finish-repeated`", lambda script: repeated(script, _finishes)),
+    "no-usage": edited("completed", without_members("usage")),
+    "zero-usage": edited("completed, `usage-placeholder`", zero_members("usage")),
+    "double-usage": edited("completed, `data-after-done`", repeated(_is_metadata)),
+    "no-finish": edited("truncated", without_members("stopReason")),
+    "duplicate-finish": edited("completed, `finish-repeated`", repeated(_finishes)),
     "early-finish": plain("completed, `content-after-finish`", early_finish),
-    "start-missing": plain("completed, `message-start-missing`", lambda script: without(script, _is_start)),
-    "start-repeated": plain("completed, `message-start-repeated`", lambda script: repeated(script, _is_start)),
-    "block-unclosed": plain("completed, `block-unclosed`", lambda script: without(script, _is_stop)),
-    "block-index-missing": plain("completed, `block-index-missing`", lambda script: without_member(script, _INDEX)),
+    "start-missing": edited("completed, `message-start-missing`", without(_is_start)),
+    "start-repeated": edited("completed, `message-start-repeated`", repeated(_is_start)),
+    "block-unclosed": edited("completed, `block-unclosed`", without(_is_block_stop)),
+    "block-index-missing": edited("completed, `block-index-missing`", without_members(_INDEX)),
     "signature-late": plain("completed, `block-unclosed`", signature_late),
-    "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
-    "no-done": plain("completed, `no-done`", lambda script: without(script, _is_metadata)),
+    "broken-arguments": edited_last(
+        "completed, `tool-arguments-broken`", without_last_character("input", "delta", "toolUse")
+    ),
+    "no-done": edited("completed, `no-done`", without(_is_metadata)),
     "crc-wrong": counted("failed, `event-stream-damaged`", framing.crc_wrong),
 }

@@ -1,69 +1,48 @@
 """Faults in the chunks of chat completions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from penstock.replay.faults import framing
 from penstock.replay.faults.edits import (
     Json,
-    change_last,
-    changed,
+    edited,
+    edited_last,
+    numbered,
+    object_at,
     object_in,
+    objects_in,
     repeated,
     replace_json,
-    zeroed,
+    without_members,
+    zero_members,
 )
 from penstock.replay.faults.form import FaultForm, plain
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
 _DONE = re.compile(rb"(?m)^data: ?\[DONE\][\r\n]*")
+_WITHOUT_USAGE = without_members("usage")
 
 
-def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Replace every count of the usage with zero."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        places = [place for place in _places(chunk) if place.get("usage")]
-        for place in places:
-            place["usage"] = zeroed(place["usage"])
-        return [chunk] if places else None
-
-    return changed(script, change)
+def no_usage(chunk: Json) -> list[Json] | None:
+    """Remove the usage everywhere, and chunks that have nothing else."""
+    if _WITHOUT_USAGE(chunk) is None:
+        return None
+    return [chunk] if chunk.get("choices") else []
 
 
-def no_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove the usage everywhere."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        if not any("usage" in place for place in _places(chunk)):
-            return None
-        for place in _places(chunk):
-            place.pop("usage", None)
-        return [chunk] if chunk.get("choices") else []
-
-    return changed(script, change)
-
-
-def double_usage(script: ScriptedResponse) -> ScriptedResponse:
+def double_usage(chunk: Json) -> list[Json] | None:
     """Repeat the usage in a chunk of its own."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        return [chunk, chunk | {"choices": []}] if chunk.get("usage") else None
-
-    return changed(script, change)
+    return [chunk, chunk | {"choices": []}] if chunk.get("usage") else None
 
 
-def no_finish(script: ScriptedResponse) -> ScriptedResponse:
+def no_finish(chunk: Json) -> list[Json] | None:
     """Remove the finish reason."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        if not _finishes(chunk):
-            return None
-        for choice in _choices(chunk):
-            choice["finish_reason"] = None
-        return [chunk]
-
-    return changed(script, change)
+    if not _finishes(chunk):
+        return None
+    for choice in _choices(chunk):
+        choice["finish_reason"] = None
+    return [chunk]
 
 
 def early_finish(script: ScriptedResponse) -> ScriptedResponse:
@@ -84,40 +63,27 @@ def early_finish(script: ScriptedResponse) -> ScriptedResponse:
     return script.with_pieces(events)
 
 
-def late_role(script: ScriptedResponse) -> ScriptedResponse:
+def late_role(chunk: Json) -> list[Json] | None:
     """Move the role into the chunk with the finish reason."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        changed = None
-        for choice in _choices(chunk):
-            delta = choice.get("delta")
-            if isinstance(delta, dict) and (delta.pop("role", None) or choice.get("finish_reason")):
-                changed = [chunk]
-                if choice.get("finish_reason"):
-                    delta["role"] = "assistant"
-        return changed
-
-    return changed(script, change)
+    moved = False
+    for choice in _choices(chunk):
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and (delta.pop("role", None) or choice.get("finish_reason")):
+            moved = True
+            if choice.get("finish_reason"):
+                delta["role"] = "assistant"
+    return [chunk] if moved else None
 
 
-def changing_id(script: ScriptedResponse) -> ScriptedResponse:
-    """Give every chunk another id."""
-    numbers = iter(range(len(script.data)))
-    return changed(script, lambda chunk: [chunk | {"id": f"{chunk['id']}-{next(numbers)}"}] if "id" in chunk else None)
-
-
-def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
+def broken_arguments(chunk: Json) -> list[Json] | None:
     """Remove the last character of the last tool call's arguments."""
-
-    def change(chunk: Json) -> list[Json] | None:
-        functions = list(_functions(chunk))
-        if not any(function.get("arguments") for function in functions):
-            return None
-        for function in functions:
-            function["arguments"] = str(function.get("arguments") or "")[:-1]
-        return [chunk]
-
-    return change_last(script, change)
+    calls = [call for choice in _choices(chunk) for call in objects_in(object_at(choice, "delta").get("tool_calls"))]
+    functions = [object_at(call, "function") for call in calls]
+    if not any(function.get("arguments") for function in functions):
+        return None
+    for function in functions:
+        function["arguments"] = str(function.get("arguments") or "")[:-1]
+    return [chunk]
 
 
 def no_done(script: ScriptedResponse) -> ScriptedResponse:
@@ -130,14 +96,8 @@ def done_twice(script: ScriptedResponse) -> ScriptedResponse:
     return framing.each(script, lambda data: _DONE.sub(lambda done: done[0].rstrip(b"\r\n") + b"\n\n" + done[0], data))
 
 
-def _places(chunk: Json) -> list[Json]:
-    """The objects that may have a `usage` member: the chunk, and the objects in it (as Groq's `x_groq`)."""
-    return [chunk, *(value for value in chunk.values() if isinstance(value, dict))]
-
-
 def _choices(chunk: Json) -> list[Json]:
-    choices = chunk.get("choices")
-    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    return objects_in(chunk.get("choices"))
 
 
 def _finishes(chunk: Json) -> bool:
@@ -145,30 +105,20 @@ def _finishes(chunk: Json) -> bool:
 
 
 def _has_content(chunk: Json) -> bool:
-    deltas = [choice.get("delta") for choice in _choices(chunk)]
-    return any(isinstance(delta, dict) and (delta.get("content") or delta.get("tool_calls")) for delta in deltas)
-
-
-def _functions(chunk: Json) -> Iterator[Json]:
-    for choice in _choices(chunk):
-        delta = choice.get("delta")
-        calls = delta.get("tool_calls") if isinstance(delta, dict) else None
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict):
-                yield function
+    deltas = [object_at(choice, "delta") for choice in _choices(chunk)]
+    return any(delta.get("content") or delta.get("tool_calls") for delta in deltas)
 
 
 FORMS: Mapping[str, FaultForm] = {
-    "no-usage": plain("completed", no_usage),
-    "zero-usage": plain("completed, `usage-placeholder`", zero_usage),
-    "double-usage": plain("completed", double_usage),
-    "no-finish": plain("truncated", no_finish),
-    "duplicate-finish": plain("completed, `finish-repeated`", lambda script: repeated(script, _finishes)),
+    "no-usage": edited("completed", no_usage),
+    "zero-usage": edited("completed, `usage-placeholder`", zero_members("usage")),
+    "double-usage": edited("completed", double_usage),
+    "no-finish": edited("truncated", no_finish),
+    "duplicate-finish": edited("completed, `finish-repeated`", repeated(_finishes)),
     "early-finish": plain("completed, `content-after-finish`", early_finish),
-    "late-role": plain("completed, `role-missing`, `role-repeated`", late_role),
-    "changing-id": plain("completed, `id-changed`", changing_id),
-    "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
+    "late-role": edited("completed, `role-missing`, `role-repeated`", late_role),
+    "changing-id": plain("completed, `id-changed`", lambda script: numbered(script, "id")),
+    "broken-arguments": edited_last("completed, `tool-arguments-broken`", broken_arguments),
     "no-done": plain("completed, `no-done`", no_done),
     "done-twice": plain("completed, `done-repeated`", done_twice),
     "glued": plain("completed, `glued-events`", framing.glued),

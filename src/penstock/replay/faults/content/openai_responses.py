@@ -1,9 +1,21 @@
 """Faults in the events of OpenAI Responses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import count
 
 from penstock.replay.faults import framing
-from penstock.replay.faults.edits import Json, changed, object_in, repeated, without, without_member, zeroed
+from penstock.replay.faults.edits import (
+    Json,
+    changed,
+    edited,
+    object_at,
+    object_in,
+    objects_in,
+    repeated,
+    without,
+    without_members,
+    zero_members,
+)
 from penstock.replay.faults.form import FaultForm, counted, plain
 from penstock.replay.faults.script import ScriptedResponse
 
@@ -12,24 +24,19 @@ _STARTS = ("response.created", "response.in_progress")
 _ADDED = ("response.output_item.added", "response.content_part.added", "response.reasoning_summary_part.added")
 
 
-def no_usage(script: ScriptedResponse) -> ScriptedResponse:
+def no_usage(event: Json) -> list[Json] | None:
     """Replace the usage with null."""
-    return _with_response(script, lambda response: {"usage": None} if response.get("usage") else {})
+    return _with_member(event, "usage", None)
 
 
-def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Replace every count of the usage with zero."""
-    return _with_response(script, lambda response: {"usage": zeroed(response.get("usage"))})
-
-
-def completed_output_empty(script: ScriptedResponse) -> ScriptedResponse:
+def completed_output_empty(event: Json) -> list[Json] | None:
     """Leave the output items out of the last event."""
-    return _with_response(script, lambda response: {"output": []} if response.get("output") else {})
+    return _with_member(event, "output", [])
 
 
 def item_id_rotates(script: ScriptedResponse) -> ScriptedResponse:
     """Give the output item another id in each of its events."""
-    numbers = iter(range(len(script.data)))
+    numbers = count()
 
     def change(event: Json) -> list[Json] | None:
         item = event.get("item")
@@ -69,63 +76,51 @@ def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
 
 def _items_at_end(script: ScriptedResponse) -> list[Json]:
     for piece in reversed(script.by_event().pieces):
-        response = (object_in(piece.data) or {}).get("response")
-        if isinstance(response, dict) and isinstance(response.get("output"), list):
-            return [item for item in response["output"] if isinstance(item, dict)]
+        output = object_at(object_in(piece.data), "response").get("output")
+        if isinstance(output, list):
+            return objects_in(output)
     return []
 
 
-def _with_response(script: ScriptedResponse, change: Callable[[Json], Json]) -> ScriptedResponse:
-    """Replace members of the whole response in the last event."""
+def _with_member(event: Json, name: str, value: object) -> list[Json] | None:
+    """Replace a member of the whole response in the last event."""
+    response = object_at(event, "response")
+    return [event | {"response": response | {name: value}}] if _ends(event) and response.get(name) else None
 
-    def change_event(event: Json) -> list[Json] | None:
-        response = event.get("response")
-        if event.get("type") not in _ENDS or not isinstance(response, dict):
-            return None
-        members = change(response)
-        return [event | {"response": response | members}] if members else None
 
-    return changed(script, change_event)
+def _starts(event: Json) -> bool:
+    return event.get("type") in _STARTS
+
+
+def _ends(event: Json) -> bool:
+    return event.get("type") in _ENDS
 
 
 def _is_added_text(event: Json) -> bool:
     """Whether an output item, or a part of one, starts. Without its start, a tool call has no name."""
-    item = event.get("item")
-    return event.get("type") in _ADDED and not (isinstance(item, dict) and "name" in item)
+    return event.get("type") in _ADDED and "name" not in object_at(event, "item")
+
+
+def _is_done(event: Json) -> bool:
+    return str(event.get("type")).endswith(".done")
 
 
 FORMS: Mapping[str, FaultForm] = {
-    "no-usage": plain("completed", no_usage),
-    "zero-usage": plain("completed, `usage-placeholder`", zero_usage),
-    "start-missing": plain(
-        "completed, `message-start-missing`, `envelope-incomplete`",
-        lambda script: without(script, lambda event: event.get("type") in _STARTS),
+    "no-usage": edited("completed", no_usage),
+    "zero-usage": edited("completed, `usage-placeholder`", zero_members("usage")),
+    "start-missing": edited("completed, `message-start-missing`, `envelope-incomplete`", without(_starts)),
+    "start-repeated": edited(
+        "completed, `sequence-gap`, `message-start-repeated`", repeated(lambda event: event.get("type") == _STARTS[0])
     ),
-    "start-repeated": plain(
-        "completed, `sequence-gap`, `message-start-repeated`",
-        lambda script: repeated(script, lambda event: event.get("type") == _STARTS[0]),
-    ),
-    "block-start-missing": plain(
-        "completed, `sequence-gap`, `block-start-missing`", lambda script: without(script, _is_added_text)
-    ),
-    "block-unclosed": plain(
-        "completed, `sequence-gap`, `block-unclosed`",
-        lambda script: without(script, lambda event: str(event.get("type")).endswith(".done")),
-    ),
-    "block-index-missing": plain(
-        "completed, `block-index-missing`", lambda script: without_member(script, "output_index")
-    ),
+    "block-start-missing": edited("completed, `sequence-gap`, `block-start-missing`", without(_is_added_text)),
+    "block-unclosed": edited("completed, `sequence-gap`, `block-unclosed`", without(_is_done)),
+    "block-index-missing": edited("completed, `block-index-missing`", without_members("output_index")),
     "item-id-rotates": plain("completed, `item-id-changed`", item_id_rotates),
-    "completed-output-empty": plain("completed, `output-missing`", completed_output_empty),
-    "sequence-number-missing": plain(
-        "completed, `sequence-missing`", lambda script: without_member(script, "sequence_number")
-    ),
+    "completed-output-empty": edited("completed, `output-missing`", completed_output_empty),
+    "sequence-number-missing": edited("completed, `sequence-missing`", without_members("sequence_number")),
     "broken-arguments": plain("completed, `tool-arguments-broken`", broken_arguments),
-    "no-done": plain("truncated", lambda script: without(script, lambda event: event.get("type") in _ENDS)),
-    "done-twice": plain(
-        "completed, `sequence-gap`, `done-repeated`",
-        lambda script: repeated(script, lambda event: event.get("type") in _ENDS),
-    ),
+    "no-done": edited("truncated", without(_ends)),
+    "done-twice": edited("completed, `sequence-gap`, `done-repeated`", repeated(_ends)),
     "event-name-missing": plain("completed, `event-name-missing`", framing.no_event_names),
     "bad-json": counted("failed, `bad-json`, `sequence-gap`, `ignored-after-fault`", framing.bad_json),
     "glued": plain("completed, `glued-events`, `event-name-missing`", framing.glued),
