@@ -15,6 +15,7 @@ from penstock.core.hub.losses import LOSSES
 from penstock.core.hub.repairs import FAULTS, FINDINGS, NOTICES, REPAIRS, Level, RepairRow
 from penstock.core.hub.usage import Tokens
 from penstock.error_codes import ERROR_GROUPS
+from penstock.field_docs import field_docs
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
 from penstock.replay.faults.content import FORMS
@@ -404,10 +405,10 @@ def _losses() -> str:
 
 
 def _fields(line: type[Struct]) -> str:
-    schema = msgspec.json.schema(line)
+    schema, docs = msgspec.json.schema(line), field_docs(line)
     rows = ["| field | type | meaning |", "|---|---|---|"]
     for name, field in schema["$defs"][line.__name__]["properties"].items():
-        rows.append(f"| `{name}` | {_type(field)} | {field['description']} |")
+        rows.append(f"| `{name}` | {_type(field)} | {docs[name]} |")
     return "\n".join(rows) + "\n"
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
 from msgspec import Meta, Struct, structs
@@ -39,62 +39,56 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """The time limits of an attempt, in seconds."""
 
     # Most connections take a tenth of a second; the next target should not wait for one that will fail.
-    connect_s: Annotated[Seconds, Meta(description="Seconds to connect, including TLS.")] = 3.0
+    connect_s: Seconds = 3.0
+    """Seconds to connect, including TLS."""
     # Reasoning models take long before their first output. Comments and empty events do not count.
-    first_event_s: Annotated[
-        Seconds, Meta(description="Seconds from the request to the first event of the answer.")
-    ] = 60.0
-    answer_s: Annotated[Seconds, Meta(description="The same for an answer that is not streamed.")] = 600.0
-    gap_s: Annotated[Seconds, Meta(description="Seconds between two events. Comments do not count.")] = 60.0
-    total_s: Annotated[Seconds, Meta(description="Seconds from the request to the end of the answer.")] = 900.0
+    first_event_s: Seconds = 60.0
+    """Seconds from the request to the first event of the answer."""
+    answer_s: Seconds = 600.0
+    """The same for an answer that is not streamed."""
+    gap_s: Seconds = 60.0
+    """Seconds between two events. Comments do not count."""
+    total_s: Seconds = 900.0
+    """Seconds from the request to the end of the answer."""
 
 
 class OfferedDialect(Struct, frozen=True, kw_only=True):
     """A further API of a provider, beside that of its `dialect`."""
 
-    base_url: Annotated[str, Meta(description="The address of this API, if it is not the provider's base_url.")] = ""
-    key_header: Annotated[str, Meta(description="The header for the key in this API, if it is another one.")] = ""
-    path: Annotated[
-        str,
-        Meta(
-            description="The path after base_url; /../ at its beginning removes the last part of base_url. "
-            "Default: that of the dialect."
-        ),
-    ] = ""
-    settings: Annotated[
-        Mapping[str, Any], Meta(description="What the provider accepts in this API, as in its own settings.")
-    ] = MappingProxyType({})
-    required_for: Annotated[
-        tuple[str, ...], Meta(description="Models that only this API offers; patterns such as o3-pro*.")
-    ] = ()
-    preferred_for: Annotated[
-        tuple[str, ...],
-        Meta(description="Models that this API serves better, for clients of other APIs than the provider's."),
-    ] = ()
-    only_for: Annotated[tuple[str, ...], Meta(description="Models that this API offers; patterns. Default: all.")] = (
-        "*",
-    )
-    not_for: Annotated[tuple[str, ...], Meta(description="Models that this API does not offer; patterns.")] = ()
+    base_url: str = ""
+    """The address of this API, if it is not the provider's base_url."""
+    key_header: str = ""
+    """The header for the key in this API, if it is another one."""
+    path: str = ""
+    """The path after base_url; /../ at its beginning removes the last part of base_url. Default: that of the
+    dialect."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What the provider accepts in this API, as in its own settings."""
+    required_for: tuple[str, ...] = ()
+    """Models that only this API offers; patterns such as o3-pro*."""
+    preferred_for: tuple[str, ...] = ()
+    """Models that this API serves better, for clients of other APIs than the provider's."""
+    only_for: tuple[str, ...] = ("*",)
+    """Models that this API offers; patterns. Default: all."""
+    not_for: tuple[str, ...] = ()
+    """Models that this API does not offer; patterns."""
 
 
 class ProviderKey(Struct, frozen=True, kw_only=True):
     """One of several keys of a provider, with limits of its own."""
 
-    name: Annotated[str, Meta(description="Its name in the log, metrics and messages; unique for its provider.")]
-    api_key: Annotated[Secret, Meta(description="The key, best as ${NAME} or ${file:PATH}.")]
-    account: Annotated[
-        str, Meta(description="The account at the provider that it belongs to. Default: that of the provider.")
-    ] = ""
-    rpm: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Requests in any 60 seconds. Default: no limit.")
-    ] = None
-    tpm: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Tokens in any 60 seconds. Default: no limit.")
-    ] = None
-    weight: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Its share of the calls, relative to the other weights. Default: keys are used in order."),
-    ] = None
+    name: str
+    """Its name in the log, metrics and messages; unique for its provider."""
+    api_key: Secret
+    """The key, best as ${NAME} or ${file:PATH}."""
+    account: str = ""
+    """The account at the provider that it belongs to. Default: that of the provider."""
+    rpm: Annotated[int, Meta(ge=1)] | None = None
+    """Requests in any 60 seconds. Default: no limit."""
+    tpm: Annotated[int, Meta(ge=1)] | None = None
+    """Tokens in any 60 seconds. Default: no limit."""
+    weight: Annotated[float, Meta(gt=0)] | None = None
+    """Its share of the calls, relative to the other weights. Default: keys are used in order."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -105,110 +99,85 @@ class Provider(Struct, frozen=True, kw_only=True):
     then `api_key` is its secret.
     """
 
+    set_by_loader: ClassVar = ("name", "implied", "key")
     name: str
     implied: bool = False
     key: ProviderKey | None = None
-    base_url: Annotated[
-        str,
-        Meta(description="The address of its API, without /chat/completions or /messages. Required for a new one."),
-    ]
-    dialect: Annotated[str, Meta(description="The API that it speaks.")] = "openai_chat"
-    dialects: Annotated[
-        Mapping[str, OfferedDialect],
-        Meta(description="Further APIs that it offers, for clients of the same API and for models that need them."),
-    ] = MappingProxyType({})
-    api_key: Annotated[Secret | None, Meta(description="Its key, best as ${NAME}. Default: the variable in `env`.")] = (
-        None
-    )
-    keys: Annotated[
-        tuple[ProviderKey, ...],
-        Meta(
-            description="Several keys instead of api_key. A key that is at its limit or cools down yields to the next."
-        ),
-    ] = ()
-    account: Annotated[
-        str,
-        Meta(description="A name for the account at the provider, so that reasoning survives a rotation of api_key."),
-    ] = ""
-    env: Annotated[str, Meta(description="The environment variable that usually holds its key.")] = ""
-    url_env: Annotated[
-        str,
-        Meta(description="The environment variable that usually holds its address: a host, host:port or URL."),
-    ] = ""
-    key_header: Annotated[str, Meta(description="The header for the key; `authorization` sends `Bearer KEY`.")] = (
-        KEY_HEADER
-    )
-    auth: Annotated[
-        Literal["key", "aws", "google", "azure"],
-        Meta(
-            description="How requests are authorized: with api_key, signed with AWS credentials (Bedrock), or with "
-            "access tokens of Google (Vertex AI) or of Microsoft Entra ID (Azure)."
-        ),
-    ] = "key"
-    profile: Annotated[
-        str, Meta(description="With auth = aws: the profile of the AWS configuration. Default: the usual chain.")
-    ] = ""
-    scope: Annotated[
-        str, Meta(description="With auth = google or azure: the scope of the access tokens. Default: the usual one.")
-    ] = ""
-    host_aliases: Annotated[
-        Mapping[str, str],
-        Meta(description="Hosts in base_url that are replaced, for regions whose host has another form."),
-    ] = MappingProxyType({})
-    headers: Annotated[Mapping[str, Secret], Meta(description="Additional request headers.")] = MappingProxyType({})
-    path: Annotated[
-        str,
-        Meta(
-            description="The path after base_url. It can contain {model} and a query such as ?api-version=…. "
-            "Default: that of the dialect, such as /chat/completions."
-        ),
-    ] = ""
-    api_version: Annotated[
-        str, Meta(description="The version of its API, where `api_versions` has paths for it: a date for Azure.")
-    ] = ""
-    api_versions: Annotated[
-        Mapping[str, Mapping[str, str]],
-        Meta(
-            description="By a pattern of api_version: the paths for it, by dialect and for `embeddings`. "
-            "They can contain {api_version}."
-        ),
-    ] = MappingProxyType({})
-    embeddings: Annotated[str, Meta(description="The path for embeddings; empty if it offers none.")] = ""
-    include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
-    settings: Annotated[
-        Mapping[str, Any],
-        Meta(
-            description="What it accepts, in the words of its dialect, such as thinking; "
-            "in `models`, the same for model names that match a pattern."
-        ),
-    ] = MappingProxyType({})
-    models: Annotated[tuple[str, ...], Meta(description="Models to list in /v1/models.")] = ()
-    model: Annotated[
-        str, Meta(description="A local model, instead of base_url: smollm2, or the path of a GGUF file.")
-    ] = ""
+    base_url: str
+    """The address of its API, without /chat/completions or /messages. Required for a new one."""
+    dialect: str = "openai_chat"
+    """The API that it speaks."""
+    dialects: Mapping[str, OfferedDialect] = MappingProxyType({})
+    """Further APIs that it offers, for clients of the same API and for models that need them."""
+    api_key: Secret | None = None
+    """Its key, best as ${NAME}. Default: the variable in `env`."""
+    keys: tuple[ProviderKey, ...] = ()
+    """Several keys instead of api_key. A key that is at its limit or cools down yields to the next."""
+    account: str = ""
+    """A name for the account at the provider, so that reasoning survives a rotation of api_key."""
+    env: str = ""
+    """The environment variable that usually holds its key."""
+    url_env: str = ""
+    """The environment variable that usually holds its address: a host, host:port or URL."""
+    key_header: str = KEY_HEADER
+    """The header for the key; `authorization` sends `Bearer KEY`."""
+    auth: Literal["key", "aws", "google", "azure"] = "key"
+    """How requests are authorized: with api_key, signed with AWS credentials (Bedrock), or with access tokens of Google
+    (Vertex AI) or of Microsoft Entra ID (Azure)."""
+    profile: str = ""
+    """With auth = aws: the profile of the AWS configuration. Default: the usual chain."""
+    scope: str = ""
+    """With auth = google or azure: the scope of the access tokens. Default: the usual one."""
+    host_aliases: Mapping[str, str] = MappingProxyType({})
+    """Hosts in base_url that are replaced, for regions whose host has another form."""
+    headers: Mapping[str, Secret] = MappingProxyType({})
+    """Additional request headers."""
+    path: str = ""
+    """The path after base_url. It can contain {model} and a query such as ?api-version=…. Default: that of the dialect,
+    such as /chat/completions."""
+    api_version: str = ""
+    """The version of its API, where `api_versions` has paths for it: a date for Azure."""
+    api_versions: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """By a pattern of api_version: the paths for it, by dialect and for `embeddings`. They can contain
+    {api_version}."""
+    embeddings: str = ""
+    """The path for embeddings; empty if it offers none."""
+    include_usage: bool = True
+    """Whether it accepts stream_options.include_usage."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What it accepts, in the words of its dialect, such as thinking; in `models`, the same for model names that match
+    a pattern."""
+    models: tuple[str, ...] = ()
+    """Models to list in /v1/models."""
+    model: str = ""
+    """A local model, instead of base_url: smollm2, or the path of a GGUF file."""
     # Limits the memory, with enough for four long conversations: a token of the built-in model takes 23 KB.
-    context: Annotated[int, Meta(ge=256, le=1_000_000, description="The context of a local model, in tokens.")] = 8_192
-    slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a local model answers at the same time.")] = 4
-    queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that can wait for a slot of a local model.")] = 32
-    prices_as: Annotated[str, Meta(description="The provider whose built-in prices apply, such as openai.")] = ""
-    timeouts: Annotated[Timeouts, Meta(description="Overrides of [timeouts] for this provider.")] = Timeouts()
-    abort: Annotated[
-        Literal["cancel", "drain"],
-        Meta(description="When a client disconnects: cancel the answer, or drain it for the provider's token counts."),
-    ] = "cancel"
-    drain_s: Annotated[Seconds, Meta(description="With abort = drain: the maximum seconds to read on.")] = 60.0
-    insecure: Annotated[bool, Meta(description="true allows sending the key over http:// to another machine.")] = False
-    replay: Annotated[
-        str, Meta(description="A capture, or a directory of captures, to answer from. The provider is never called.")
-    ] = ""
-    replay_speed: Annotated[
-        str, Meta(description="The speed of the replay: recorded, a factor such as 10x, or max.")
-    ] = "recorded"
-    replay_as: Annotated[str, Meta(description="The provider style in which captures are replayed, such as groq.")] = ""
-    replay_faults: Annotated[
-        tuple[str, ...], Meta(description="Faults to inject into the replay, such as cut-after=5.")
-    ] = ()
-    enabled: Annotated[bool, Meta(description="false disables a provider that the environment makes available.")] = True
+    context: Annotated[int, Meta(ge=256, le=1_000_000)] = 8_192
+    """The context of a local model, in tokens."""
+    slots: Annotated[int, Meta(ge=1, le=64)] = 4
+    """Calls that a local model answers at the same time."""
+    queue: Annotated[int, Meta(ge=0, le=10_000)] = 32
+    """Calls that can wait for a slot of a local model."""
+    prices_as: str = ""
+    """The provider whose built-in prices apply, such as openai."""
+    timeouts: Timeouts = Timeouts()
+    """Overrides of [timeouts] for this provider."""
+    abort: Literal["cancel", "drain"] = "cancel"
+    """When a client disconnects: cancel the answer, or drain it for the provider's token counts."""
+    drain_s: Seconds = 60.0
+    """With abort = drain: the maximum seconds to read on."""
+    insecure: bool = False
+    """true allows sending the key over http:// to another machine."""
+    replay: str = ""
+    """A capture, or a directory of captures, to answer from. The provider is never called."""
+    replay_speed: str = "recorded"
+    """The speed of the replay: recorded, a factor such as 10x, or max."""
+    replay_as: str = ""
+    """The provider style in which captures are replayed, such as groq."""
+    replay_faults: tuple[str, ...] = ()
+    """Faults to inject into the replay, such as cut-after=5."""
+    enabled: bool = True
+    """false disables a provider that the environment makes available."""
 
     @property
     def embedded(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, inspect
 
 from penstock.core.dialects.registry import providers_speak
+from penstock.field_docs import field_docs
 from penstock.gateway.config.people import AuthSettings
 from penstock.gateway.config.settings import (
     AdminSettings,
@@ -21,6 +22,7 @@ from penstock.gateway.config.settings import (
     Provider,
     Retries,
     Server,
+    Size,
     TelemetrySettings,
     Timeouts,
     UserSettings,
@@ -33,68 +35,68 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 class TargetTable(Struct, frozen=True, kw_only=True):
     """A target with its weight or dialect, as an item of `targets`."""
 
-    target: Annotated[str, Meta(description="provider/model")]
-    weight: Annotated[
-        Annotated[float, Meta(gt=0)] | None, Meta(description="Its share of the calls, relative to the other weights.")
-    ] = None
-    dialect: Annotated[str, Meta(description="The API to use, if the provider offers several.")] = ""
+    target: str
+    """provider/model"""
+    weight: Annotated[float, Meta(gt=0)] | None = None
+    """Its share of the calls, relative to the other weights."""
+    dialect: str = ""
+    """The API to use, if the provider offers several."""
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
     """A public model name, or a pattern of such names, and its targets."""
 
-    targets: Annotated[
-        tuple[str | TargetTable, ...],
-        Meta(
-            min_length=1,
-            description="provider/model, tried in this order or by weight. A * is the text that the name's * matched.",
-        ),
-    ]
-    timeouts: Annotated[Timeouts, Meta(description="Overrides of the providers' timeouts.")] = Timeouts()
-    set: Annotated[Mapping[str, Any], Meta(description="Request fields that the route sets, such as temperature.")] = {}
-    max_event: Annotated[Annotated[int, Meta(ge=1024)] | None, Meta(description="Overrides limits.max_event.")] = None
-    strict: Annotated[
-        bool,
-        Meta(description="true makes its calls strict: a translation that would change the meaning fails."),
-    ] = False
-    record: Annotated[str | None, Meta(description='Overrides server.record; "" records nothing.')] = None
-    content: Annotated[ContentRule | None, Meta(description="Overrides content.keep.")] = None
+    targets: Annotated[tuple[str | TargetTable, ...], Meta(min_length=1)]
+    """provider/model, tried in this order or by weight. A * is the text that the name's * matched."""
+    timeouts: Timeouts = Timeouts()
+    """Overrides of the providers' timeouts."""
+    set: Mapping[str, Any] = {}
+    """Request fields that the route sets, such as temperature."""
+    max_event: Size | None = None
+    """Overrides limits.max_event."""
+    strict: bool = False
+    """true makes its calls strict: a translation that would change the meaning fails."""
+    record: str | None = None
+    """Overrides server.record; "" records nothing."""
+    content: ContentRule | None = None
+    """Overrides content.keep."""
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
     """The sections of penstock.toml."""
 
-    server: Annotated[Server, Meta(description="The API for clients.")] = Server()
-    providers: Annotated[
-        Mapping[str, Provider],
-        Meta(description="Providers. A built-in name changes only the given keys; a new name adds a provider."),
-    ] = {}
-    routes: Annotated[
-        Mapping[str, RouteTable],
-        Meta(description="Model names, or patterns such as gpt-*, and their targets."),
-    ] = {}
-    timeouts: Annotated[Timeouts, Meta(description="Timeouts of an attempt.")] = Timeouts()
-    limits: Annotated[Limits, Meta(description="Limits on what one client or one stream can use.")] = Limits()
-    retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
-    captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
-    ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
-    budgets: Annotated[BudgetSettings, Meta(description="Warnings of budgets.")] = BudgetSettings()
-    users: Annotated[UserSettings, Meta(description="The end users that clients name in their requests.")] = (
-        UserSettings()
-    )
-    content: Annotated[ContentSettings, Meta(description="Requests and answers that are kept for the operator.")] = (
-        ContentSettings()
-    )
-    responses: Annotated[
-        KeptResponsesSettings, Meta(description="Responses that are kept for clients of the Responses API.")
-    ] = KeptResponsesSettings()
-    admin: Annotated[AdminSettings, Meta(description="The admin API.")] = AdminSettings()
-    auth: Annotated[AuthSettings, Meta(description="How clients authenticate, besides with keys.")] = AuthSettings()
-    telemetry: Annotated[TelemetrySettings, Meta(description="Export over OpenTelemetry.")] = TelemetrySettings()
-    prices: Annotated[
-        Mapping[str, ModelPriceSettings],
-        Meta(description="Prices by provider/model or a pattern such as acme/*. They override the built-in prices."),
-    ] = {}
+    server: Server = Server()
+    """The API for clients."""
+    providers: Mapping[str, Provider] = {}
+    """Providers. A built-in name changes only the given keys; a new name adds a provider."""
+    routes: Mapping[str, RouteTable] = {}
+    """Model names, or patterns such as gpt-*, and their targets."""
+    timeouts: Timeouts = Timeouts()
+    """Timeouts of an attempt."""
+    limits: Limits = Limits()
+    """Limits on what one client or one stream can use."""
+    retries: Retries = Retries()
+    """Retries and cool-downs."""
+    captures: Captures = Captures()
+    """Retention of captures."""
+    ledger: LedgerSettings = LedgerSettings()
+    """Where the ledger is stored."""
+    budgets: BudgetSettings = BudgetSettings()
+    """Warnings of budgets."""
+    users: UserSettings = UserSettings()
+    """The end users that clients name in their requests."""
+    content: ContentSettings = ContentSettings()
+    """Requests and answers that are kept for the operator."""
+    responses: KeptResponsesSettings = KeptResponsesSettings()
+    """Responses that are kept for clients of the Responses API."""
+    admin: AdminSettings = AdminSettings()
+    """The admin API."""
+    auth: AuthSettings = AuthSettings()
+    """How clients authenticate, besides with keys."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Export over OpenTelemetry."""
+    prices: Mapping[str, ModelPriceSettings] = {}
+    """Prices by provider/model or a pattern such as acme/*. They override the built-in prices."""
 
 
 def shape() -> inspect.StructType:
@@ -121,11 +123,9 @@ def json_schema() -> str:
 def _schema(kind: inspect.Type) -> dict[str, Any]:
     match plain(kind):
         case inspect.StructType() as struct:
-            return {
-                "type": "object",
-                "properties": {name: _field(field) for name, field in fields(struct).items()},
-                "additionalProperties": False,
-            }
+            docs = field_docs(struct.cls)
+            properties = {name: {"description": docs[name]} | _field(field) for name, field in fields(struct).items()}
+            return {"type": "object", "properties": properties, "additionalProperties": False}
         case inspect.DictType(value_type=inspect.AnyType()):
             return {"type": "object"}
         case inspect.DictType(value_type=value_type):
@@ -146,8 +146,7 @@ def _schema(kind: inspect.Type) -> dict[str, Any]:
 
 
 def _field(field: inspect.Field) -> dict[str, Any]:
-    described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
-    schema = {**(described or {}), **_schema(field.type)}
+    schema = _schema(field.type)
     if isinstance(field.default, str | int | float) and field.default != "":
         whole = isinstance(field.default, float) and field.default.is_integer()
         schema["default"] = int(field.default) if whole else field.default

@@ -1,14 +1,14 @@
 """Config: an immutable snapshot of the configuration. `load.py` makes it; a reload makes a new one.
 
 The fields of the sections (`Server`, `Limits` and so on) are the keys of the configuration file. Editors show their
-descriptions. `docs/configuration.md` explains them.
+docstrings. `docs/configuration.md` explains them.
 """
 
 from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
@@ -42,88 +42,67 @@ __all__ = [
 
 # The maximum is a hundred times the price of today's most expensive model. More is not a price per million tokens.
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
+Size: TypeAlias = Annotated[int, Meta(ge=1024)]
+Days: TypeAlias = Annotated[float, Meta(gt=0, le=36_500)]
+WholeDays: TypeAlias = Annotated[int, Meta(ge=1, le=36_500)]
+Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """TLS of a listener: PEM files, relative to the directory of the configuration file."""
 
-    certificate: Annotated[str, Meta(description="The file with the certificate and its intermediate certificates.")]
-    key: Annotated[str, Meta(description="The file with its private key.")]
-    client_ca: Annotated[
-        str, Meta(description="The file with the authorities of client certificates, which are then required.")
-    ] = ""
+    certificate: str
+    """The file with the certificate and its intermediate certificates."""
+    key: str
+    """The file with its private key."""
+    client_ca: str = ""
+    """The file with the authorities of client certificates, which are then required."""
 
 
 class Server(Struct, frozen=True, kw_only=True):
     """The API for clients."""
 
-    listen: Annotated[str, Meta(description="The address to listen on: host:port, or [IPv6]:port.")] = "127.0.0.1:8080"
-    keys: Annotated[
-        tuple[Secret, ...],
-        Meta(description="Keys that clients can use. Required to listen on other addresses than loopback."),
-    ] = ()
-    hosts: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Host names that clients can use while no key is required, besides localhost and IP addresses."
-        ),
-    ] = ()
-    tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve clients over TLS.")] = None
-    public_url: Annotated[
-        str,
-        Meta(description="The base URL that clients use, such as https://llm.example.com/v1. Default: from listen."),
-    ] = ""
-    proxies: Annotated[
-        tuple[str, ...],
-        Meta(description="Addresses or networks of proxies whose X-Forwarded-For is believed."),
-    ] = ()
-    cors: Annotated[
-        tuple[str, ...],
-        Meta(description="Origins whose pages can call the gateway from a browser, such as https://chat.example.com."),
-    ] = ()
-    only_routes: Annotated[bool, Meta(description="true allows routes only, and not provider/model.")] = False
-    replay_only: Annotated[bool, Meta(description="true disables every provider that does not replay captures.")] = (
-        False
-    )
-    strict: Annotated[
-        bool, Meta(description="true makes every call strict: a translation that would change the meaning fails.")
-    ] = False
-    unasked_thinking: Annotated[
-        bool,
-        Meta(
-            description="true gives Messages clients that do not ask for thinking the reasoning of providers of "
-            "other APIs."
-        ),
-    ] = False
-    shared_state: Annotated[
-        bool,
-        Meta(
-            description="true lets all clients use what is stored in providers' accounts, by id: files, items, "
-            "prompts, vector stores, containers, caches, and objects in S3 or Cloud Storage."
-        ),
-    ] = False
-    provider_routing: Annotated[
-        bool,
-        Meta(description="true lets clients send fields by which a provider chooses another model or route."),
-    ] = False
-    media_hosts: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Hosts from which images and documents are fetched for providers that take no URLs: names, or "
-            "patterns such as *.example.com, or * for all with a public address."
-        ),
-    ] = ()
+    listen: str = "127.0.0.1:8080"
+    """The address to listen on: host:port, or [IPv6]:port."""
+    keys: tuple[Secret, ...] = ()
+    """Keys that clients can use. Required to listen on other addresses than loopback."""
+    hosts: tuple[str, ...] = ()
+    """Host names that clients can use while no key is required, besides localhost and IP addresses."""
+    tls: TlsSettings | None = None
+    """Certificate and key, to serve clients over TLS."""
+    public_url: str = ""
+    """The base URL that clients use, such as https://llm.example.com/v1. Default: from listen."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose X-Forwarded-For is believed."""
+    cors: tuple[str, ...] = ()
+    """Origins whose pages can call the gateway from a browser, such as https://chat.example.com."""
+    only_routes: bool = False
+    """true allows routes only, and not provider/model."""
+    replay_only: bool = False
+    """true disables every provider that does not replay captures."""
+    strict: bool = False
+    """true makes every call strict: a translation that would change the meaning fails."""
+    unasked_thinking: bool = False
+    """true gives Messages clients that do not ask for thinking the reasoning of providers of other APIs."""
+    shared_state: bool = False
+    """true lets all clients use what is stored in providers' accounts, by id: files, items, prompts, vector stores,
+    containers, caches, and objects in S3 or Cloud Storage."""
+    provider_routing: bool = False
+    """true lets clients send fields by which a provider chooses another model or route."""
+    media_hosts: tuple[str, ...] = ()
+    """Hosts from which images and documents are fetched for providers that take no URLs: names, or patterns such as
+    *.example.com, or * for all with a public address."""
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
-    heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats to a waiting client.")] = 10.0
-    drain_s: Annotated[Seconds, Meta(description="Seconds that running calls can continue after SIGTERM.")] = 30.0
-    workers: Annotated[int, Meta(ge=1, le=256, description="The number of processes that share the port.")] = 1
-    log: Annotated[
-        Literal["auto", "json", "pretty", "off"],
-        Meta(description="One line per call on standard error. auto is pretty on a terminal, otherwise json."),
-    ] = "auto"
-    record: Annotated[
-        str, Meta(description="A directory for captures of providers' responses. Without it, nothing is recorded.")
-    ] = ""
+    heartbeat_s: Seconds = 10.0
+    """Seconds between heartbeats to a waiting client."""
+    drain_s: Seconds = 30.0
+    """Seconds that running calls can continue after SIGTERM."""
+    workers: Annotated[int, Meta(ge=1, le=256)] = 1
+    """The number of processes that share the port."""
+    log: Literal["auto", "json", "pretty", "off"] = "auto"
+    """One line per call on standard error. auto is pretty on a terminal, otherwise json."""
+    record: str = ""
+    """A directory for captures of providers' responses. Without it, nothing is recorded."""
 
     @property
     def address(self) -> Address:
@@ -141,142 +120,117 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Limits on the resources of one client or one stream: bytes and seconds."""
 
     # Room for a few images in base64; the providers' own limits are of the same order.
-    max_body: Annotated[int, Meta(ge=1024, description="Bytes of a request body.")] = 20_000_000
+    max_body: Size = 20_000_000
+    """Bytes of a request body."""
     # OpenAI asks its callers to keep all request headers under 64 KiB.
-    max_head: Annotated[int, Meta(ge=1024, description="Bytes of a request's line and headers.")] = 65_536
+    max_head: Size = 65_536
+    """Bytes of a request's line and headers."""
     # Above any chunk ever recorded (12 KB), and far below what hurts.
-    max_event: Annotated[int, Meta(ge=1024, description="Bytes of one event in a provider's stream.")] = 1_000_000
+    max_event: Size = 1_000_000
+    """Bytes of one event in a provider's stream."""
     # As much as a client may send; base64 makes it a third larger.
-    max_media: Annotated[
-        int, Meta(ge=1024, description="Bytes of all images and documents that are fetched for one request.")
-    ] = 20_000_000
-    media_timeout_s: Annotated[Seconds, Meta(description="Seconds to fetch them.")] = 10.0
-    head_timeout_s: Annotated[
-        Seconds, Meta(description="Seconds for a client to send the request line and headers.")
-    ] = 10.0
-    body_timeout_s: Annotated[Seconds, Meta(description="Seconds for a client to send the body.")] = 30.0
+    max_media: Size = 20_000_000
+    """Bytes of all images and documents that are fetched for one request."""
+    media_timeout_s: Seconds = 10.0
+    """Seconds to fetch them."""
+    head_timeout_s: Seconds = 10.0
+    """Seconds for a client to send the request line and headers."""
+    body_timeout_s: Seconds = 30.0
+    """Seconds for a client to send the body."""
     # Longer than the 60 seconds after which load balancers close idle connections: they should be the ones to close.
-    keep_alive_s: Annotated[Seconds, Meta(description="Seconds that an idle connection stays open.")] = 75.0
-    stalled_client_s: Annotated[
-        Seconds, Meta(description="Seconds after which a client that reads nothing is disconnected.")
-    ] = 60.0
-    max_connections: Annotated[int, Meta(ge=1, description="Client connections of one process.")] = 20_000
+    keep_alive_s: Seconds = 75.0
+    """Seconds that an idle connection stays open."""
+    stalled_client_s: Seconds = 60.0
+    """Seconds after which a client that reads nothing is disconnected."""
+    max_connections: Annotated[int, Meta(ge=1)] = 20_000
+    """Client connections of one process."""
 
 
 class Retries(Struct, frozen=True, kw_only=True):
     """Retries at the next target, and cool-downs of failing ones."""
 
-    max_attempts: Annotated[
-        int, Meta(ge=1, le=10, description="Targets that one call can try, including the first.")
-    ] = 3
+    max_attempts: Annotated[int, Meta(ge=1, le=10)] = 3
+    """Targets that one call can try, including the first."""
     # When everything fails, more attempts only add to the load that made it fail.
-    budget: Annotated[float, Meta(ge=0, le=1, description="Retries as a share of all calls: 0.15 is 15 %.")] = 0.15
-    cooldown_s: Annotated[Seconds, Meta(description="Seconds of the first cool-down of a failing target.")] = 15.0
-    max_cooldown_s: Annotated[Seconds, Meta(description="Seconds of the longest cool-down.")] = 300.0
+    budget: Annotated[float, Meta(ge=0, le=1)] = 0.15
+    """Retries as a share of all calls: 0.15 is 15 %."""
+    cooldown_s: Seconds = 15.0
+    """Seconds of the first cool-down of a failing target."""
+    max_cooldown_s: Seconds = 300.0
+    """Seconds of the longest cool-down."""
 
 
 class Captures(Struct, frozen=True, kw_only=True):
     """The retention of captures."""
 
     # A long answer has a few hundred KB; this is enough for an unstreamed image.
-    max_capture: Annotated[int, Meta(ge=1024, description="Bytes of one answer; the rest is not recorded.")] = (
-        10_000_000
-    )
-    max_total: Annotated[int, Meta(ge=1024, description="Bytes in one directory; the oldest captures are deleted.")] = (
-        1_000_000_000
-    )
-    max_age_days: Annotated[float, Meta(gt=0, le=36_500, description="Days after which a capture is deleted.")] = 30.0
+    max_capture: Size = 10_000_000
+    """Bytes of one answer; the rest is not recorded."""
+    max_total: Size = 1_000_000_000
+    """Bytes in one directory; the oldest captures are deleted."""
+    max_age_days: Days = 30.0
+    """Days after which a capture is deleted."""
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):
     """Where the ledger is stored, and what several processes share."""
 
-    enabled: Annotated[bool, Meta(description="false turns the ledger off: no entries, stored keys or budgets.")] = True
-    folder: Annotated[str, Meta(description="Its directory. Default: penstock in the user's state directory.")] = ""
-    postgres: Annotated[
-        Secret | None, Meta(description="The URL of a PostgreSQL database to use instead of SQLite.")
-    ] = None
-    redis: Annotated[
-        Secret | None, Meta(description="The URL of a Redis or Valkey server through which machines share limits.")
-    ] = None
+    enabled: bool = True
+    """false turns the ledger off: no entries, stored keys or budgets."""
+    folder: str = ""
+    """Its directory. Default: penstock in the user's state directory."""
+    postgres: Secret | None = None
+    """The URL of a PostgreSQL database to use instead of SQLite."""
+    redis: Secret | None = None
+    """The URL of a Redis or Valkey server through which machines share limits."""
     # Enough for 20,000 calls that are open or that the book cannot store now. It uses two to three times as much disk.
-    journal: Annotated[
-        int, Meta(ge=65_536, le=1_000_000_000, description="Bytes for calls that are not in the database yet.")
-    ] = 16_000_000
+    journal: Annotated[int, Meta(ge=65_536, le=1_000_000_000)] = 16_000_000
+    """Bytes for calls that are not in the database yet."""
     # There may be other machines: they must not spend the rest of a budget several times while Redis is down.
-    local_share: Annotated[
-        float, Meta(gt=0, le=1, description="The share of each limit that one process can use while Redis is down.")
-    ] = 0.25
-    keep_days: Annotated[
-        Annotated[int, Meta(ge=1, le=36_500)] | None,
-        Meta(description="Days after which calls are moved to archives. Default: never."),
-    ] = None
-    keep_sums_days: Annotated[
-        Annotated[int, Meta(ge=1, le=36_500)] | None,
-        Meta(description="Days after which the sums of archived calls are deleted. Default: never."),
-    ] = None
+    local_share: Share = 0.25
+    """The share of each limit that one process can use while Redis is down."""
+    keep_days: WholeDays | None = None
+    """Days after which calls are moved to archives. Default: never."""
+    keep_sums_days: WholeDays | None = None
+    """Days after which the sums of archived calls are deleted. Default: never."""
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True):
     """Warnings when 50, 80 and 100 % of a budget are spent."""
 
-    webhook: Annotated[
-        Secret | None, Meta(description="The URL to which budget warnings are sent. Default: none are sent.")
-    ] = None
-    webhook_secret: Annotated[
-        Secret | None, Meta(description="The secret with which these requests are signed (HMAC-SHA256).")
-    ] = None
+    webhook: Secret | None = None
+    """The URL to which budget warnings are sent. Default: none are sent."""
+    webhook_secret: Secret | None = None
+    """The secret with which these requests are signed (HMAC-SHA256)."""
 
 
 class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Responses that are kept for clients, so that they can read them again and continue from them."""
 
-    store: Annotated[
-        bool,
-        Meta(description="true keeps responses in the database, so that clients can read them and continue from them."),
-    ] = False
-    memory: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Bytes of responses that the gateway keeps in memory if `store` is false; 0 keeps nothing.",
-        ),
-    ] = 64_000_000
-    memory_minutes: Annotated[
-        float, Meta(gt=0, le=10_080, description="Minutes for which it keeps them after they were last used.")
-    ] = 60.0
-    keep_days: Annotated[
-        float,
-        Meta(gt=0, le=36_500, description="Days after which a conversation without a new response is deleted."),
-    ] = 30.0
+    store: bool = False
+    """true keeps responses in the database, so that clients can read them and continue from them."""
+    memory: Annotated[int, Meta(ge=0)] = 64_000_000
+    """Bytes of responses that the gateway keeps in memory if `store` is false; 0 keeps nothing."""
+    memory_minutes: Annotated[float, Meta(gt=0, le=10_080)] = 60.0
+    """Minutes for which it keeps them after they were last used."""
+    keep_days: Days = 30.0
+    """Days after which a conversation without a new response is deleted."""
     # The output of a long answer has a few hundred KB; this is enough for images in the input.
-    max_response: Annotated[
-        int, Meta(ge=1024, description="Bytes of one response with its input; a larger one is not kept.")
-    ] = 10_000_000
-    max_total: Annotated[
-        int,
-        Meta(ge=1024, description="Bytes of all responses; keys beyond their share lose their oldest conversations."),
-    ] = 1_000_000_000
-    shared_state: Annotated[
-        bool,
-        Meta(description="The earlier place of shared_state in [server], with the same meaning."),
-    ] = False
+    max_response: Size = 10_000_000
+    """Bytes of one response with its input; a larger one is not kept."""
+    max_total: Size = 1_000_000_000
+    """Bytes of all responses; keys beyond their share lose their oldest conversations."""
+    shared_state: bool = False
+    """The earlier place of shared_state in [server], with the same meaning."""
 
 
 class UserSettings(Struct, frozen=True, kw_only=True):
     """The end users that clients name in their requests."""
 
-    pseudonyms: Annotated[
-        bool, Meta(description="false stores the names of end users in the ledger, instead of pseudonyms.")
-    ] = True
-    keep_days: Annotated[
-        float,
-        Meta(
-            gt=0,
-            le=36_500,
-            description="Days after a user's last call for which the name behind its pseudonym is kept.",
-        ),
-    ] = 400.0
+    pseudonyms: bool = True
+    """false stores the names of end users in the ledger, instead of pseudonyms."""
+    keep_days: Days = 400.0
+    """Days after a user's last call for which the name behind its pseudonym is kept."""
 
 
 ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
@@ -286,63 +240,53 @@ ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
 class ContentSettings(Struct, frozen=True, kw_only=True):
     """The requests and answers that are kept for the operator, apart from the ledger."""
 
-    keep: Annotated[
-        ContentRule,
-        Meta(description="The calls whose requests and answers are kept: never, failed, sampled or always."),
-    ] = "never"
-    sample: Annotated[float, Meta(gt=0, le=1, description="The share of calls that sampled keeps: 0.01 is 1 %.")] = 0.01
-    mask: Annotated[
-        tuple[str, ...],
-        Meta(description="What is masked: email, card, iban, phone, ip, or expressions such as EMP-\\d{6}."),
-    ] = ()
-    keep_days: Annotated[float, Meta(gt=0, le=36_500, description="Days after which content is deleted.")] = 30.0
+    keep: ContentRule = "never"
+    """The calls whose requests and answers are kept: never, failed, sampled or always."""
+    sample: Share = 0.01
+    """The share of calls that sampled keeps: 0.01 is 1 %."""
+    mask: tuple[str, ...] = ()
+    """What is masked: email, card, iban, phone, ip, or expressions such as EMP-\\d{6}."""
+    keep_days: Days = 30.0
+    """Days after which content is deleted."""
     # The context of an agent has a few hundred KB.
-    max_call: Annotated[
-        int, Meta(ge=1024, le=10_000_000, description="Bytes of a request and of an answer; more is left out.")
-    ] = 1_000_000
-    max_total: Annotated[int, Meta(ge=1024, description="Bytes of all content; the oldest is deleted.")] = 1_000_000_000
+    max_call: Annotated[int, Meta(ge=1024, le=10_000_000)] = 1_000_000
+    """Bytes of a request and of an answer; more is left out."""
+    max_total: Size = 1_000_000_000
+    """Bytes of all content; the oldest is deleted."""
 
 
 class AdminSettings(Struct, frozen=True, kw_only=True):
     """The admin API over HTTP: keys and the ledger. `load_admin` fills in `listen`."""
 
-    enabled: Annotated[bool, Meta(description="false turns the admin API off; the commands still work.")] = True
-    listen: Annotated[
-        str, Meta(description="The address to listen on: host:port. Default: loopback, on the port after the server's.")
-    ] = ""
-    token: Annotated[
-        Secret | None, Meta(description="The admin token. Default: one is created in the ledger's directory.")
-    ] = None
-    hosts: Annotated[
-        tuple[str, ...],
-        Meta(description="Host names under which browsers reach it behind a TLS proxy."),
-    ] = ()
-    tls: Annotated[TlsSettings | None, Meta(description="Certificate and key, to serve it over TLS.")] = None
-    content: Annotated[
-        bool, Meta(description="true lets its users read the text of running calls, and kept content.")
-    ] = False
-    groups: Annotated[Mapping[str, GroupSettings], Meta(description="The roles of users, by the name of a group.")] = {}
-    oidc: Annotated[OidcSettings | None, Meta(description="An identity provider with which users sign in.")] = None
-    url: Annotated[str, Meta(description="The address of the page for browsers, if a TLS proxy is in front of it.")] = (
-        ""
-    )
-    proxies: Annotated[
-        tuple[str, ...],
-        Meta(description="Addresses or networks of proxies that name the user, an administrator too, in user_header."),
-    ] = ()
-    user_header: Annotated[
-        str,
-        Meta(description="The header in which a proxy of [admin] proxies names the user, such as X-Forwarded-User."),
-    ] = ""
-    groups_header: Annotated[
-        str, Meta(description="The header in which that proxy names the user's groups, separated by commas.")
-    ] = "X-Forwarded-Groups"
-    audit_days: Annotated[
-        Annotated[int, Meta(ge=1, le=36_500)] | None,
-        Meta(description="Days after which entries of the audit log are deleted. Default: never."),
-    ] = None
+    enabled: bool = True
+    """false turns the admin API off; the commands still work."""
+    listen: str = ""
+    """The address to listen on: host:port. Default: loopback, on the port after the server's."""
+    token: Secret | None = None
+    """The admin token. Default: one is created in the ledger's directory."""
+    hosts: tuple[str, ...] = ()
+    """Host names under which browsers reach it behind a TLS proxy."""
+    tls: TlsSettings | None = None
+    """Certificate and key, to serve it over TLS."""
+    content: bool = False
+    """true lets its users read the text of running calls, and kept content."""
+    groups: Mapping[str, GroupSettings] = {}
+    """The roles of users, by the name of a group."""
+    oidc: OidcSettings | None = None
+    """An identity provider with which users sign in."""
+    url: str = ""
+    """The address of the page for browsers, if a TLS proxy is in front of it."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies that name the user, an administrator too, in user_header."""
+    user_header: str = ""
+    """The header in which a proxy of [admin] proxies names the user, such as X-Forwarded-User."""
+    groups_header: str = "X-Forwarded-Groups"
+    """The header in which that proxy names the user's groups, separated by commas."""
+    audit_days: WholeDays | None = None
+    """Days after which entries of the audit log are deleted. Default: never."""
     implied: bool = False
     """Whether `listen` is the default, and not in the file."""
+    set_by_loader: ClassVar = ("implied",)
 
     @property
     def address(self) -> Address:
@@ -353,34 +297,33 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """The export of traces and metrics."""
 
-    otlp: Annotated[
-        str, Meta(description="The URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318.")
-    ] = ""
-    enabled: Annotated[
-        bool, Meta(description="Export to the collector in OTEL_EXPORTER_OTLP_ENDPOINT if otlp is not set.")
-    ] = False
-    propagate: Annotated[bool, Meta(description="Send the header traceparent to providers.")] = False
-    content: Annotated[
-        bool, Meta(description="Export the text of requests and answers. Streams then do not use the fast path.")
-    ] = False
-    interval_s: Annotated[Seconds, Meta(description="Seconds between two exports of histograms.")] = 15.0
+    otlp: str = ""
+    """The URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318."""
+    enabled: bool = False
+    """Export to the collector in OTEL_EXPORTER_OTLP_ENDPOINT if otlp is not set."""
+    propagate: bool = False
+    """Send the header traceparent to providers."""
+    content: bool = False
+    """Export the text of requests and answers. Streams then do not use the fast path."""
+    interval_s: Seconds = 15.0
+    """Seconds between two exports of histograms."""
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """The prices of a model, in dollars per million tokens."""
 
-    input: Annotated[Dollars, Meta(description="Input, in dollars per million tokens.")]
-    output: Annotated[Dollars, Meta(description="Output, in dollars per million tokens.")]
-    cached: Annotated[Dollars | None, Meta(description="Input that is read from the prompt cache. Default: input.")] = (
-        None
-    )
-    cache_write: Annotated[
-        Dollars | None, Meta(description="Input that is written to the prompt cache. Default: input.")
-    ] = None
-    reasoning: Annotated[Dollars | None, Meta(description="Reasoning tokens. Default: output.")] = None
-    cache_write_1h: Annotated[
-        Dollars | None, Meta(description="Input that is cached for an hour. Default: twice the input.")
-    ] = None
+    input: Dollars
+    """Input, in dollars per million tokens."""
+    output: Dollars
+    """Output, in dollars per million tokens."""
+    cached: Dollars | None = None
+    """Input that is read from the prompt cache. Default: input."""
+    cache_write: Dollars | None = None
+    """Input that is written to the prompt cache. Default: input."""
+    reasoning: Dollars | None = None
+    """Reasoning tokens. Default: output."""
+    cache_write_1h: Dollars | None = None
+    """Input that is cached for an hour. Default: twice the input."""
 
     def rates(self) -> Rates:
         """The prices as integers, exactly as they are written. Audio costs the same as text."""
@@ -400,9 +343,8 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
 class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
     """The prices of a model in the standard and in other service tiers."""
 
-    service_tiers: Annotated[
-        Mapping[str, PriceSettings], Meta(description="Prices in other service tiers, such as flex or priority.")
-    ] = {}
+    service_tiers: Mapping[str, PriceSettings] = {}
+    """Prices in other service tiers, such as flex or priority."""
 
 
 def _exactly(dollars: float) -> int:

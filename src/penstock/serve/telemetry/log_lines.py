@@ -6,119 +6,91 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.field_docs import field_docs
 from penstock.gateway.billing.entry import Outcome
 
 Level: TypeAlias = Literal["info", "warning", "error"]
-_Time: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$",
-        description="When the line was written, in UTC: `2026-11-17T06:30:00Z`.",
-    ),
-]
+_Time: TypeAlias = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
 class MessageLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line about the gateway itself."""
 
     time: _Time
-    level: Annotated[
-        Level,
-        Meta(
-            description="`warning` if something does not work and calls continue, `error` if the gateway itself failed."
-        ),
-    ]
-    message: Annotated[str, Meta(description="What happened, for people. Its text can change with any version.")]
+    """When the line was written, in UTC: `2026-11-17T06:30:00Z`."""
+    level: Level
+    """`warning` if something does not work and calls continue, `error` if the gateway itself failed."""
+    message: str
+    """What happened, for people. Its text can change with any version."""
 
 
 class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One try at one target, in `attempts`."""
 
-    target: Annotated[str, Meta(description="Provider and model: `openai/gpt-4o-mini`.")]
-    dialect: Annotated[str | None, Meta(description="The API of the provider that was used; null for embeddings.")]
-    provider_key: Annotated[
-        str | None,
-        Meta(
-            description="The name of the provider's key, if the provider has "
-            "[several](configuration.md#several-keys-of-a-provider); otherwise null."
-        ),
-    ]
-    status: Annotated[int, Meta(description="The HTTP status that the provider answered with; 0 if there was none.")]
-    code: Annotated[
-        str, Meta(description="The [error code](clients.md#error-codes) of a failed attempt; otherwise empty.")
-    ]
-    s: Annotated[float, Meta(ge=0, description="How long the attempt took, in seconds.")]
+    target: str
+    """Provider and model: `openai/gpt-4o-mini`."""
+    dialect: str | None
+    """The API of the provider that was used; null for embeddings."""
+    provider_key: str | None
+    """The name of the provider's key, if the provider has [several](configuration.md#several-keys-of-a-provider);
+    otherwise null."""
+    status: int
+    """The HTTP status that the provider answered with; 0 if there was none."""
+    code: str
+    """The [error code](clients.md#error-codes) of a failed attempt; otherwise empty."""
+    s: Annotated[float, Meta(ge=0)]
+    """How long the attempt took, in seconds."""
 
 
 class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line about a call that has ended."""
 
     time: _Time
-    level: Annotated[
-        Level, Meta(description="`warning` if the call failed, was truncated or timed out; otherwise `info`.")
-    ]
-    request_id: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="The id that the client received as `x-request-id`; also the id of the entry in the ledger.",
-        ),
-    ]
-    client: Annotated[
-        str,
-        Meta(description="The client's address; behind a proxy that `server.proxies` does not list, the proxy's."),
-    ]
-    key: Annotated[
-        str | None,
-        Meta(
-            description="The name of the client's key; null if none is required. Keys in `server.keys` are "
-            "`configured-1`, `configured-2`, …"
-        ),
-    ]
-    surface: Annotated[
-        str,
-        Meta(
-            description="The API that the client used: `chat`, `messages`, `responses`, `gemini`, `embeddings` or "
-            "`count_tokens`."
-        ),
-    ]
-    model: Annotated[
-        str, Meta(max_length=200, description="The model's name in the request; the first 200 characters.")
-    ]
-    stream: Annotated[bool, Meta(description="Whether the client wanted a stream.")]
-    status: Annotated[
-        int, Meta(description="The HTTP status that the client received; 0 if the client disconnected before it.")
-    ]
-    ending: Annotated[
-        Outcome,
-        Meta(
-            description="How the call ended; the same as `outcome` in the [ledger](ledger.md#entries) and the "
-            "[metrics](metrics.md). Calls of a gateway that was killed have no line; in the ledger they are `orphaned`."
-        ),
-    ]
-    code: Annotated[
-        str | None, Meta(description="The [error code](clients.md#error-codes) that the client received, or null.")
-    ]
-    provider: Annotated[str | None, Meta(description="The provider of the last attempt; null if there was none.")]
-    target: Annotated[str | None, Meta(description="Provider and model of the last attempt; null if there was none.")]
-    attempts: Annotated[list[AttemptFields], Meta(description="Each attempt, in order.")]
-    input: Annotated[int | None, Meta(description="Input tokens as the provider reported them, or null.")]
-    output: Annotated[int | None, Meta(description="Output tokens as the provider reported them, or null.")]
-    first_event_s: Annotated[
-        float | None, Meta(description="Seconds until the first event of the answer; null if there was none.")
-    ]
-    total_s: Annotated[float, Meta(ge=0, description="Seconds until the end of the call.")]
-    repairs: Annotated[dict[str, int], Meta(description="[Repairs](reference/repairs.md): how many, by their code.")]
-    findings: Annotated[
-        dict[str, int], Meta(description="[Findings](reference/repairs.md#findings): how many, by their code.")
-    ]
-    notices: Annotated[
-        dict[str, int], Meta(description="[Notices](reference/repairs.md#notices): how many, by their code.")
-    ]
-    losses: Annotated[
-        dict[str, int],
-        Meta(description="[Losses](reference/losses.md) of the translation between two APIs: how many, by their code."),
-    ]
+    """When the line was written, in UTC: `2026-11-17T06:30:00Z`."""
+    level: Level
+    """`warning` if the call failed, was truncated or timed out; otherwise `info`."""
+    request_id: Annotated[str, Meta(min_length=1)]
+    """The id that the client received as `x-request-id`; also the id of the entry in the ledger."""
+    client: str
+    """The client's address; behind a proxy that `server.proxies` does not list, the proxy's."""
+    key: str | None
+    """The name of the client's key; null if none is required. Keys in `server.keys` are `configured-1`, `configured-2`,
+    …"""
+    surface: str
+    """The API that the client used: `chat`, `messages`, `responses`, `gemini`, `embeddings` or `count_tokens`."""
+    model: Annotated[str, Meta(max_length=200)]
+    """The model's name in the request; the first 200 characters."""
+    stream: bool
+    """Whether the client wanted a stream."""
+    status: int
+    """The HTTP status that the client received; 0 if the client disconnected before it."""
+    ending: Outcome
+    """How the call ended; the same as `outcome` in the [ledger](ledger.md#entries) and the [metrics](metrics.md). Calls
+    of a gateway that was killed have no line; in the ledger they are `orphaned`."""
+    code: str | None
+    """The [error code](clients.md#error-codes) that the client received, or null."""
+    provider: str | None
+    """The provider of the last attempt; null if there was none."""
+    target: str | None
+    """Provider and model of the last attempt; null if there was none."""
+    attempts: list[AttemptFields]
+    """Each attempt, in order."""
+    input: int | None
+    """Input tokens as the provider reported them, or null."""
+    output: int | None
+    """Output tokens as the provider reported them, or null."""
+    first_event_s: float | None
+    """Seconds until the first event of the answer; null if there was none."""
+    total_s: Annotated[float, Meta(ge=0)]
+    """Seconds until the end of the call."""
+    repairs: dict[str, int]
+    """[Repairs](reference/repairs.md): how many, by their code."""
+    findings: dict[str, int]
+    """[Findings](reference/repairs.md#findings): how many, by their code."""
+    notices: dict[str, int]
+    """[Notices](reference/repairs.md#notices): how many, by their code."""
+    losses: dict[str, int]
+    """[Losses](reference/losses.md) of the translation between two APIs: how many, by their code."""
 
 
 LINES = (MessageLine, CallLine)
@@ -127,6 +99,10 @@ LINES = (MessageLine, CallLine)
 def log_schema() -> str:
     """The JSON Schema of a line, as the text of `docs/reference/log.schema.json`."""
     kinds, definitions = msgspec.json.schema_components(LINES, ref_template="#/$defs/{name}")
+    for kind in (*LINES, AttemptFields):
+        properties = definitions[kind.__name__]["properties"]
+        for name, text in field_docs(kind).items():
+            properties[name] = {"description": text} | properties[name]
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of Penstock's JSON log",
