@@ -10,10 +10,17 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.errors import UnknownStyleError
 from penstock.replay.styles.catalog import load_style, style_names
 from penstock.replay.styles.made_up import make_value
-from penstock.replay.styles.style import TAGS, ChatStyle, StyleField
+from penstock.replay.styles.style import ChatStyle, StyleField
 
 OPENAI = {"openai", "openai-2025", "azure"}
 PROMISED = {*OPENAI, "groq", "xai", "openrouter", "reseller", "deepseek", "mistral", "anthropic"}
+# What `style.py` explains: the tags of a chunk.
+TAGS = {"opening", "text", "reasoning", "refusal", "call", "arguments", "extra", "finish", "usage"} | {
+    "thinking",
+    "calling",
+    "parallel",
+    "requested",
+}
 
 every_style = pytest.mark.parametrize("name", style_names())
 every_chat_style = pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))

@@ -33,24 +33,6 @@ from msgspec import Struct, field
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.json_text import JsonStyle
 
-TAGS = frozenset(
-    (
-        "opening",
-        "text",
-        "reasoning",
-        "refusal",
-        "call",
-        "arguments",
-        "extra",
-        "finish",
-        "usage",
-        "thinking",
-        "calling",
-        "parallel",
-        "requested",
-    )
-)
-
 
 class StyleField(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row: a field, the chunks that have it, and its value."""

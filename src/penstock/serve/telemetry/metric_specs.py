@@ -137,34 +137,6 @@ CONTENT_DROPPED = _counter(
 )
 DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")
 
-FAMILIES: tuple[MetricSpec, ...] = (
-    REQUESTS,
-    STREAMS_OPEN,
-    FIRST_CHUNK,
-    CHUNK_GAP,
-    OVERHEAD,
-    ATTEMPTS,
-    KEY_ATTEMPTS,
-    KEYS_AT_LIMIT,
-    FALLBACKS,
-    STREAM_END,
-    TOKENS,
-    COST,
-    LEDGER_QUEUE,
-    LEDGER_SPOOLED,
-    LEDGER_COMMIT,
-    BUDGET,
-    WEBHOOKS,
-    LIMITS_STORE_UP,
-    LIMITS_STORE_CHANGES,
-    LOOP_LAG,
-    REPAIRS,
-    FINDINGS,
-    NOTICES,
-    LOSSES,
-    REJECTED,
-    NOT_KEPT,
-    CONTENT_DROPPED,
-    DROPPED,
-)
+FAMILIES = tuple(each for each in tuple(globals().values()) if isinstance(each, MetricSpec))
+"""All of the above, in their order."""
 BY_NAME = {family.name: family for family in FAMILIES}

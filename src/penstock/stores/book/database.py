@@ -31,6 +31,16 @@ def insertion(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
 
 
+def replacement(table: str, columns: Sequence[str], *changing: str) -> str:
+    """A statement that inserts a row, or changes columns of the one with the same key, the first column: all others,
+    or those that are named."""
+    changed = ", ".join(f"{column} = excluded.{column}" for column in changing or columns[1:])
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+        f"ON CONFLICT ({columns[0]}) DO UPDATE SET {changed}"
+    )
+
+
 def addition(table: str, key: Sequence[str], sums: Sequence[str], *further: str, fixed: Sequence[str] = ()) -> str:
     """A statement that adds sums to the row with a key, or inserts the row, with the columns `fixed` last."""
     columns = (*key, *sums, *fixed)

@@ -23,18 +23,22 @@ from penstock.gateway.people.tokens import (
     make_token,
     token_json,
 )
-from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction, Value
+from penstock.stores.book.database import (
+    Database,
+    Queryable,
+    Row,
+    SqlDialect,
+    Transaction,
+    Value,
+    insertion,
+    replacement,
+)
 from penstock.stores.book.rows import RowMapper, number, text
 
 _TOKEN, _SESSION = RowMapper(ApiToken), RowMapper(AdminSession)
 _TOKENS = f"SELECT {', '.join(_TOKEN.columns)} FROM api_tokens"
-_PUT_TOKEN = (
-    f"INSERT INTO api_tokens ({', '.join(_TOKEN.columns)}) VALUES ({', '.join('?' * len(_TOKEN.columns))}) "
-    "ON CONFLICT (id) DO UPDATE SET revoked_ms = excluded.revoked_ms"
-)
-_START_SESSION = (
-    f"INSERT INTO admin_sessions ({', '.join(_SESSION.columns)}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
-)
+_PUT_TOKEN = replacement("api_tokens", _TOKEN.columns, "revoked_ms")
+_START_SESSION = insertion("admin_sessions", _SESSION.columns)
 _AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", "after_json"]
 _ENTRY = RowMapper(AuditEntry, _AUDIT, before_json="before", after_json="after")
 _RECORD = f"INSERT INTO audit ({', '.join(_AUDIT)}) VALUES ({', '.join('?' * len(_AUDIT))})"

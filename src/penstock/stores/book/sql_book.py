@@ -15,7 +15,7 @@ from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_ch
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
-from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction
+from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, replacement
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
@@ -32,6 +32,7 @@ from penstock.stores.book.rows import (
     CALL,
     KEYS,
     TEAMS,
+    RowMapper,
     attempt_rows,
     call_row,
     number,
@@ -44,22 +45,17 @@ from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
-_PUT_KEY = (
-    f"INSERT INTO keys ({', '.join(KEYS.columns)}) VALUES ({', '.join('?' * len(KEYS.columns))}) "
-    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEYS.columns[1:])}"
-)
+_PUT_KEY = replacement("keys", KEYS.columns)
 _KEYS = f"SELECT {', '.join(KEYS.columns)} FROM keys {{where}} ORDER BY created_ms, id"
 _ALL_KEYS = _KEYS.format(where="")
-_KEY_NAMES = "SELECT id, name, team, owner, expires_ms, revoked_ms FROM keys ORDER BY created_ms, id"
-_PUT_TEAM = (
-    f"INSERT INTO teams ({', '.join(TEAMS.columns)}) VALUES ({', '.join('?' * len(TEAMS.columns))}) "
-    f"ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in TEAMS.columns[1:])}"
-)
+_KEY_NAME = RowMapper(KeyName)
+_KEY_NAMES = f"SELECT {', '.join(_KEY_NAME.columns)} FROM keys ORDER BY created_ms, id"
+_PUT_TEAM = replacement("teams", TEAMS.columns)
 _TEAMS = f"SELECT {', '.join(TEAMS.columns)} FROM teams ORDER BY path"
 _KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
 # The names of these rows of `meta` have the id of the key.
 _STOPPED = "stop:"
-_STOP = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_STOP = replacement("meta", ("name", "value"))
 _STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{_STOPPED}%'"
 _FORGET_STOPS = f"DELETE FROM meta WHERE name LIKE '{_STOPPED}%' AND value < ?"
 
@@ -234,11 +230,7 @@ class SqlBook:
 
     def key_names(self) -> list[KeyName]:
         """The same of all keys without their limits."""
-        rows = cast("list[tuple[str, str, str, str, int | None, int | None]]", self.database.fetch(_KEY_NAMES))
-        return [
-            KeyName(id=id, name=name, team=team, owner=owner, expires_ms=expires_ms, revoked_ms=revoked_ms)
-            for id, name, team, owner, expires_ms, revoked_ms in rows
-        ]
+        return [_KEY_NAME.read(row) for row in self.database.fetch(_KEY_NAMES)]
 
     def keys_version(self) -> int:
         """A number that changes with every change of keys; cheap to read."""
