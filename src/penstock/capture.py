@@ -164,7 +164,7 @@ def parse(data: bytes) -> Capture:
 
 
 def locate(data: bytes) -> tuple[Capture, list[int]]:
-    """As `parse`, and the line of the file on which the bytes of each read begin."""
+    """The capture in a file, and the line on which the bytes of each read begin. Raises `CaptureError`."""
     if is_capture(data):
         parser = _Parser(data)
         return parser.parse(), parser.lines

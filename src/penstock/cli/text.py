@@ -25,7 +25,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same, with tab and newline escaped too."""
+    """The text with every control character escaped, also tab and newline."""
     return visible(text).replace("\t", "\\t").replace("\n", "\\n")
 
 

@@ -36,8 +36,8 @@ _TURN = 2_048
 _SHORT_TURN = 1_024
 _MOST_LINES = 256
 LONGEST_TURN = 16_384
-"""The same for bytes with few values and lines: reads of usual sizes stay whole. A split read costs system calls, and
-captures must show reads as they came."""
+"""The bytes that are processed per turn if they have few values and lines: reads of usual sizes stay whole. A split
+read costs system calls, and captures must show reads as they came."""
 # The most values and lines in such a turn, counted by structural bytes: about ninety usual events.
 _MOST_STRUCTURAL = 1_200
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b"{[,\r\n")

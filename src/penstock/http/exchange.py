@@ -126,7 +126,7 @@ class Exchange(Struct, eq=False):
             self.begin(head_lines(status, headers))
 
     def begin(self, lines: str) -> None:
-        """The same, with a status line and headers that are already encoded by `head_lines`."""
+        """Start a streamed response with a status line and headers that `head_lines` has encoded."""
         if self._state == "new":
             self._state = "streaming"
             self._unsent = self._head(lines, "transfer-encoding: chunked\r\n" if self.request.is_http11 else "")

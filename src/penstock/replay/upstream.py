@@ -228,7 +228,7 @@ class ReplayEndpoint:
         return body
 
     async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:  # noqa: ARG002
-        """The same."""
+        """The bytes of a request with a large body: just its body."""
         return body
 
     def secrets(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class RequestHead(Struct):
     path: str
     """The path without a prefix such as `/v1`. In that of a POST, `{model}` stands for a model that it names."""
     post_path: str
-    """The same if it is a POST with an acceptable body; otherwise empty."""
+    """`path` if the request is a POST with an acceptable body; otherwise empty."""
     secret: str
     """The API key that the client sent; empty if there is none."""
     digest: bytes

@@ -115,7 +115,7 @@ def call_headers(call: Call) -> dict[str, str]:
 
 
 def call_lines(call: Call) -> str:
-    """The same as lines of an HTTP head."""
+    """The response headers that describe how a call was answered, as lines of an HTTP head."""
     attempts = call.attempts
     lines = f"x-request-id: {call.id}\r\nx-penstock-attempts: {len(attempts)}\r\n"
     if call.headers:

@@ -56,7 +56,7 @@ class AuthorizedEndpoint:
         return self._endpoint.request(body, headers + self._credentials.headers(self._url, body))
 
     async def large_request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
-        """The same, authorized in a thread: a signature takes a millisecond for each megabyte."""
+        """The bytes of a request with a large body, signed in a thread: that takes a millisecond per megabyte."""
         await self._credentials.refresh()
         return await asyncio.to_thread(self.request, body, headers)
 

@@ -34,7 +34,7 @@ class RemoteEndpoint(Struct, frozen=True):
         return head + body if len(body) < _LARGE else (head, body)
 
     async def large_request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
-        """The same: nothing depends on the bytes of the body."""
+        """The bytes of a request with a large body, made at once: nothing depends on the bytes of the body."""
         return self.request(body, headers)
 
     def secrets(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class Grammar:
 
     @property
     def expects_finish(self) -> bool:
-        """The same, without the usage report."""
+        """For a stream that expects text: whether a finish would be the first, and unchanged."""
         return not self._tool_finishes and len(self._choices) == 1
 
     def has_block(self, choice: int, block: object) -> bool:

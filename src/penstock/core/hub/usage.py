@@ -123,7 +123,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         return structs.replace(self, **changes)
 
     def with_total(self) -> "Usage":
-        """The same, with input + output as the total if the provider sent none."""
+        """This report, with input + output as the total if the provider sent none."""
         if self.total is not None or self.input is None or self.output is None:
             return self
         return structs.replace(self, total=self.input + self.output)
@@ -152,7 +152,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         return wholes
 
     def normal(self) -> "Usage":
-        """The same, with the parts that the provider counts in addition included in input and output."""
+        """This report, with the parts that the provider counts in addition included in input and output."""
         return structs.replace(self, **self.wholes()) if self.apart() else self
 
     def doubts(self) -> list[tuple[str, str]]:

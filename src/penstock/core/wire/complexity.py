@@ -155,7 +155,7 @@ class _Count:
         return self._pieces >= 0 and self._values >= 0
 
     def has_room_for_fields(self, event: object) -> bool:
-        """As `has_room_for`, without the pieces of an answer: only the fields of the event and of output items."""
+        """Whether the fields of the event and of output items fit the limits, without the pieces of an answer."""
         self._pieces -= 1
         if isinstance(event, list):
             return len(event) <= self._pieces and all(map(self.has_room_for_fields, event))

@@ -112,7 +112,7 @@ class TextDecoder:
 
 
 def decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:
-    """As `decode`, for data that the strict decoder has rejected. Without an outline the data is small."""
+    """The values in data that the strict decoder has rejected; None if there are none. Small data has no outline."""
     defects = []
     data = data.strip()  # at once: a megabyte of white space would be searched several times
     try:

@@ -236,7 +236,7 @@ class Book(Protocol):
         """All keys, or those with these ids, oldest first, including revoked and expired ones."""
 
     def key_names(self) -> list[KeyName]:
-        """The same of all keys without their limits: ten times as fast."""
+        """The names, teams and times of all keys, without their limits: ten times as fast as `keys`."""
 
     def keys_version(self) -> int:
         """A number that changes with every change of the keys; cheap to read."""

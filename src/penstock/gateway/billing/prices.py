@@ -86,7 +86,7 @@ class PriceBook:
         return self.quote(provider, model, at_s).priced
 
     def quote(self, provider: Provider, model: str, at_s: float) -> Quote:
-        """As `find`, with the time range in which the price is valid."""
+        """The price of a model at a time in seconds since 1970, and the time range in which it is valid."""
         key = (provider.name, provider.base_url, provider.prices_as, model)
         known = self._quotes.get(key)
         if known is not None and known.since_s <= at_s < known.until_s:

@@ -50,7 +50,7 @@ class TargetEndpoint(Protocol):
         """The complete HTTP request with this body."""
 
     async def large_request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
-        """The same for a large body: a thread computes what depends on its bytes; raises `UpstreamError`."""
+        """The bytes of a request with a large body: a thread computes what depends on them; raises `UpstreamError`."""
 
     def secrets(self) -> tuple[str, ...]:
         """Secrets of its requests that the configuration does not have, such as access tokens."""

@@ -63,7 +63,7 @@ class KeptContent:
 
     @property
     def calls_trouble(self) -> str:
-        """As `trouble`, for the content of calls."""
+        """Why the content of calls cannot be written now; empty while it can."""
         return self._call_writer.trouble if self._call_writer is not None else ""
 
     def put(self, record: KeptRecord, then: OnKept) -> None:
@@ -77,7 +77,7 @@ class KeptContent:
         self._writer.change(work, then)
 
     def change_calls(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> None:
-        """As `change`, in a thread for the content of calls: for that, clients do not wait."""
+        """Run `work` in the thread that writes the content of calls, for which no client waits; then call `then`."""
         self._start()
         if self._call_writer is None:
             self._call_writer = ContentStoreWriter(self._open, lambda _: None, self._warn)

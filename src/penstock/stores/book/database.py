@@ -59,7 +59,7 @@ class SqlDialect(Protocol):
     clustered: str
     """The option of a table that is stored in the order of its primary key."""
     clustered_updated: str
-    """The same, for a table whose rows are often updated."""
+    """The option of a table that is stored in the order of its primary key, and whose rows are often updated."""
     unlogged: str
     """The option of a table whose rows may be lost in a crash."""
     now_ms: str

@@ -104,7 +104,7 @@ class Pruner:
         self.close()
 
     def close(self) -> None:
-        """The same, without the database: other machines wait until the reservation is over."""
+        """Let other processes of this machine prune. Other machines wait until the reservation is over."""
         self._reserved = self._archive = None
         if self._lock is not None:
             self._lock.close()

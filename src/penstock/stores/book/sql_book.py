@@ -140,7 +140,7 @@ class SqlBook:
         return self.spent_by([(spender, since_ms)], recent_since_ms=recent_since_ms)[0]
 
     def spent_by(self, asked: Sequence[tuple[Spender, int]], *, recent_since_ms: int | None = None) -> Sequence[Spent]:
-        """The same for several spenders, each with its own time."""
+        """The spending of several spenders, each since its own time, and the ids of their recent calls."""
         return self.database.read(lambda reader: spent(reader, asked, recent_since_ms)) if asked else []
 
     def spenders_after(self, place: int) -> tuple[int, set[str]]:
@@ -229,7 +229,7 @@ class SqlBook:
         return [KEYS.read(row) for row in self.database.fetch(_KEYS.format(where=where), [*map(text, ids)])]
 
     def key_names(self) -> list[KeyName]:
-        """The same of all keys without their limits."""
+        """The names, teams and times of all keys, without their limits."""
         return [_KEY_NAME.read(row) for row in self.database.fetch(_KEY_NAMES)]
 
     def keys_version(self) -> int:
