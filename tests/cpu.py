@@ -7,7 +7,7 @@ long as it may come near the limit: atoms up to a megabyte, as long as the time 
 does; others up to a few kilobytes, unless their time grows faster than their size. The worst of these are grown, too.
 The garbage collector is off meanwhile, because it makes some runs slow that are not to blame; the worst are measured
 again with it (`worst_size`). An event is measured by the longest callback of a real relay that reads it, in
-the turns in which `http/client.py` hands it over. Half of the patterns are translated to another dialect.
+the turns in which `http/upstream_connection.py` hands it over. Half of the patterns are translated to another dialect.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ from penstock.gateway.limits.demand import chat_demand, embeddings_demand
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import LONGEST_TURN, Receiver, turn_size
+from penstock.http.upstream_connection import LONGEST_TURN, Receiver, turn_size
 from tests.cpu_shells import ATOMS, BEGINNINGS, ERRORS, EVENTS, FRAMING, NUMBER, REQUESTS
 
-TURN = 2_048  # as in `http/client.py`
+TURN = 2_048  # as in `http/upstream_connection.py`
 MB = 1_000_000
 LARGEST_EVENT = 990_000
 _DESTINATION = Destination(model="n")

@@ -13,7 +13,7 @@ from penstock.core.hub.failure import Failure
 from penstock.error_codes import ERROR_GROUPS, ERRORS, ErrorCode
 from penstock.errors import AdminError
 from penstock.gateway.limits.admission import Denial
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 
 SOURCE = Path(penstock.__file__).parent

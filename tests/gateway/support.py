@@ -9,7 +9,7 @@ from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import Receiver
+from penstock.http.upstream_connection import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 
 HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)

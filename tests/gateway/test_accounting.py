@@ -24,7 +24,7 @@ def test_sound_costs_what_sound_costs() -> None:
         Extra("delta", {"audio": {"data": 5, "expires_at": 1}}, 0),
         Extra("chunk", {"audio": {"data": SECOND}}),
     ]
-    attempt = Attempt("main", "m", priced=PRICE, ending="truncated", events=len(events))
+    attempt = Attempt("main", "m", priced=PRICE, ending="truncated", frames=len(events))
     call = Call("req_1", "main/m", True, 0.0, attempts=[attempt], input_estimate=7)
     call.watch(events)
     attempt.output_chars += count_chars(events)

@@ -12,7 +12,7 @@ from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from tests.gateway.support import Client, Clock, Connection, Relayed
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 

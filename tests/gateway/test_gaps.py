@@ -77,7 +77,7 @@ def test_what_a_slow_client_holds_up_is_no_gap(loop: Clock) -> None:
 
 def test_the_wait_for_the_first_event_is_no_gap(loop: Clock) -> None:
     made = relayed(loop, lambda _: None)
-    assert made.attempt.first_event_s == 2.0
+    assert made.attempt.commit_s == 2.0
     assert made.attempt.gaps.longest_s == 0.0
 
 

@@ -259,7 +259,7 @@ def test_a_gateway_without_a_ledger_admits_every_call(kept: Runner) -> None:
 def test_what_a_running_call_has_sent_is_what_is_reported_or_estimated(kept: Runner) -> None:
     def test(it: Kept) -> None:
         call = it.call()
-        call.attempts.append(Attempt("acme", "a", events=9))
+        call.attempts.append(Attempt("acme", "a", frames=9))
         assert it.ledger.output(call) == NoLedger().output(call) == 0
         call.attempts[-1].audio_chars = 3_201
         assert it.ledger.output(call) == 2
@@ -320,7 +320,7 @@ def test_a_gateway_that_died_just_now_did_not_die_later(kept: Runner) -> None:
 def test_how_far_calls_have_come_is_noted_while_there_are_any(kept: Runner) -> None:
     async def test(it: Kept) -> None:
         one, two = it.call("req_1"), it.call("req_2")
-        it.start(one).events = 3
+        it.start(one).frames = 3
         one.attempts[-1].output_chars = 40
         it.start(two)
         for seconds, marks in ((1.9, 0), (0.2, 1), (1.7, 1), (0.3, 2)):

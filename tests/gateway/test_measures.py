@@ -52,7 +52,7 @@ MEASURES: dict[str, tuple[dict[str, Any], Measure, tuple[int, int, int]]] = {
     "reported, no output and none was said": ({"usage": Usage(input=5, output=0)}, "reported", (5, 0, 0)),
     "reported by a total alone, and nothing was said": ({"usage": Usage(total=9)}, "reported", (9, 0, 0)),
     "no output is reported, though some was said": (
-        {"usage": Usage(input=5, output=0), "output_chars": 2, "events": 1},
+        {"usage": Usage(input=5, output=0), "output_chars": 2, "frames": 1},
         "estimated",
         (5, 201, 0),
     ),
@@ -69,14 +69,14 @@ MEASURES: dict[str, tuple[dict[str, Any], Measure, tuple[int, int, int]]] = {
     "a total is reported, and more was said": ({"usage": Usage(total=30), "output_chars": 2}, "estimated", (0, 200, 0)),
     "the output alone is reported": ({"usage": Usage(output=3), "output_chars": 2}, "estimated", (ASKED, 3, 0)),
     "a part of the input alone is reported": (
-        {"usage": Usage(cached=3), "output_chars": 2, "events": 1},
+        {"usage": Usage(cached=3), "output_chars": 2, "frames": 1},
         "estimated",
         (ASKED, 201, 0),
     ),
     "a placeholder is reported": ({"usage": Usage(input=0, output=0), "output_chars": 2}, "estimated", (ASKED, 200, 0)),
     "nonsense is reported": ({"usage": Usage(input=-1, output=3), "output_chars": 2}, "estimated", (ASKED, 200, 0)),
     "completed, with nothing said": ({}, "estimated", (ASKED, 0, 0)),
-    "broken off": ({"ending": "truncated", "output_chars": 2, "events": 3}, "estimated", (ASKED, 203, 0)),
+    "broken off": ({"ending": "truncated", "output_chars": 2, "frames": 3}, "estimated", (ASKED, 203, 0)),
     "broken off in sound": ({"ending": "truncated", "audio_chars": SOUND}, "estimated", (ASKED, 2, 2)),
     "answered, and nothing could be read": ({"ending": "failed", "answered": True}, "estimated", (ASKED, 0, 0)),
     "asked, and left by the client": ({"ending": "cancelled", "sent": True}, "estimated", (ASKED, 0, 0)),
@@ -137,9 +137,9 @@ def test_an_entry_has_all_that_is_known_of_a_call() -> None:
     key = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0)
     call = Call("req_1", "main/m", stream=True, started=5.0, key=key, at_ms=1_000, tags={"a": "b"}, user="u")
     call.status, call.ending, call.code, call.surface = 200, "truncated", "upstream_truncated", "chat"
-    call.first_event_s, call.total_s, call.repairs = 0.25, 1.5, {"no-done": 1}
-    attempt = Attempt("main", "m", began_s=0.125, status=200, code="upstream_truncated", events=4)
-    attempt.first_event_s, attempt.seconds = 0.0625, 1.375
+    call.commit_s, call.total_s, call.repairs = 0.25, 1.5, {"no-done": 1}
+    attempt = Attempt("main", "m", began_s=0.125, status=200, code="upstream_truncated", frames=4)
+    attempt.commit_s, attempt.seconds = 0.0625, 1.375
     attempt.gaps.longest_s, attempt.gaps.stalls = 1.25, [(100, 1_250)]
     call.attempts.append(attempt)
     entry = entry_of(call, estimate)

@@ -17,7 +17,7 @@ from penstock.core.hub.seals import wrap
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import Plans
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, load
@@ -25,7 +25,7 @@ from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import Receiver, RequestBytes
+from penstock.http.upstream_connection import Receiver, RequestBytes
 
 SECRETS = {"a": "sk-secret-of-a-0001", "b": "sk-secret-of-b-0002", "c": "sk-secret-of-c-0003"}
 ANSWER = {
@@ -167,7 +167,7 @@ class World:
         client = Client()
         call = Call(f"req_{len(self.calls)}", model, stream=False, started=asyncio.get_running_loop().time())
         self.calls.append(call)
-        attempts = self.gateway.answer(call, request, client)
+        attempts = self.gateway.attempts_for(call, request, client)
         if attempts is not None:
             attempts.start()
         async with asyncio.timeout(5):

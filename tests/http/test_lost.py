@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 from tests.http.wire import Client, post
 
 

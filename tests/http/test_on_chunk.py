@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 FIRST = b"5\r\nhello\r\n"

@@ -167,8 +167,8 @@ def test_a_server_that_drains_closes_idle_connections_now_and_others_after_their
     async def claim(it: Timed) -> None:
         busy = Client(**TIMEOUTS)
         busy.send(WHOLE)
-        busy.connection.drain()
-        it.client.connection.drain()
+        busy.connection.close_when_idle()
+        it.client.connection.close_when_idle()
         assert (it.wire.closed, busy.wire.closed) == (True, False)
         busy.answer()
         assert busy.wire.closed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.capture import How
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.replay.library import load
 from penstock.replay.playback import AS_FAST_AS_POSSIBLE, PlaybackOptions
 from penstock.replay.upstream import Replay, ReplayConnection

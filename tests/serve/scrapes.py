@@ -134,7 +134,7 @@ class Served:
             self._ready.set()
             await self._end.wait()
             server.close()
-            await app.drain(1.0)
+            await app.shut_down(1.0)
             log.close()
             home.close()
 

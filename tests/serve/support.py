@@ -99,7 +99,7 @@ def call(model: str, *, answered: bool) -> Call:
     made.attempts.append(Attempt(provider, name))
     made.status, made.ending = (200, "completed") if answered else (404, "failed")
     made.attempts[-1].ending = made.ending
-    made.first_event_s = 0.5 if answered else None
+    made.commit_s = 0.5 if answered else None
     return made
 
 

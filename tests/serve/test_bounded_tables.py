@@ -75,10 +75,10 @@ def _config(folder: Path) -> Config:
 
 def _call(model: str) -> Call:
     """A call that a made-up model has answered."""
-    attempt = Attempt("acme", model, sent=True, status=200, ending="completed", first_event_s=0.1)
+    attempt = Attempt("acme", model, sent=True, status=200, ending="completed", commit_s=0.1)
     attempt.tokens = Tokens(input=3, output=5)
     call = Call("id", f"acme/{model}", True, 0.0, attempts=[attempt], status=200, ending="completed")
-    call.first_event_s = 0.1
+    call.commit_s = 0.1
     return call
 
 

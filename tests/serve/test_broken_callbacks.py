@@ -20,18 +20,18 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import Ledger
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, load
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import Answer, Grant, Reservation
-from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
+from penstock.http.upstream_connection import UpstreamConnection
 from penstock.serve.responses import error_page
 from penstock.serve.surfaces.answers import Answers
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 from tests.gateway.ledger_doubles import AccountsDouble, JournalDouble, WriterDouble
 from tests.gateway.support import Clock
 from tests.streams import DONE, begins, finishes, says, sse

@@ -9,7 +9,7 @@ import pytest
 from penstock.capture import CaptureEnd, parse
 from penstock.gateway.config import Captures
 from penstock.gateway.relay.recording import RecordedRequest
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.serve.recording.recorder import Recorder
 from tests.replay.support import until
 

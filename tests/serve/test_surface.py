@@ -12,7 +12,7 @@ from penstock.core.dialects.registry import surface_dialect
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.pipeline import Attempts, Gateway, Upstream
+from penstock.gateway.calls.gateway import Attempts, Gateway, Upstream
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import load
 from penstock.http.exchange import Exchange, HttpRequest
@@ -21,7 +21,7 @@ from penstock.http.server import ServerConnection
 from penstock.providers.provider import Provider
 from penstock.serve.responses import error_page
 from penstock.serve.surfaces.answers import AnswerSession
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.surface import Surface
 
 WORDS = "what-the-client-says"

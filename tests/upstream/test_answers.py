@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 
 LIMITS = UpstreamLimits(max_headers=4, max_head=200)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

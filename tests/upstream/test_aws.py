@@ -14,9 +14,9 @@ from botocore.session import Session
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
-from penstock.http.client import RequestBytes, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
+from penstock.http.upstream_connection import RequestBytes, UpstreamError
 from penstock.upstream.authorized import AuthorizedEndpoint, AuthorizedRemote
 from penstock.upstream.aws import AwsCredentials
 from penstock.upstream.remote import Remote

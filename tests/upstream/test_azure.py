@@ -11,7 +11,7 @@ from anthropic import AnthropicFoundry, BadRequestError
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.azure import AzureTokens
 from tests.upstream.azure import FEDERATED, HEADER, SECRET, TOKEN, VARIABLES, EntraServer

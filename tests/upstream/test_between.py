@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n"

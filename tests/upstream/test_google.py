@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.google import GoogleTokens
 from tests.upstream.google import TOKEN, TokenEndpoint

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.http.client import UpstreamConnection
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import IdleConnections, Origin, Pool
+from penstock.http.upstream_connection import UpstreamConnection
 
 LIMITS = UpstreamLimits(idle_s=50.0, max_age_s=300.0, max_idle=2)
 

@@ -11,10 +11,10 @@ from functools import partial
 import pytest
 import uvloop
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver
 from penstock.http.ssrf import is_forbidden
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 from tests.promptness import Late, in_time, prompt
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver
+from penstock.http.upstream_connection import UpstreamError
 
 
 def fails(error: BaseException) -> Resolver:

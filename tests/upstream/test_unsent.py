@@ -9,8 +9,8 @@ import pytest
 import trustme
 import uvloop
 
-from penstock.http.client import RequestBytes, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import RequestBytes, UpstreamConnection, UpstreamError
 from tests.http.wire import Wire
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"

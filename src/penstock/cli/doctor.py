@@ -321,7 +321,7 @@ def _has_chat(provider: Provider) -> bool:
 
 def _credentials(check: str, provider: Provider) -> list[Diagnosis]:
     """Whether there are credentials that authorize requests, where no key does. They are not sent to the provider."""
-    from penstock.http.client import UpstreamError  # noqa: PLC0415 - seldom needed
+    from penstock.http.upstream_connection import UpstreamError  # noqa: PLC0415 - seldom needed
     from penstock.upstream.authorized import credentials_of  # noqa: PLC0415
 
     found = CREDENTIALS[provider.auth]

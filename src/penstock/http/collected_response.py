@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 
 class CollectedResponse:

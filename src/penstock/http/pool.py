@@ -16,10 +16,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.sockets import Proxy, authority, connect_any, open_tunnel
 from penstock.http.ssrf import is_forbidden
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 
 
 class Origin(Struct, frozen=True):

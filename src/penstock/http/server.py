@@ -239,7 +239,7 @@ class ServerConnection(asyncio.Protocol):
 
     # Called by the server.
 
-    def drain(self) -> None:
+    def close_when_idle(self) -> None:
         """Accept no more requests: close now, or when the current response is complete."""
         self.closing = True
         if self._exchange is None:

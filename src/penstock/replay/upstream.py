@@ -20,7 +20,14 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
-from penstock.http.client import LONGEST_TURN, Receiver, ReceiverError, RequestBytes, UpstreamError, turn_size
+from penstock.http.upstream_connection import (
+    LONGEST_TURN,
+    Receiver,
+    ReceiverError,
+    RequestBytes,
+    UpstreamError,
+    turn_size,
+)
 from penstock.replay.faults import Piece
 from penstock.replay.library import Library, asks_for_stream, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
@@ -97,7 +104,7 @@ class Player:
     def _run(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - the call ends, as in `http/client.py`, rule 7
+        except Exception as error:  # noqa: BLE001 - the call ends, as in `http/upstream_connection.py`, rule 7
             self.stop()
             self._receiver.on_error(ReceiverError(error))
 

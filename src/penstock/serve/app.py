@@ -15,7 +15,7 @@ from penstock.core.hub.failure import Failure
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls.breakers import SIZE, BreakerTable
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config
 from penstock.gateway.config.addresses import Address
@@ -46,7 +46,7 @@ from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.setup_report import provider_keys_json, setup_json
 from penstock.serve.surfaces.answers import Answers, Playground
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.surfaces.token_counts import TokenCounts
 from penstock.serve.telemetry import metric_specs
@@ -78,7 +78,7 @@ _STOPPED = Failure(
 )
 # The length of the queue of connections that wait to be accepted.
 BACKLOG = 4096
-# How long `drain` waits for the last bytes to be sent.
+# How long `shut_down` waits for the last bytes to be sent.
 _FLUSH_S = 1.0
 
 
@@ -130,7 +130,7 @@ class App:
             if dialect.surface is not None
         }
         self._traces: Traces | None = None
-        self.draining = False
+        self.shutting_down = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
         self._authenticator = self._books.authenticator if self._books is not None else Authenticator()
         self._unbooked = own_accounts(config, home) if self._books is None else None
@@ -313,13 +313,13 @@ class App:
         assert isinstance(bound, int)
         return bound
 
-    async def drain(self, window_s: float) -> None:
+    async def shut_down(self, window_s: float) -> None:
         """Accept no more calls; let those in progress finish within the window; end the rest with an error; close."""
-        self.draining = True
+        self.shutting_down = True
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
-            connection.drain()
+            connection.close_when_idle()
         await self._until(lambda: not self._calls, window_s)
         for session in list(self._calls):
             session.call.guarded(session.cut)(_DRAINING)
@@ -383,7 +383,7 @@ class App:
             "tls": self._listener_tls is not None,
             "public_url": self.config.server.public_url.rstrip("/") or None,
             "listening": [str(Address(*each.getsockname()[:2])) for each in sockets],
-            "draining": self.draining,
+            "draining": self.shutting_down,
             "open_calls": self.open_calls,
             "recording": bool(directories(self.config)),
             "ledger": ledger,
@@ -416,7 +416,7 @@ class App:
     def handle_playground(self, exchange: Exchange, request_id: str, api: str) -> None:
         """Handle a call of the page's playground on an API."""
         head = _parse_head(exchange.request)
-        if self.draining or not head.post_path:
+        if self.shutting_down or not head.post_path:
             self._refuse(exchange, request_id, head)
         else:
             self._playgrounds[api].handle(exchange, self._gateway, request_id, None)
@@ -436,7 +436,7 @@ class App:
             head.cors = self._cors
             request.set_fixed_headers(self._cors.headers(request) if self._cors is not None else "")
         surface = self._surfaces.get(head.post_path)
-        if surface is None or self.draining:
+        if surface is None or self.shutting_down:
             self._handle_other(exchange, head, looked=looked)
             return
         key = self._authenticator.authenticate(head)
@@ -469,7 +469,7 @@ class App:
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
             ready = self._ledger.ready and (self._books is None or self._books.can_authenticate)
-            status = "draining" if self.draining else "ok" if ready else "ledger_unavailable"
+            status = "draining" if self.shutting_down else "ok" if ready else "ledger_unavailable"
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif path == "/api/hello":  # Claude Code looks whether the gateway is there
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
@@ -531,7 +531,7 @@ class App:
         elif method != "POST":
             failure = refused(f"{method} is not allowed here; use POST", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"}, dialect)
-        elif head.body_refusal is not None and not self.draining:
+        elif head.body_refusal is not None and not self.shutting_down:
             respond_failure(exchange, head.body_refusal, request_id, {}, dialect)
         else:
             respond_failure(exchange, _DRAINING, request_id, {}, dialect)

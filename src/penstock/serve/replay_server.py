@@ -18,10 +18,10 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.config.addresses import is_loopback
-from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
+from penstock.http.upstream_connection import UpstreamError
 from penstock.replay.upstream import NO_CAPTURE, PlayedCapture, Replay, ReplayConnection
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.loop import run_loop
@@ -68,7 +68,7 @@ class ReplayApp:
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
-            connection.drain()
+            connection.close_when_idle()
         await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.abort()

@@ -123,8 +123,8 @@ def call_lines(call: Call) -> str:
     if attempts:
         last = attempts[-1]
         lines += _answered_by(last.provider, last.model)
-    if call.first_event_s is not None:
-        lines += f"openai-processing-ms: {call.first_event_s * 1000:.0f}\r\n"
+    if call.commit_s is not None:
+        lines += f"openai-processing-ms: {call.commit_s * 1000:.0f}\r\n"
     if call.losses:
         lines += f"x-penstock-losses: {','.join(f'{code}={count}' for code, count in counted(call.losses).items())}\r\n"
     if call.repairs:

@@ -225,12 +225,12 @@ async def _serve(
             log.write(
                 f"penstock waits {window} for {calls} to finish; press Ctrl-C or send SIGTERM again to end at once"
             )
-        draining = loop.create_task(app.drain(app.config.server.drain_s))
+        draining = loop.create_task(app.shut_down(app.config.server.drain_s))
         second = loop.create_task(_second_signal(signals))
         await asyncio.wait((draining, second), return_when=asyncio.FIRST_COMPLETED)
         if not draining.done():
             draining.cancel()
-            await app.drain(0.0)
+            await app.shut_down(0.0)
         second.cancel()
         if admin is not None:
             await admin.close()

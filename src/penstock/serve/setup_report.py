@@ -6,7 +6,7 @@ No secret is in it: of a key, only the variable or the file that it was read fro
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.providers.catalog import catalog

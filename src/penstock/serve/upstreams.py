@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from penstock.gateway.calls.pipeline import Upstream
+from penstock.gateway.calls.gateway import Upstream
 from penstock.gateway.config import Config, Provider, Target
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool

@@ -26,7 +26,7 @@ from penstock.amounts import DAY_MS, clock_ms, moment, money
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.stores.query_thread import QueryThread
 from penstock.upstream.remote import Remote, RemoteEndpoint
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 # Some identity services, such as that of a virtual machine, have no newer token before.
 _EARLY_S = 225.0

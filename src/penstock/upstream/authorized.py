@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.http.client import RequestBytes, UpstreamConnection
+from penstock.http.upstream_connection import RequestBytes, UpstreamConnection
 from penstock.providers.provider import Provider
 from penstock.upstream.access_tokens import TokenCredentials
 from penstock.upstream.remote import Remote, RemoteEndpoint

@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 _SERVICE = "bedrock"
 _REGION = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")

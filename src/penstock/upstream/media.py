@@ -22,10 +22,10 @@ from msgspec import structs
 
 from penstock.core.hub.content import MediaPart
 from penstock.core.hub.media import is_text, media_type, typed_media
-from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver, is_address, resolve
 from penstock.http.ssrf import is_public
+from penstock.http.upstream_connection import UpstreamError
 
 # As many images as Anthropic's own API takes in one request for its most usual models.
 _MAX_URLS = 20

@@ -7,9 +7,9 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
-from penstock.http.client import RequestBytes, UpstreamConnection
 from penstock.http.pool import Origin, Pool
 from penstock.http.sockets import Proxy, authority
+from penstock.http.upstream_connection import RequestBytes, UpstreamConnection
 
 # Bytes of a body. Copying a larger one would block the event loop for milliseconds.
 _LARGE = 262_144

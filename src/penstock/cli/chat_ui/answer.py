@@ -20,7 +20,7 @@ from penstock.core.hub.repairs import by_level
 from penstock.core.provider_errors.error_shapes import read_error
 from penstock.error_codes import TRUNCATION_CODES
 from penstock.gateway.calls.call import Call
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 _MAX_ERROR_BYTES = 65_536
 _MAX_MESSAGE_CHARS = 1000

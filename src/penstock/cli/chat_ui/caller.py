@@ -23,10 +23,10 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret
 from penstock.gateway.keys.keys import CHAT
-from penstock.http.client import UpstreamError
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
+from penstock.http.upstream_connection import UpstreamError
 from penstock.serve.app import App
 from penstock.serve.loop import new_event_loop
 from penstock.serve.telemetry.log import Log
@@ -149,7 +149,7 @@ class Caller:
         if self._pool is not None:
             self._pool.close()
         if self._app is not None:
-            await self._app.drain(0.0)
+            await self._app.shut_down(0.0)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -18,7 +18,7 @@ from penstock.cli.fetching import fetch_all
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import default_file, load
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 COMPLETED, INCOMPLETE, UNUSABLE, STOPPED = 0, 1, 2, 130
 

@@ -18,7 +18,7 @@ from penstock.cli.chat_ui.conversation import ChatTurn, Conversation
 from penstock.cli.chat_ui.prompt import Interrupted, Prompt
 from penstock.cli.chat_ui.screen import Screen
 from penstock.cli.text import one_line, seconds
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 
 # Name → argument and description.
 COMMANDS: dict[str, tuple[str, str]] = {

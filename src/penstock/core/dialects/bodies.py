@@ -150,7 +150,7 @@ def stream_of(fields: Mapping[str, object]) -> bool:
     return bool(stream)
 
 
-def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
+def copy_accounting_fields(request: ClientRequest, fields: Mapping[str, object]) -> None:
     """Set the fields of the request that tags, prices and kept content depend on; raises `RequestError`."""
     user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
     request.user = user if isinstance(user, str) else ""

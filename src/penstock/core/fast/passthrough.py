@@ -29,12 +29,12 @@ text delta leaves the frame reader in a state in which it reads the next one in 
 that state is not a text delta. So it does not match, and takes the slow path. The slow path then drops the template,
 unless what it read was again healthy text.
 
-**Why the HTTP parser may be skipped.** `http/client.py` passes a read to the fast path only if its bytes are exactly
-one whole HTTP chunk (size in plain hexadecimal, payload, CR LF), and only while the parser is between two chunks. A
-parser that skips a whole chunk is still between two chunks. The payload is compared as above, and the chunk is written
-to the client as it arrived. A read that is not one whole chunk, or does not match, goes to the parser. The parser has
-then missed nothing but whole chunks. No event spans two payloads: a payload matches only if it begins and ends as the
-template does.
+**Why the HTTP parser may be skipped.** `http/upstream_connection.py` passes a read to the fast path only if its bytes
+are exactly one whole HTTP chunk (size in plain hexadecimal, payload, CR LF), and only while the parser is between two
+chunks. A parser that skips a whole chunk is still between two chunks. The payload is compared as above, and the chunk
+is written to the client as it arrived. A read that is not one whole chunk, or does not match, goes to the parser. The
+parser has then missed nothing but whole chunks. No event spans two payloads: a payload matches only if it begins and
+ends as the template does.
 
 **How the slow path catches up.** The slow path has not seen the events that the fast path read. It needs to know their
 number, their bytes and lines (for the positions of later repairs), and that the choice has text. `take_progress`

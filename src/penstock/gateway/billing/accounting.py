@@ -44,7 +44,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
     outcome: Outcome = call.ending or "failed"
     if not call.attempts and outcome not in ("cancelled", "completed"):  # a token count is completed without any
         outcome = "refused"
-    first_s, attempts = call.first_event_s, call.attempts
+    commit_s, attempts = call.commit_s, call.attempts
     return Entry(
         id=call.id,
         at_ms=call.at_ms,
@@ -56,7 +56,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
         status=call.status,
         code=call.code,
         error=call.error,
-        first_event_ms=round(first_s * 1000) if first_s is not None else None,
+        first_event_ms=round(commit_s * 1000) if commit_s is not None else None,
         duration_ms=round(call.total_s * 1000),
         repairs=call.repairs,
         losses=counted(call.losses) if call.losses else {},
@@ -127,7 +127,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
     tokens = attempt.tokens
     if tokens is None:
         measure, tokens = _measured(call, attempt, output)
-    first_s, gaps = attempt.first_event_s, attempt.gaps
+    commit_s, gaps = attempt.commit_s, attempt.gaps
     priced, cost, price, approximate = attempt.priced, None, "", False
     if measure == "void":
         cost = 0
@@ -150,9 +150,9 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
         price=price,
         tier=_tier(attempt),
         began_ms=round(attempt.began_s * 1000),
-        first_event_ms=round(first_s * 1000) if first_s is not None else None,
+        first_event_ms=round(commit_s * 1000) if commit_s is not None else None,
         duration_ms=round(attempt.seconds * 1000),
-        events=attempt.events,
+        events=attempt.frames,
         longest_gap_ms=round(gaps.longest_s * 1000),
         stalls=tuple(gaps.stalls),
     )
@@ -214,7 +214,7 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
 def _estimated_output(attempt: Attempt, output: OutputEstimate) -> Tokens:
     """The estimated output tokens, text and audio."""
     audio = estimate_audio(attempt.audio_chars)
-    text = output(f"{attempt.provider}/{attempt.model}", attempt.output_chars, attempt.events)
+    text = output(f"{attempt.provider}/{attempt.model}", attempt.output_chars, attempt.frames)
     return Tokens(output=text + audio, audio_output=audio)
 
 

@@ -252,7 +252,7 @@ class Ledger:
                 raise
             call.fail(error)
             last, now_ms = call.attempts[-1], time.time_ns() // 1_000_000
-            reached = last.events, last.output_chars
+            reached = last.frames, last.output_chars
             return orphan(open_entry(call, last), reached, now_ms, last.priced, self._ratios.output)
 
     def flush(self) -> None:

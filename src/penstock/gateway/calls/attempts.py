@@ -1,8 +1,8 @@
 """Attempts: try the targets of a call one after another, until one commits.
 
 Each attempt after the first is taken from the retry budget. Two kinds of retries are free: on a new connection, if a
-pooled one fails so soon that the provider has presumably not seen the request (`http/client.py`, rule 3); and with
-another key of the same provider, if the provider refuses one, which then cools down.
+pooled one fails so soon that the provider has presumably not seen the request (`http/upstream_connection.py`, rule 3);
+and with another key of the same provider, if the provider refuses one, which then cools down.
 
 A key of a provider that is at its own limit (`gateway/limits/provider_keys.py`) is skipped without an attempt. If no
 target is left because of that, the client gets a 429.
@@ -31,7 +31,7 @@ from penstock.gateway.limits.provider_keys import Yielded
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import RequestBytes
+from penstock.http.upstream_connection import RequestBytes
 from penstock.upstream.local.model import LocalModel
 from penstock.upstream.media import MediaFetcher
 

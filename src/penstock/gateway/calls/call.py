@@ -75,7 +75,7 @@ class Attempt(Struct, eq=False):
     status: int = 0
     code: ErrorCode | Literal[""] = ""
     ending: Ending | None = None
-    first_event_s: float | None = None
+    commit_s: float | None = None
     """The time from its start to the commit point: the first content, or an unstreamed answer as a whole."""
     seconds: float = 0.0
     usage: Usage | None = None
@@ -90,7 +90,7 @@ class Attempt(Struct, eq=False):
     gaps: EventGaps = field(default_factory=EventGaps)
     answer: AnswerSource | None = None
     """The answer, if traces include content, or if it may be kept."""
-    events: int = 0
+    frames: int = 0
     output_chars: int = 0
     """Characters of text, reasoning and tool calls so far."""
     audio_chars: int = 0
@@ -167,7 +167,7 @@ class Call(Struct, eq=False):
     code: ErrorCode | Literal[""] = ""
     error: str = ""
     """The sentence of the error, for the ledger."""
-    first_event_s: float | None = None
+    commit_s: float | None = None
     """As in `Attempt`, but from the start of the call, with all its attempts."""
     total_s: float = 0.0
     repairs: dict[str, int] = {}
@@ -218,7 +218,7 @@ class Call(Struct, eq=False):
     def reached(self) -> tuple[int, int]:
         """The progress of the last attempt: events and characters."""
         attempt, running = self.attempts[-1], self.control.running if self.control is not None else None
-        return (running.frames if running is not None else attempt.events), attempt.output_chars
+        return (running.frames if running is not None else attempt.frames), attempt.output_chars
 
     def watch(self, events: list[Event]) -> None:
         """Record repairs, usage, response id and model, and finish reasons of these events."""

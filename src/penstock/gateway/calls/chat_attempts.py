@@ -27,13 +27,13 @@ from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.gateway.relay.ports import Client
 from penstock.gateway.relay.relay import Relay
 from penstock.gateway.relay.renaming_reader import RenamingReader
-from penstock.http.client import RequestBytes, UpstreamError
+from penstock.http.upstream_connection import RequestBytes, UpstreamError
 from penstock.upstream.local.emulated_tools import ToolsError
 from penstock.upstream.media import MediaError, MediaFetcher
 
 
 class CallClient(Client, Refusable, Protocol):
-    """The client's side of a chat, as the pipeline uses it."""
+    """The client's side of a chat, as attempts use it."""
 
     def attach(self, relay: Relay) -> None:
         """Set the relay of the current attempt. The client must pass pauses, resumes and disconnects to it."""

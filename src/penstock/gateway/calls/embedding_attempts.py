@@ -8,7 +8,7 @@ from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 from penstock.gateway.calls.plan import PendingConnection, TargetEndpoint
 from penstock.gateway.limits.demand import TokenDemand, embeddings_demand
 from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
-from penstock.http.client import RequestBytes, UpstreamError
+from penstock.http.upstream_connection import RequestBytes, UpstreamError
 
 # Bytes of a body, of which an estimate and a copy take a nanosecond each.
 _LARGE = 262_144

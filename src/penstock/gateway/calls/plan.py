@@ -28,7 +28,7 @@ from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.provider_keys import quota_of
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
-from penstock.http.client import Receiver, RequestBytes
+from penstock.http.upstream_connection import Receiver, RequestBytes
 
 CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
@@ -37,7 +37,7 @@ _MAX_NAMES = 1_000
 
 
 class PendingConnection(Connection, Protocol):
-    """A connection, as the pipeline uses it."""
+    """A connection, as attempts use it."""
 
     def send(self, request: RequestBytes, receiver: Receiver) -> None:
         """Send a request; the receiver gets its response."""

@@ -18,8 +18,8 @@ from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import from_status, from_transport, redacted
 from penstock.gateway.relay.body_check import TRUNCATED, check_body
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
-from penstock.http.client import ReceiverError, UpstreamError
 from penstock.http.deadline import Deadline
+from penstock.http.upstream_connection import ReceiverError, UpstreamError
 
 # The embeddings of two thousand texts in three thousand dimensions are 75 MB of JSON.
 _MAX_BODY = 100_000_000

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from penstock.http.client import turn_size
+from penstock.http.upstream_connection import turn_size
 
 _GZIP = 16 + zlib.MAX_WBITS
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}

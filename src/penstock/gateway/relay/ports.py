@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.http.client import Receiver
+from penstock.http.upstream_connection import Receiver
 
 
 class Connection(Protocol):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock.capture import CaptureEnd, How, Read
 from penstock.core.hub.events import Ending
-from penstock.http.client import Receiver, ReceiverError, StaleConnectionError, UpstreamError
+from penstock.http.upstream_connection import Receiver, ReceiverError, StaleConnectionError, UpstreamError
 
 # Transport errors, as captures name them.
 _ERRORS: dict[str, How] = {

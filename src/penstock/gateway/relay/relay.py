@@ -2,7 +2,7 @@
 
 There is no task, no queue and no `await` between the two sockets. The upstream connection calls `on_data`, which parses
 the bytes, checks the events and writes them to the client before it returns. A large read is passed on in parts, one
-per iteration of the event loop (`http/client.py`).
+per iteration of the event loop (`http/upstream_connection.py`).
 
 **Phases**
 
@@ -96,7 +96,7 @@ from penstock.gateway.relay.ports import AttemptTimeouts, Client, Connection, Di
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.transcript import TEXT_EVENTS
 from penstock.gateway.relay.watchdog import Watchdog
-from penstock.http.client import LONGEST_READ, ReceiverError, UpstreamError
+from penstock.http.upstream_connection import LONGEST_READ, ReceiverError, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta))
 # Dialects without content blocks have audio and images in extra fields of a delta. These are the JSON types of such
@@ -693,8 +693,8 @@ class Relay:
             return
         self._phase = "streaming"
         now = self._loop.time()
-        self._call.first_event_s = now - self._call.started
-        self._attempt.first_event_s = now - self._watchdog.started
+        self._call.commit_s = now - self._call.started
+        self._attempt.commit_s = now - self._watchdog.started
         if self._client.stream:
             self._client.begin()
         self._on_outcome(None)
@@ -755,7 +755,7 @@ class Relay:
         if self._recording is not None:
             self._recording.stop(ending)
         failed = self._reader.failed
-        attempt.events = self._reader.frames if failed is None else failed.frames
+        attempt.frames = self._reader.frames if failed is None else failed.frames
         if committed:
             self._call.ending = self._call.ending or ending
             if ending == "completed":

@@ -145,7 +145,7 @@ class Admin:
             self._server.close()
         self._live_routes.close()
         for connection in list(self._connections):
-            connection.drain()
+            connection.close_when_idle()
         await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.abort()

@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.amounts import clock_ms
 from penstock.core.hub.failure import Failure
-from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
+from penstock.http.upstream_connection import UpstreamConnection
 from penstock.serve.admin.queries import Query, invalid_parameter
 from penstock.serve.app import App
 from penstock.serve.responses import STREAM_HEADERS

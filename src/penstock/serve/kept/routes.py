@@ -22,7 +22,7 @@ from penstock.serve.kept.continuations import OFF, UNAVAILABLE, unreadable
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
 from penstock.serve.kept.memory import MemoryShare
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
-from penstock.serve.surfaces.client import BROKEN, report
+from penstock.serve.surfaces.call_session import BROKEN, report
 from penstock.serve.surfaces.surface import in_thread
 
 _MAX_QUOTED = 100

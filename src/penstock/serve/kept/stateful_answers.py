@@ -5,13 +5,13 @@ from functools import partial
 
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
 from penstock.serve.surfaces.answers import Answers
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 
 
 class StatefulAnswers(Answers):

@@ -18,7 +18,7 @@ from penstock.capture import CaptureEnd, Read
 from penstock.gateway.config import Captures
 from penstock.gateway.mask import Secrets
 from penstock.gateway.relay.recording import Discarded, Item, RecordedHead, RecordedRequest, RecordingReceiver
-from penstock.http.client import Receiver
+from penstock.http.upstream_connection import Receiver
 from penstock.serve.recording.capture_directory import CaptureDirectory
 from penstock.serve.recording.capture_file import CaptureFile
 

@@ -7,10 +7,10 @@ from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
-from penstock.serve.surfaces.client import CallSession, report
+from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, Surface
 
 # Asks that nothing of the call is kept, in any dialect. Every value except these two does: a typo must not disable it.
@@ -23,7 +23,7 @@ class Answers(Surface[ClientRequest]):
 
     def __init__(self, dialect: str, calls: dict[CallSession, None], on_settled: Callable[[CallSession], None]) -> None:
         self._surface_dialect = surface_dialect(dialect)
-        super().__init__(calls, on_settled, AnswerSession, Gateway.answer)
+        super().__init__(calls, on_settled, AnswerSession, Gateway.attempts_for)
         self.name = self._surface_dialect.name
         self.dialect = dialect
         self.request_id_header = self._surface_dialect.request_id_header

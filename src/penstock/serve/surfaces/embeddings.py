@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest, parse_embeddings
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, call_headers
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.surface import Surface
 
 # Response headers that describe the body, and are passed on with it.

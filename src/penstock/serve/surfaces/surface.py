@@ -12,12 +12,12 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
-from penstock.gateway.calls.pipeline import Attempts, Gateway
+from penstock.gateway.calls.gateway import Attempts, Gateway
 from penstock.gateway.calls.trace import HEADER, new_span, trace_of
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.responses import respond_failure
-from penstock.serve.surfaces.client import BROKEN, CallSession, report
+from penstock.serve.surfaces.call_session import BROKEN, CallSession, report
 
 # Parsing a larger body would delay other streams noticeably, so a thread parses it.
 LARGE_BODY = 262_144

@@ -19,17 +19,17 @@ from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import Plan, header_lines
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.provider_keys import Yielded
-from penstock.http.client import UpstreamError
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
+from penstock.http.upstream_connection import UpstreamError
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.responses import JSON, call_headers, id_headers, respond_failure
-from penstock.serve.surfaces.client import BROKEN, CallSession, report
+from penstock.serve.surfaces.call_session import BROKEN, CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
 
 ESTIMATED_HEADER = "x-penstock-estimated"

@@ -44,8 +44,8 @@ class Histograms:
             named_attributes[named.REQUEST_MODEL] = self._label_values.of("model", tried.model, may_add=answered)
             attributes = tuple(named_attributes.items())
             self._add(named.DURATION, attributes, attempt.seconds, named.TIME_BOUNDS)
-            if entry.stream and attempt.first_event_s is not None:
-                self._add(named.FIRST_CHUNK, attributes, attempt.first_event_s, named.TIME_BOUNDS)
+            if entry.stream and attempt.commit_s is not None:
+                self._add(named.FIRST_CHUNK, attributes, attempt.commit_s, named.TIME_BOUNDS)
             if entry.stream and any(attempt.gaps.counts):
                 series = self._of(named.PER_CHUNK, attributes)
                 series.counts = [a + b for a, b in zip(series.counts, attempt.gaps.counts, strict=True)]

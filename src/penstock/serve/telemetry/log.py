@@ -220,7 +220,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         ],
         input=usage.input if usage else None,
         output=usage.output if usage else None,
-        first_event_s=round(call.first_event_s, 4) if call.first_event_s is not None else None,
+        first_event_s=round(call.commit_s, 4) if call.commit_s is not None else None,
         total_s=round(call.total_s, 4),
         repairs=repairs,
         findings=findings,

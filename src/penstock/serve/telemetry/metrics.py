@@ -215,8 +215,8 @@ class Metrics:
             self.counters.add(metric_specs.LOSSES, (entry.surface, provider, code), count)
         if call.overhead_s is not None:
             observe(metric_specs.OVERHEAD, (), call.overhead_s)
-        if entry.stream and call.first_event_s is not None:
-            observe(metric_specs.FIRST_CHUNK, (provider,), call.first_event_s)
+        if entry.stream and call.commit_s is not None:
+            observe(metric_specs.FIRST_CHUNK, (provider,), call.commit_s)
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
             self.counters.add(metric_specs.STREAM_END, (reason,))
 
@@ -403,7 +403,7 @@ def _figures(call: Call, entry: Entry) -> tuple[float, ...]:
         tokens.output,
         attempt.cost or 0,
         gaps.total_s,
-        call.first_event_s or 0.0,
+        call.commit_s or 0.0,
         call.overhead_s or 0.0,
         *gaps.counts,
     )

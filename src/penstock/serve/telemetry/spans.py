@@ -124,8 +124,8 @@ def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str
         attributes[named.RESPONSE_MODEL] = attempt.response_model
     if attempt.finishes:
         attributes[named.FINISH_REASONS] = tuple(attempt.finishes)
-    if entry.stream and attempt.first_event_s is not None:
-        attributes[named.TIME_TO_FIRST_CHUNK] = attempt.first_event_s
+    if entry.stream and attempt.commit_s is not None:
+        attributes[named.TIME_TO_FIRST_CHUNK] = attempt.commit_s
         attributes[named.EVENTS] = tried.events
         attributes[named.LONGEST_GAP] = attempt.gaps.longest_s
     if tried.measure != "void":

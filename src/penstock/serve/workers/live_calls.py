@@ -20,7 +20,7 @@ from penstock.core.price import charge
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
-from penstock.serve.surfaces.client import CallSession
+from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.telemetry.otel_names import has_answers
 
 # Calls per page.
@@ -176,7 +176,7 @@ class LiveCalls:
 
     def _describe(self, call: Call, seen: "_SeenCall") -> LiveCall:
         attempt = call.attempts[-1] if call.attempts else None
-        first, key = call.first_event_s, call.key
+        first, key = call.commit_s, call.key
         phase = "draining" if call.ending is not None else "waiting" if first is None else "streaming"
         running = call.control.running if call.control is not None else None
         since = running.last_event_at if running is not None and first is not None else call.started

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
+from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
 from penstock.serve.responses import JSON, error_page
 
 TIMEOUT_S = 0.5

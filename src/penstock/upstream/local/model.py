@@ -29,8 +29,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from penstock.http.client import Receiver, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.upstream_connection import Receiver, UpstreamConnection, UpstreamError
 from penstock.providers.provider import Provider
 from penstock.upstream.local import runtime
 from penstock.upstream.local.runtime import Obstacle

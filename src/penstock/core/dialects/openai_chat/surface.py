@@ -7,7 +7,14 @@ provider of the same dialect as the client wrote it.
 
 from collections.abc import Mapping
 
-from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
+from penstock.core.dialects.bodies import (
+    check_lengths,
+    copy_accounting_fields,
+    decode_fields,
+    model_of,
+    refused,
+    stream_of,
+)
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.dialects.openai_chat.request import NAME, read_request
@@ -56,7 +63,7 @@ class OpenAIChatSurface(SurfaceDialect):
             read=ReadOnce(read_request, fields),
         )
         if not _ACCOUNTED.isdisjoint(fields):
-            account(request, fields)
+            copy_accounting_fields(request, fields)
         return request
 
     def writer(self, facts: AnswerFacts) -> OpenAIChatWriter:

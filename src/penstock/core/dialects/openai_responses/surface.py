@@ -6,7 +6,14 @@ Every other field goes to a provider of the same dialect as the client wrote it,
 
 from collections.abc import Mapping
 
-from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
+from penstock.core.dialects.bodies import (
+    check_lengths,
+    copy_accounting_fields,
+    decode_fields,
+    model_of,
+    refused,
+    stream_of,
+)
 from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
 from penstock.core.dialects.openai_responses.body import write_body
 from penstock.core.dialects.openai_responses.failures import IN_STREAM, write_error
@@ -104,7 +111,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         echo={name: fields[name] for name in _ECHOED if fields.get(name) is not None},
         read=read,
     )
-    account(request, fields)
+    copy_accounting_fields(request, fields)
     if not request.user and isinstance(named := fields.get("safety_identifier"), str):
         request.user = named
     request.metadata = {tag: headers[name] for name, tag in _TAGS.items() if name in headers} | dict(request.metadata)

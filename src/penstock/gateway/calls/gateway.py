@@ -1,4 +1,4 @@
-"""Pipeline: from a request to the attempts at it.
+"""Gateway: from a request to the attempts at it.
 
 `Gateway` chooses the targets of a model and their order. `ChatAttempts` and `EmbeddingAttempts` try them one after
 another until one commits (`attempts.py`).
@@ -101,7 +101,7 @@ class Gateway:
         if self._leaked_keys.has_key(request.model):
             raise RequestError(refusals.key_in_model())
 
-    def answer(self, call: Call, request: ClientRequest, client: CallClient) -> Attempts | None:
+    def attempts_for(self, call: Call, request: ClientRequest, client: CallClient) -> Attempts | None:
         """The attempts at a chat request, which the caller must start; None if the request was refused at once."""
         call.failures_in_stream = request.failures_in_stream
         call.stream_type = request.stream_type
@@ -118,7 +118,7 @@ class Gateway:
         return ChatAttempts(self, call, client, request, plans)
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> Attempts | None:
-        """As `answer`, for a request for embeddings."""
+        """The attempts at a request for embeddings, which the caller must start; None if it was refused at once."""
         plans = self._select_plans(call, client, self._embeddings)
         return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
 

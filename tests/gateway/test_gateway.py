@@ -20,14 +20,14 @@ from penstock.core.hub.request import ClientRequest, Request
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.embeddings_request import parse_embeddings
-from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import PendingConnection
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.trace import trace_of
 from penstock.gateway.config import Config, load
 from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import UpstreamError
+from penstock.http.upstream_connection import UpstreamError
 from penstock.providers.provider import Provider
 
 
@@ -143,7 +143,7 @@ async def outcome_of(request: ClientRequest, config: Config, *, traced: bool = F
     call = Call("req_1", request.model, stream=True, started=asyncio.get_running_loop().time())
     call.trace = trace_of("") if traced else None
     watching = asyncio.get_running_loop().create_task(longest_turn_s(stop))
-    attempts = gateway.answer(call, structs.replace(request, read=read), client)
+    attempts = gateway.attempts_for(call, structs.replace(request, read=read), client)
     assert attempts is not None
     attempts.start()
     async with asyncio.timeout(30):
@@ -220,7 +220,7 @@ def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:
             config, lambda _: Unreachable(), {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger()
         )
         client, request = Waiting(), request_of(3_000)
-        attempts = gateway.answer(Call("req_1", request.model, stream=True, started=0.0), request, client)
+        attempts = gateway.attempts_for(Call("req_1", request.model, stream=True, started=0.0), request, client)
         assert attempts is not None
         attempts.start()
         attempts.stop()
@@ -293,7 +293,7 @@ def test_clients_get_a_429_in_the_cool_down_after_a_rate_limit(
         for failure in failures:
             health.failed(plan.target, failure)
         request = request_of(1)
-        assert gateway.answer(Call("req_1", request.model, stream=True, started=0.0), request, Refused()) is None
+        assert gateway.attempts_for(Call("req_1", request.model, stream=True, started=0.0), request, Refused()) is None
 
     asyncio.run(run())
     assert [(failure.status, failure.code, failure.retry_after) for failure in refused] == [(*refusal, "7")]

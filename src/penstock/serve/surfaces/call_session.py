@@ -15,7 +15,7 @@ from penstock.core.dialects.registry import answer_dialect
 from penstock.core.hub.failure import Failure
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import sentence
-from penstock.gateway.calls.pipeline import Attempts
+from penstock.gateway.calls.gateway import Attempts
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
 from penstock.serve.telemetry.log import where
@@ -66,7 +66,7 @@ class CallSession:
         exchange.on_pause = call.guarded(self._pause)
         exchange.on_resume = call.guarded(self._resume)
 
-    # Called by the pipeline.
+    # Called by attempts and relays.
 
     def begin(self) -> None:
         """Send the head of a streamed response, if it has not been sent. Only answers have streams."""
@@ -122,7 +122,7 @@ class CallSession:
     def stop(self, failure: Failure) -> None:
         """Stop the call for the operator. The client keeps the text so far and gets the failure as the end."""
         control = self.call.control
-        if self.call.first_event_s is not None and control is not None and control.running is not None:
+        if self.call.commit_s is not None and control is not None and control.running is not None:
             control.running.stop(failure, "cancelled")
         else:
             self.call.ending = self.call.ending or "cancelled"
