@@ -25,7 +25,7 @@ from tests.serve.support import AdminClient
 from tests.serve.webhooks import documented
 from tests.streams import DONE, bill, counts, finishes, sse
 
-SECRET = "canary-of-a-webhook"
+SECRET = "whsec_canary+of+a+webhook+000000000000"
 # Key, organisation, and the percentages of which each is warned.
 EXPECTED = {("key", 50), ("key", 80), ("key", 100), ("organisation", 50)}
 

@@ -15,6 +15,7 @@ from msgspec import structs
 from penstock.amounts import DAY_MS, moment
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
+from penstock.gateway.config.ledger import signing_key
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.http.limits import UpstreamLimits
@@ -25,18 +26,30 @@ from penstock.stores.book.sqlite import SqliteBook
 from penstock.upstream.remote import Remote
 from tests.serve.webhooks import WARNING, documented
 
-SECRET = "canary-of-a-webhook-secret"
+# The example of the libraries of Standard Webhooks.
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WAITING = structs.replace(WARNING, delivery="waiting", at_ms=time.time_ns() // 1_000_000)
 
 
 def test_the_documented_code_verifies_the_signature() -> None:
     is_genuine, body, now = documented(), b'{"percent":80}', int(time.time())
-    headers = signed_headers(SECRET.encode(), body, now)
+    headers = signed_headers(signing_key(SECRET), "msg_1", now, body)
     assert is_genuine(SECRET, headers, body)
-    assert not is_genuine("other", headers, body)
+    assert not is_genuine("whsec_b3RoZXI=", headers, body)
     assert not is_genuine(SECRET, headers, body + b" ")
-    assert not is_genuine(SECRET, headers | {"penstock-timestamp": str(now - 1)}, body)
-    assert not is_genuine(SECRET, signed_headers(SECRET.encode(), body, now - 3_600), body)
+    assert not is_genuine(SECRET, headers | {"webhook-timestamp": str(now - 1)}, body)
+    assert not is_genuine(SECRET, headers | {"webhook-id": "msg_2"}, body)
+    assert not is_genuine(SECRET, signed_headers(signing_key(SECRET), "msg_1", now - 3_600, body), body)
+
+
+def test_the_signature_is_that_of_the_libraries_of_standard_webhooks() -> None:
+    """The example in the tests of all its libraries: the secret, id, timestamp, body and signature are theirs."""
+    body = b'{"test": 2432232314}'
+    assert signed_headers(signing_key(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
 
 
 class Sent(NamedTuple):
@@ -100,6 +113,9 @@ def test_a_delivery_is_retried_and_confirmed(tmp_path: Path) -> None:
     assert (sent["type"], sent["percent"], sent["subject"]) == ("budget.warning", 50, "acme")
     assert (sent["budget"], sent["spent"], sent["at"]) == ("1.00", "0.50", moment(WAITING.at_ms))
     assert {request.partition(b"\r\n\r\n")[2] for request in requests} == {body}
+    assert {re.findall(rb"webhook-id: (msg_[0-9a-f]{32})\r\n", request)[0] for request in requests} == {
+        headers["webhook-id"].encode()
+    }
 
 
 def test_it_gives_up_after_the_last_retry_and_continues(tmp_path: Path) -> None:
@@ -131,6 +147,9 @@ def test_a_warning_that_waited_for_a_week_is_given_up(tmp_path: Path) -> None:
     [
         ('webhook = "https://alerts.example.com"', "needs webhook_secret"),
         ('webhook = "alerts.example.com"\nwebhook_secret = "s"', "has no scheme"),
+        ('webhook = "https://a.example"\nwebhook_secret = "s"', "whsec_ and 24 to 64 random bytes"),
+        ('webhook = "https://a.example"\nwebhook_secret = "whsec_c2hvcnQ="', "whsec_ and 24 to 64 random bytes"),
+        (f'webhook = "https://a.example"\nwebhook_secret = "{SECRET[6:]}"', "whsec_ and 24 to 64 random bytes"),
         ('webhook = "https://a.example"\nwebhook_secret = "s"\n[ledger]\nenabled = false', "needs the ledger"),
     ],
 )
@@ -143,7 +162,7 @@ def test_a_wrong_configuration_is_refused(text: str, problem: str, tmp_path: Pat
 
 def test_url_and_secret_are_masked(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
-    file.write_text('[budgets]\nwebhook = "https://a.example/canary-1"\nwebhook_secret = "canary-2"\n')
+    file.write_text(f'[budgets]\nwebhook = "https://a.example/canary-1"\nwebhook_secret = "whsec_{"canary+2" * 4}"\n')
     config = load(file, {})
-    assert {"https://a.example/canary-1", "canary-2"} <= set(config.secrets())
+    assert {"https://a.example/canary-1", f"whsec_{'canary+2' * 4}"} <= set(config.secrets())
     assert "canary" not in repr(config.budgets)

@@ -9,10 +9,13 @@ A delivery has succeeded if the receiver answers with a status of 2xx. Otherwise
 `WAITS_S`, then given up. The pool rejects host names that resolve to link-local addresses (SSRF, `http/ssrf.py`), and
 redirects are not followed.
 
-The signature is the HMAC-SHA256 of the timestamp, a dot and the body. Each attempt has a new timestamp.
+Requests are signed as Standard Webhooks says (https://www.standardwebhooks.com): HMAC-SHA256 of id, timestamp and body,
+separated by dots. The id is that of the warning, so all attempts have the same; each attempt has a new timestamp.
 """
 
 import asyncio
+import base64
+import hashlib
 import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +27,13 @@ import msgspec
 
 from penstock.amounts import DAY_MS, clock_ms, moment, money
 from penstock.gateway.billing.book import Book
+from penstock.gateway.config.ledger import signing_key
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.http.upstream_connection import UpstreamError
 from penstock.stores.query_thread import QueryThread
 from penstock.upstream.remote import Remote, RemoteEndpoint
 
-TIMESTAMP = "penstock-timestamp"
-SIGNATURE = "penstock-signature"
 # About a day in all.
 WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0, 28_800.0)
 # The failed attempt after which there is a line in the log.
@@ -81,7 +83,7 @@ class Webhook:
         if settings.webhook is None or settings.webhook_secret is None:
             return  # warnings wait until there is a webhook again
         self._endpoint = self._remote.endpoint(settings.webhook.reveal(), {"connection": "close"})
-        self._secret = settings.webhook_secret.reveal().encode()
+        self._secret = signing_key(settings.webhook_secret.reveal())
         if self._task is None:
             self._book = QueryThread(self._open_book, "penstock-webhook")
             self._task = asyncio.get_running_loop().create_task(self._run(self._book))
@@ -123,7 +125,7 @@ class Webhook:
         body = msgspec.json.encode({"type": "budget.warning", **warning_json(warning)})
         expired = clock_ms() - warning.at_ms > _MAX_AGE_MS
         # The reason does not quote the URL.
-        problem = "it waited for too long" if expired else await self._attempt(body)
+        problem = "it waited for too long" if expired else await self._attempt(warning.id, body)
         delivery: Delivery = "delivered"
         due_ms = None
         if problem and (expired or taken.attempt > len(self._waits_s)):
@@ -138,7 +140,7 @@ class Webhook:
         while await book.run(end) is not None:  # noqa: ASYNC110 - until the ledger works again
             await asyncio.sleep(_LEDGER_WAIT_S)
 
-    async def _attempt(self, body: bytes) -> str:
+    async def _attempt(self, id: str, body: bytes) -> str:
         endpoint = self._endpoint
         if endpoint is None:
             return "the webhook was removed from the configuration"
@@ -147,7 +149,7 @@ class Webhook:
             async with asyncio.timeout(_TIMEOUT_S):
                 connection = await endpoint.open(_TIMEOUT_S)
                 response = _StatusReceiver()
-                headers = signed_headers(self._secret, body, int(time.time()))
+                headers = signed_headers(self._secret, message_id(id), int(time.time()), body)
                 lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 connection.send(endpoint.request(body, lines.encode()), response)
                 status = await response.status
@@ -191,10 +193,15 @@ class _StatusReceiver:
             self.status.set_exception(error)
 
 
-def signed_headers(secret: bytes, body: bytes, timestamp: int) -> dict[str, str]:
+def message_id(warning_id: str) -> str:
+    """The `webhook-id` of a warning. Derived by a hash: an id may have no dot, and the names of teams may have any."""
+    return f"msg_{hashlib.sha256(warning_id.encode()).hexdigest()[:32]}"
+
+
+def signed_headers(key: bytes, id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The headers by which a receiver verifies a request."""
-    signature = hmac.digest(secret, b"%d.%b" % (timestamp, body), "sha256").hex()
-    return {TIMESTAMP: str(timestamp), SIGNATURE: f"sha256={signature}"}
+    signature = base64.b64encode(hmac.digest(key, b"%b.%d.%b" % (id.encode(), timestamp, body), "sha256")).decode()
+    return {"webhook-id": id, "webhook-timestamp": str(timestamp), "webhook-signature": f"v1,{signature}"}
 
 
 def warning_json(warning: BudgetWarning) -> dict[str, object]:

@@ -3,6 +3,7 @@
 No message quotes a URL: it may contain a password, which can be anywhere in it if it is not escaped.
 """
 
+import base64
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,6 +17,8 @@ _SOCKET = "unix"
 _REDIS = ("redis", "rediss", _SOCKET)
 _ESCAPE = "; write %2F for a / in a password, %40 for an @, %23 for a #"
 _LAST_PORT = 65_535
+# Of the secrets of Standard Webhooks.
+_SECRET_PREFIX = "whsec_"
 
 
 def load_ledger(given: dict[str, Any], problems: Problems) -> LedgerSettings:
@@ -41,9 +44,28 @@ def load_budgets(given: dict[str, Any], ledger: LedgerSettings, problems: Proble
             problems.error(("budgets", "webhook"), str(error))
         if budgets.webhook_secret is None:
             problems.error(("budgets",), "a webhook needs webhook_secret, with which its requests are signed")
+        elif isinstance(budgets.webhook_secret, Secret):
+            try:
+                signing_key(budgets.webhook_secret.reveal())
+            except ValueError as error:
+                problems.error(("budgets", "webhook_secret"), str(error))
         if not ledger.enabled:
             problems.error(("budgets", "webhook"), "needs the ledger, which has the budgets; enable it")
     return budgets
+
+
+def signing_key(secret: str) -> bytes:
+    """The key in a secret of Standard Webhooks. Raises `ValueError`, which does not quote the secret."""
+    try:
+        key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if not secret.startswith(_SECRET_PREFIX) or not 24 <= len(key) <= 64:
+        raise ValueError(
+            f"is {_SECRET_PREFIX} and 24 to 64 random bytes in base64: "
+            f'echo "{_SECRET_PREFIX}$(openssl rand -base64 32)" makes one'
+        )
+    return key
 
 
 def _postgres_problem(url: str) -> str:

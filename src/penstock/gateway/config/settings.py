@@ -201,7 +201,7 @@ class BudgetSettings(Struct, frozen=True, kw_only=True):
     webhook: Secret | None = None
     """The URL to which budget warnings are sent. Default: none are sent."""
     webhook_secret: Secret | None = None
-    """The secret with which these requests are signed (HMAC-SHA256)."""
+    """The secret `whsec_…` that signs these requests (Standard Webhooks)."""
 
 
 class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
