@@ -90,12 +90,13 @@ def test_the_page_lists_every_style() -> None:
 # The README and the other pages, as a reader would use them.
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+LIBRARY_PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]
 
 
 @pytest.mark.slow
 def test_the_library_example_runs_as_it_is_written() -> None:
-    ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", LIBRARY_PAGE, re.MULTILINE | re.DOTALL)
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == (shown, "")
@@ -131,9 +132,18 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_picture_in_the_readme_is_there_and_is_described_in_words() -> None:
-    ((words, path),) = re.findall(r"!\[([^]]*)\]\((docs/images/[^)]+)\)", README)
-    picture = (ROOT / path).read_bytes()
-    assert len(words) > 60
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    assert len(picture) <= 200_000
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "images/" in page.read_text(encoding="utf-8")], ids=lambda page: page.name
+)
+def test_a_picture_is_there_and_is_described_in_words(page: Path) -> None:
+    for words, path in re.findall(r"!\[([^]]*)\]\(([^)]*images/[^)]+)\)", page.read_text(encoding="utf-8")):
+        picture = (page.parent / path).read_bytes()
+        assert len(words) > 60
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+        assert len(picture) <= 200_000
+
+
+def test_the_readme_has_a_picture_and_the_two_commands_on_its_first_screen() -> None:
+    first_screen = "\n".join(README.splitlines()[:20])
+    for shown in ("    scripts/serve ", "    scripts/test ", "](docs/images/"):
+        assert shown in first_screen

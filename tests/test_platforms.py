@@ -129,7 +129,9 @@ def test_inspect_and_lint_run_anywhere(elsewhere: dict[str, str], command: list[
 
 
 def test_the_library_runs_anywhere(elsewhere: dict[str, str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     response = f"""
 class response:
     @staticmethod
