@@ -12,7 +12,10 @@ import statistics
 import time
 from string import ascii_letters, digits
 
-from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, digest_of, new_id, new_secret
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.key_secret import PREFIX, digest_of, new_secret
+from penstock.gateway.keys.keys import new_id
 
 THRESHOLD = 4.5
 KINDS = (("near", "unknown"), ("early", "late"))
@@ -35,9 +38,7 @@ def main() -> int:
 
 def _round(first: str, second: str, samples: int, chance: random.Random) -> float:
     secrets = [new_secret() for _ in range(100)]
-    ring = KeyRing(
-        Key(id=new_id(), name="a", digest=digest_of(secret), hint=secret[-4:], created_ms=1) for secret in secrets
-    )
+    ring = KeyRing(ClientKey(id=new_id(), name="a", digest=digest_of(secret)) for secret in secrets)
     kinds = [first, second] * samples
     chance.shuffle(kinds)
     texts = [(kind, _wrong(kind, chance.choice(secrets), chance)) for kind in kinds]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from penstock.core.hub.usage import Tokens
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Book
-from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings, Secret
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.book.open import open_book
+from penstock.stores.book.sql_book import Book
 from penstock.stores.journal import Journal
 
 BATCHES = (1, 10, 50, 200)

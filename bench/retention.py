@@ -26,7 +26,7 @@ from typing import NamedTuple
 from bench.page.book import make
 from bench.page.site import KEY, Site, delays
 from bench.page.views import ask_all
-from penstock.gateway.billing.book import Filter, UsageRow
+from penstock.gateway.billing.queries import Filter, UsageRow
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.open import open_book
 from penstock.stores.book.summary import FINE_MS, USED

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Reservation
+from penstock.gateway.limits.admission import Decision, Denial, Reservation
 from penstock.gateway.limits.chained import ChainedAccounts
-from penstock.gateway.teams.chain import resolve
+from penstock.gateway.teams.chain import Chain
 from penstock.gateway.teams.team import Team
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.redis import RedisAccounts
@@ -56,7 +57,7 @@ def _report(seconds: float, calls: int, name: str, processes: int, accounts: Cal
 
 
 def _shared(storage: Callable[[], Storage]) -> Accounts:
-    return SharedAccounts(storage(), lambda _key, _since, _recent: Spent(total=0, recent=frozenset()), 1.0)
+    return SharedAccounts(storage(), lambda _who, _since, _recent: Spent(total=0, recent=frozenset()), 1.0)
 
 
 def _measure(accounts: Callable[[], Accounts], number: int, seconds: float, calls: int) -> int:
@@ -65,8 +66,7 @@ def _measure(accounts: Callable[[], Accounts], number: int, seconds: float, call
         Team(path=f"acme/team-{number}", created_ms=1, budgets={"month": _BUDGET}),
     ]
     bare = Key(id=f"key_{number}", name="a", digest=b"", hint="", created_ms=1, budget=_BUDGET, team=teams[1].path)
-    (key,) = resolve([bare], teams)
-    chain = (key, *key.further)
+    chain = Chain(teams).client_key(bare).quotas
 
     async def run() -> int:
         store = accounts()
@@ -80,11 +80,11 @@ def _measure(accounts: Callable[[], Accounts], number: int, seconds: float, call
     return asyncio.run(run())
 
 
-async def _client(store: Accounts, chain: tuple[Key, ...], name: str, until: float) -> int:
+async def _client(store: Accounts, chain: tuple[Quota, ...], name: str, until: float) -> int:
     done = 0
     while time.monotonic() < until:
         id, now = f"{name}-{done}", clock_ms()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         reservation = Reservation(id, 1_000, 10, now, now + _LASTS_MS)
         ChainedAccounts(store).reserve(chain, reservation, answer.set_result)
         if isinstance(found := await answer, Denial):

@@ -32,6 +32,9 @@ from tests.provider_streams import HEALTHY as HEALTHY_OF_PROVIDERS  # noqa: E402
 from tests.request_members import random_case, unaccounted  # noqa: E402
 from tests.responses import DIALECT as RESPONSES  # noqa: E402
 from tests.responses import HEALTHY as HEALTHY_RESPONSES  # noqa: E402
+from tests.whole_answers import DIALECTS as WHOLE  # noqa: E402
+from tests.whole_answers import differences as unlike  # noqa: E402
+from tests.whole_answers import random_arrival, random_body  # noqa: E402
 
 # No case is longer than some ten kilobytes: one that takes a second is super-linear.
 SLOW_S = 1.0
@@ -61,6 +64,9 @@ def main() -> int:
     parser.add_argument(
         "--answers", action="store_true", help="break nothing: look for members of answers that vanish for a client"
     )
+    parser.add_argument(
+        "--whole", action="store_true", help="break unstreamed answers: both paths of a relay give a client the same"
+    )
     parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
     parser.add_argument(
         "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
@@ -75,6 +81,7 @@ def main() -> int:
             _members_case: arguments.members,
             _answers_case: arguments.answers,
             _interleaved_case: arguments.interleaved,
+            _whole_case: arguments.whole,
         }
         whole = next((mode for mode, chosen in modes.items() if chosen), None)
         case = whole or functools.partial(_broken_case, arguments.dialect)
@@ -142,6 +149,18 @@ def _answers_case(random: Random) -> Case:
     answer, stream = generated_answer(random, provider, streamed=streamed), random.random() < 0.5
     lost = functools.partial(vanished, answer, client, random, stream=stream, most=1)
     return Case(provider, (client, stream, answer.values), lambda: (lost(), (f"{provider} for {client}", "")))
+
+
+def _whole_case(random: Random) -> Case:
+    """An unstreamed answer of the client's own API, healthy or broken, however it arrives."""
+    dialect = random.choice(WHOLE)
+    arrival = random_arrival(random_body(dialect, random), random)
+
+    def check() -> tuple[list[str], tuple[str, str]]:
+        wrong, path = unlike(dialect, arrival)
+        return wrong, (f"{dialect} on the {path} path", "")
+
+    return Case(dialect, arrival, check)
 
 
 def _try_batch(

@@ -29,14 +29,35 @@ EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
 # What is mutated: a name for the report, and folders or files of the package. A file belongs to the last area that has
 # it. What speaks to a database server has no fast tests, so it is only mutated where its area is named, with --full.
 AREAS: dict[str, tuple[str, ...]] = {
+    "package": ("",),  # what no other area has
+    "cli": ("cli",),
     "core": ("core",),
-    "http": ("http",),
+    "gateway": ("gateway",),
     "limits": ("gateway/limits",),
     "billing": ("gateway/billing",),
+    "http": ("http",),
+    "providers": ("providers", "upstream"),
+    "replay": ("replay",),
+    "serve": ("serve",),
     "stores": ("stores",),
     "servers": ("stores/book/postgres.py", "stores/accounts/redis.py"),
 }
 SLOW_AREA = "servers"
+# The tests that --full tries first on what survives the fast tier, by area; then it tries the whole suite.
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "package": ("cli", "replay"),
+    "cli": ("cli",),
+    "core": ("core", "translation", "properties", "faults"),
+    "gateway": ("gateway", "faults", "serve"),
+    "limits": ("gateway", "stores", "ledger"),
+    "billing": ("gateway", "ledger"),
+    "http": ("http", "faults"),
+    "providers": ("upstream", "provider_apis"),
+    "replay": ("replay",),
+    "serve": ("serve", "faults"),
+    "stores": ("stores", "ledger"),
+    "servers": ("stores", "ledger"),
+}
 # The tests that are tried first: nearly every mutant that is killed is killed by one of these.
 FIRST = 200
 # Beside the time that its tests usually take, in seconds of CPU time and of the clock.
@@ -91,14 +112,12 @@ def main() -> int:
 
 def candidates(areas: dict[str, tuple[str, ...]], part: str) -> Iterable[Mutant]:
     """Every mutant of these areas."""
-    for paths in areas.values():
-        for path in paths:
-            start = PACKAGE / path
-            if not start.exists():
-                raise SystemExit(f"there is no {start}: correct AREAS in scripts/mutants.py")
-            for file in sorted(start.rglob("*.py")) if start.is_dir() else [start]:
-                if part in file.as_posix() and _area(file.relative_to(PACKAGE).as_posix(), AREAS) in areas:
-                    yield from mutants_of(file, PACKAGE)
+    for path in {path for paths in areas.values() for path in paths}:
+        if not (PACKAGE / path).exists():
+            raise SystemExit(f"there is no {PACKAGE / path}: correct AREAS in scripts/mutants.py")
+    for file in sorted(PACKAGE.rglob("*.py")):
+        if part in file.as_posix() and _area(file.relative_to(PACKAGE).as_posix()) in areas:
+            yield from mutants_of(file, PACKAGE)
 
 
 def set_aside(everything: list[Mutant], *, complain: bool) -> set[str]:
@@ -171,10 +190,16 @@ class Bench:
         return Result(mutant, killed)
 
     def try_full(self, mutant: Mutant) -> Result:
+        first = [f"tests/{folder}" for folder in FOLDERS[_area(mutant.file)]]
+
         def run(copy: Path) -> str:
-            return _judge(_pytest(["-x", "-n", "2"], environment=_environment(copy), limits=(None, FULL_S)))
+            return self._run_slow(copy, first) or self._run_slow(copy, [])
 
         return Result(mutant, self._in_copy(mutant, run))
+
+    def _run_slow(self, copy: Path, paths: list[str]) -> str:
+        options = ["-x", "-n", "2", "--dist", "loadfile"]
+        return _judge(_pytest([*options, *paths], environment=_environment(copy), limits=(None, FULL_S)))
 
     def _run(self, copy: Path, tests: list[str]) -> str:
         usual = sum(self._calls.seconds[test] for test in tests)
@@ -268,13 +293,13 @@ def _state() -> str:
     return sums.hexdigest()[:16]
 
 
-def report(tests: str, results: list[Result], areas: dict[str, tuple[str, ...]]) -> None:
+def report(tests: str, results: list[Result], areas: Iterable[str]) -> None:
     """Print how many mutants were killed, by area."""
     print(f"\nKilled by {tests}:")
     tried: Counter[str] = Counter()
     killed: Counter[str] = Counter()
     for result in results:
-        for name in (_area(result.mutant.file, AREAS), "all"):
+        for name in (_area(result.mutant.file), "all"):
             tried[name] += 1
             killed[name] += bool(result.killed)
     for name in [*areas, "all"]:
@@ -282,11 +307,11 @@ def report(tests: str, results: list[Result], areas: dict[str, tuple[str, ...]])
             print(f"  {name:10} {killed[name]:4} of {tried[name]:4}  {100 * killed[name] / tried[name]:5.1f} %")
 
 
-def _area(file: str, areas: dict[str, tuple[str, ...]]) -> str:
+def _area(file: str) -> str:
     return next(
         name
-        for name, paths in reversed(areas.items())
-        if any(file == path or file.startswith(f"{path}/") for path in paths)
+        for name, paths in reversed(AREAS.items())
+        if any(not path or file == path or file.startswith(f"{path}/") for path in paths)
     )
 
 

@@ -7,6 +7,7 @@ import functools
 import gc
 import multiprocessing.process
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -68,7 +69,6 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what the collection has made out of every later garbage collection."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
@@ -134,6 +134,7 @@ class _Guard:
 
         multiprocessing.process.BaseProcess.start = guarded  # type: ignore[assignment,method-assign]
         starts = _STARTS
+        platform.processor()  # Python starts a process for it, once; libraries ask when a test imports them
         sys.addaudithook(lambda event, _: self.refuse(event) if event in starts else None)
 
     def refuse(self, event: str) -> None:

@@ -27,15 +27,16 @@ from typing import TypeAlias
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect, upstream_dialect
-from penstock.core.hub.failure import Failure
 from penstock.core.stream import MAX_EVENT
 from penstock.gateway.billing.tags import clean_tags
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.calls.embeddings_request import parse_embeddings
-from penstock.gateway.calls.failure import from_status, redacted
 from penstock.gateway.limits.demand import chat_demand, embeddings_demand
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.embeddings_request import parse_embeddings
+from penstock.gateway.record.failure import from_status, redacted
+from penstock.gateway.record.timeouts import AttemptTimeouts
+from penstock.gateway.relay.outcome import Outcome
 from penstock.gateway.relay.relay import Relay
 from penstock.http.upstream_connection import LONGEST_TURN, Receiver, turn_size
 from tests.cpu_shells import ATOMS, BEGINNINGS, ERRORS, EVENTS, FRAMING, NUMBER, REQUESTS
@@ -93,9 +94,15 @@ class _Connection:
     aligned_chunks = ()
     on_chunk: Callable[[bytes, bytes], bool] | None = None
 
+    def __init__(self) -> None:
+        self.receiver: Receiver | None = None
+
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def redirect(self, receiver: Receiver) -> None:
+        self.receiver = receiver
 
     def abandon(self, receiver: Receiver) -> None: ...
 
@@ -107,6 +114,8 @@ class _Client:
     def begin(self) -> None: ...
 
     def write(self, data: bytes, /) -> None: ...
+
+    def hold(self, data: bytes, /) -> None: ...
 
     def chunk_writer(self) -> None: ...
 
@@ -122,18 +131,19 @@ async def cost_of_event(
     data: bytes, how: str = "streamed", dialect: str = DEFAULT_DIALECT, client_dialect: str = ""
 ) -> Cost:
     """The longest time that a relay takes for these bytes without returning to the event loop."""
-    failures: list[Failure | None] = []
+    outcomes: list[Outcome] = []
     stream = how not in ("unstreamed", "whole")
     call = Call("req_1", "m", stream=stream, started=asyncio.get_running_loop().time())
     attempt = Attempt("p", "m", SECRETS, dialect)
-    call.attempts.append(attempt)
-    call.control = AttemptControl(attempt)
+    call.progress.attempts.append(attempt)
+    call.progress.control = AttemptControl(attempt)
     if how == "kept":
-        call.control.keep_transcript()
+        call.progress.control.keep_transcript()
     client = _Client(stream=stream)
     writer = StreamWriter(client_dialect or dialect)
-    relay = Relay(call, client, StreamReader(dialect), writer, _TIMEOUT, failures.append)
-    relay.attach(_Connection())
+    relay = Relay(call, client, StreamReader(dialect), writer, _TIMEOUT, outcomes.append)
+    connection = _Connection()
+    relay.attach(connection)
     packed = how == "packed"
     relay.on_head(200, {"content-encoding": "gzip"} if packed else {})
     if packed:
@@ -146,7 +156,8 @@ async def cost_of_event(
         read = data[at : at + LONGEST_TURN]
         reads.append(read[: turn_size(read)])
         at += len(reads[-1])
-    steps: list[Callable[[], None]] = [*(partial(relay.on_data, read) for read in reads), relay.on_end]
+    receiver = connection.receiver or relay
+    steps: list[Callable[[], None]] = [*(partial(receiver.on_data, read) for read in reads), receiver.on_end]
     longest = 0.0
     for step in steps:
         began = time.thread_time()

@@ -533,4 +533,5 @@ EXCEPTIONS: Mapping[str, str] = {
     "truncation": "the default value",
     "parallel_tool_calls": "the default value",
     "tool_choice": "the default value",
+    "service_tier": "the default value",
 }

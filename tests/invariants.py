@@ -9,18 +9,21 @@ from msgspec import structs
 from penstock import Completion, StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect
-from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.fast.format import TextEvent
+from penstock.core.fast.openings import OpeningTemplate
 from penstock.core.hub.blocks import Blocks
-from penstock.core.hub.events import Event, Extra, ReasoningDelta, TextDelta
+from penstock.core.hub.events import Event, Extra
 from penstock.core.hub.usage import Tokens
 from penstock.core.stream import MAX_EVENT
 from tests import gemini
 from tests.legal import overlaps, violations
 from tests.mutation import split
+from tests.responses import DIALECT as RESPONSES
 from tests.streams import by_event, fold, read
 
 # The most events of an opening that is learned, and one more with text.
 _LONGEST_OPENING = 5
+_WHOLE = 1_000_000  # more events than any stream has
 # What a dialect whose calls are always whole can write of the events of a broken stream, and the loss of it.
 _AS_WRITTEN: dict[str, Callable[[list[Event]], list[Event]]] = {gemini.DIALECT: gemini.with_whole_calls}
 _OF_BROKEN_CALLS = ("arguments-as-text",)
@@ -31,7 +34,7 @@ class SlowReader(StreamReader):
 
     def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
         super().__init__(dialect, max_event=max_event)
-        self.passthrough = None
+        self.format = None
 
 
 class CountingReader(StreamReader):
@@ -47,20 +50,19 @@ class CountingReader(StreamReader):
 
     def _count(self, read: Callable[[], list[Event]]) -> list[Event]:
         """The slow path learns of frames by reading them, or all at once of those that the fast path has read."""
-        fast, before, slow = self.passthrough, self._known(), self.slow_frames
-        assert fast is not None
-        read_fast = fast.frames + (fast.opening.frames if fast.opening is not None else 0)
+        before, read_fast, slow = self._read_or_skipped(), self._unknown(), self.slow_frames
         events = read()
-        new = self._known() - before
+        new = self._read_or_skipped() - before
         self.slow_frames = slow + (new - read_fast if new else 0)
         return events
 
-    def _known(self) -> int:
+    def _unknown(self) -> int:
+        """How many frames the slow path does not know of yet."""
+        return (self.matcher.frames if self.matcher else 0) + (self.opening.frames if self.opening else 0)
+
+    def _read_or_skipped(self) -> int:
         """How many frames the slow path knows of."""
-        fast, trailer = self.passthrough, self.trailer
-        assert fast is not None
-        opening = fast.opening.frames if fast.opening is not None else 0
-        return self.frames - fast.frames - opening - (trailer.frames if trailer else 0)
+        return self.frames - self._unknown() - (self.trailer.frames if self.trailer else 0)
 
 
 def sent_text(completion: Completion) -> list[tuple[object, ...]]:
@@ -109,44 +111,30 @@ def ends_together(data: bytes, random: Random) -> list[bytes]:
 def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
     """The events of a stream whose reads are HTTP chunks. As in the relay, chunks bypass the parser where possible.
 
-    For such chunks there are no events for padding, and only the length of the first text is known.
+    For such chunks there are no events for padding.
     """
-    pieces = [piece for piece in pieces if piece]
     events: list[Event] = []
-    fast = reader.passthrough
-    if fast is None:
-        return read(*pieces, reader=reader)
-    opening = fast.feed_opening(*pieces[:2]) if len(pieces) > 1 else None
-    if opening is not None:
-        assert fast.template is not None
-        events = [*opening.events, *([fast.template.make_event("x" * opening.chars)] if opening.chars else [])]
-        pieces = pieces[2:]
-
-    def keep(text: str) -> int:
-        assert fast is not None
-        assert fast.template is not None
-        events.append(fast.template.make_event(text))
-        return len(text)
-
-    fast.on_text = keep
-    for piece in pieces:
-        if fast.template is not None and (fast.feed(piece) or fast.feed_trailer(piece) is not None):
-            continue
-        events += reader.feed(piece)
+    for piece in filter(None, pieces):
+        matcher = reader.matcher
+        if reader.mode == "fast" and matcher is not None and (text := matcher.take(piece)):
+            events.append(matcher.template.make_event(text))
+        else:
+            events += reader.feed(piece)
     return [*events, *reader.close()]
 
 
+def take(reader: StreamReader, event: bytes) -> int:
+    """How many characters the reader's matcher finds in an event; 0 if it does not match."""
+    return len(reader.matcher.take(event)) if reader.matcher is not None else 0
+
+
 def unpadded(events: list[Event]) -> list[Event]:
-    """The events without padding; of the first text of the stream only the length is kept."""
+    """The events without padding."""
     reported: list[Event] = []
-    first_words = True
     for event in events:
         if isinstance(event, Extra) and event.place == "chunk":
             fields = {name: value for name, value in event.fields.items() if name != "obfuscation"}
             reported += [Extra("chunk", fields)] if fields else []
-        elif first_words and isinstance(event, TextDelta | ReasoningDelta):
-            reported.append(structs.replace(event, text="x" * len(event.text)))
-            first_words = False
         else:
             reported.append(event)
     return reported
@@ -179,13 +167,14 @@ def examine(
     openings = _openings(data, before, random, dialect)
     for opening in openings:
         together = ends_together(data, random)
-        pieces = random.choice((by_event(data), together, split(data, random)))
+        pieces = random.choice((by_event(data), together, split(data, random), [data]))
         if events_of(*pieces, opening=opening) != events:
             broken.append("with a known opening, it gives other events")
         in_chunks = read_in_chunks(random.choice((by_event(data), together)), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
     broken += _variants_differ(data, random, dialect, random.choice(openings))
+    broken += _translations_differ(data, random, dialect, random.choice(openings))
     completion = fold(events)
     include_usage = random.random() < 0.8
     facts = AnswerFacts(call_id="1", model="", created=0, include_usage=include_usage)
@@ -226,20 +215,27 @@ def relayed(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> t
 
     A heartbeat is sent after this many reads, unless the provider has sent the end.
     """
-    writer, fast = _own_writer(reader), reader.passthrough
-    out, untouched = [], 0
+    writer = _own_writer(reader)
+    out, forwarded = [], 0
     for place, piece in enumerate(pieces):
         if place == heartbeat and not reader.done:
-            out.append(_heartbeat(writer, reader))
+            out.append(writer.heartbeat())
         events = reader.feed(piece)
-        if reader.untouched:
+        if reader.forwardable == "yes" and _accepts(writer, reader):
             writer.note(events)
-        out.append(piece if reader.untouched else writer.write(events))
-        untouched += reader.untouched
-        if fast is not None:
-            writer.compare(fast)
+            out.append(reader.before_trailer(piece))
+            forwarded += 1
+        else:
+            out.append(writer.write(events))
+            _accepts(writer, reader)
     out.append(writer.write(reader.close()))
-    return b"".join(out), untouched
+    return b"".join(out), forwarded
+
+
+def _accepts(writer: StreamWriter, reader: StreamReader) -> bool:
+    """Whether the text that the reader's matcher takes is what the writer would write."""
+    assert reader.format is not None or reader.matcher is None
+    return reader.format is None or reader.matcher is None or writer.accepts(reader.format, reader.matcher)
 
 
 def relayed_answers(data: bytes, dialect: str) -> tuple[Completion, Completion, Completion, int]:
@@ -247,7 +243,7 @@ def relayed_answers(data: bytes, dialect: str) -> tuple[Completion, Completion, 
 
     The last is the number of reads that were forwarded unchanged.
     """
-    forwarded, untouched = relayed(by_event(data), StreamReader(dialect))
+    forwarded, count = relayed(by_event(data), StreamReader(dialect))
     written, none = relayed(by_event(data), SlowReader(dialect))
     fast, slow, whole = (fold(read(each, reader=StreamReader(dialect))) for each in (forwarded, written, data))
     assert none == 0
@@ -255,28 +251,28 @@ def relayed_answers(data: bytes, dialect: str) -> tuple[Completion, Completion, 
     assert fast.ending == slow.ending
     assert (whole.ending == "completed") == (fast.ending == "completed")
     assert whole.ending != "completed" or sent_text(fast) == sent_text(whole)
-    return fast, slow, whole, untouched
+    return fast, slow, whole, count
 
 
 def relayed_in_chunks(pieces: list[bytes], reader: StreamReader, heartbeat: int = -1) -> tuple[bytes, int]:
-    """As `relayed`, for a dialect with `RepeatedText`: as in the relay, chunks of text bypass the reader."""
-    writer, fast = _own_writer(reader), reader.passthrough
-    assert fast is not None
-    follow = writer.text_follower(fast)
+    """The same for a dialect whose writer follows the text: as in the relay, chunks of text bypass the reader."""
+    writer = _own_writer(reader)
+    assert reader.format is not None
+    follow = writer.text_follower(reader.format)
     assert follow is not None
-    fast.on_text = follow
-    out, untouched = [], 0
+    out, forwarded = [], 0
     for place, piece in enumerate(pieces):
         if place == heartbeat and not reader.done:
-            out.append(_heartbeat(writer, reader))
-        if fast.agreed and fast.template is not None and fast.feed(piece):
+            out.append(writer.heartbeat())
+        matcher = reader.matcher
+        if matcher is not None and _accepts(writer, reader) and (text := matcher.take(piece)):
+            follow(text)
             out.append(piece)
-            untouched += 1
+            forwarded += 1
         else:
             out.append(writer.write(reader.feed(piece)))
-            writer.compare(fast)
     out.append(writer.write(reader.close()))
-    return b"".join(out), untouched
+    return b"".join(out), forwarded
 
 
 def _own_writer(reader: StreamReader) -> StreamWriter:
@@ -285,11 +281,54 @@ def _own_writer(reader: StreamReader) -> StreamWriter:
     return StreamWriter.for_call(reader.dialect, facts)
 
 
-def _heartbeat(writer: StreamWriter, reader: StreamReader) -> bytes:
-    """A heartbeat, after which numbers of the provider are not those of the client."""
-    if reader.passthrough is not None and reader.passthrough.format.repeated is not None:
-        reader.passthrough.agreed = False
-    return writer.heartbeat()
+def translated(
+    pieces: list[bytes], reader: StreamReader, writer: StreamWriter, heartbeats: tuple[int, ...] = ()
+) -> tuple[bytes, int]:
+    """What a client of another dialect gets for these reads, and how many texts were written from a template.
+
+    As in the relay, these skip the reader once a text is written. Heartbeats precede the reads with these numbers.
+    """
+    out, templated, committed = [], 0, False
+    for place, piece in enumerate(pieces):
+        if place in heartbeats:
+            out.append(writer.heartbeat())
+        matcher = reader.matcher if committed and reader.mode == "fast" else None
+        write = writer.text_writer(matcher) if matcher is not None else None
+        if matcher is not None and write is not None and (text := matcher.take(piece)):
+            out.append(write(text))
+            templated += 1
+        else:
+            events = reader.feed(piece)
+            committed = committed or any(isinstance(event, TextEvent) for event in events)
+            out.append(writer.write(events))
+    out.append(writer.write(reader.close()))
+    return b"".join(out), templated
+
+
+def _translations_differ(data: bytes, random: Random, dialect: str, opening: OpeningTemplate | None) -> list[str]:
+    """Whether a client of some dialect gets other bytes if texts are written from templates."""
+    client = random.choice([name for name, known in DIALECTS.items() if known.surface is not None])
+    # Padding is not written from templates, and no client of chat completions gets templates from such a provider.
+    if client == dialect == DEFAULT_DIALECT:
+        return []
+    facts = AnswerFacts(
+        call_id="1",
+        model="",
+        created=0,
+        include_usage=random.random() < 0.5,
+        same_dialect=client == dialect,
+        reasoning=random.choice(("all", "seals", "none")),
+        stream_type="application/json" if client == gemini.DIALECT and random.random() < 0.5 else "",
+    )
+    pieces = random.choice((by_event(data), ends_together(data, random), split(data, random)))
+    # None near the end: the reader of the fast path buffers the usual ending, and what precedes the heartbeat with it.
+    heartbeats = tuple(random.sample(range(len(pieces)), min(len(pieces) // 2, 2))) if dialect == RESPONSES else ()
+    writers = StreamWriter.for_call(client, facts), StreamWriter.for_call(client, facts)
+    fast, _ = translated(pieces, StreamReader(dialect, opening=opening), writers[0], heartbeats)
+    slow, _ = translated(pieces, SlowReader(dialect), writers[1], heartbeats)
+    if fast != slow:
+        return [f"written from templates, it gives a client of {client} other bytes"]
+    return [] if writers[0].losses == writers[1].losses else [f"written from templates for {client}, it loses more"]
 
 
 def without_padding(data: bytes) -> list[bytes]:
@@ -311,8 +350,8 @@ def _variants_differ(data: bytes, random: Random, dialect: str, opening: Opening
     ]
     if sent_text(answers[0]) != sent_text(answers[1]) or answers[0].ending != answers[1].ending:
         return ["forwarded as it is, it gives a client another answer"]
-    format = find_dialect(dialect).passthrough
-    if format is None or format.repeated is None:
+    format = find_dialect(dialect).text_format
+    if format is None or not format.writer_follows:
         return []
     variants = ((by_event(data), None), (split(data, random), opening))
     for pieces, known in (*variants, (ends_together(data, random), opening)):  # each is relayed three times
@@ -326,11 +365,12 @@ def _variants_differ(data: bytes, random: Random, dialect: str, opening: Opening
 
 def _openings(data: bytes, before: bytes, random: Random, dialect: str) -> list[OpeningTemplate | None]:
     """Openings that the reader may know; none where the dialect has no such."""
-    format = find_dialect(dialect).passthrough
+    format = find_dialect(dialect).text_format
     if format is None or format.opening is None:
         return [None]
     return [
-        opening_of(data, together=random.randint(1, _LONGEST_OPENING), dialect=dialect),
+        OpeningTemplate(),
+        opening_of(data, together=random.choice((*range(1, _LONGEST_OPENING), _WHOLE)), dialect=dialect),
         opening_of(before or data, together=random.randint(1, _LONGEST_OPENING) if before else 1, dialect=dialect),
     ]
 

@@ -111,7 +111,7 @@ def violations(events: list[Event]) -> list[str]:
 
 
 def overlaps(events: list[Event]) -> list[str]:
-    """Every way in which blocks are not one after the other, as `core/hub/blocks.py` promises."""
+    """Every way in which blocks are not one after the other, or not named, as `core/hub/blocks.py` promises."""
     broken: list[str] = []
     open_blocks: dict[int, tuple[int, object] | None] = {}
     numbers: dict[int, set[int]] = {}
@@ -125,10 +125,10 @@ def overlaps(events: list[Event]) -> list[str]:
             case ToolCallStart():
                 broken.append("a call without a block")
             case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
-                if (open_blocks.get(choice) or (0, None))[1] != _KINDS[type(event)]:
+                if open_blocks.get(choice) != (event.block, _KINDS[type(event)]):
                     broken.append(f"{type(event).__name__} while {open_blocks.get(choice)} is open")
             case ToolCallDelta(choice, call):
-                if (open_blocks.get(choice) or (0, None))[1] != call:
+                if open_blocks.get(choice) != (event.block, call):
                     broken.append(f"arguments of call {call} while {open_blocks.get(choice)} is open")
             case BlockEnd(choice, block) | MediaDelta(choice, block):
                 if (open_blocks.get(choice) or (None,))[0] != block:

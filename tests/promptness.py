@@ -12,6 +12,10 @@ A test raises `Late` itself if it finds that the machine was too slow for what i
 passed before the first byte was sent.
 
 A test that is `prompt` may run again with the same fixtures: it must create what it measures, and leave nothing behind.
+
+A limit of CPU time does not depend on what else runs, but on the speed of the machine, which `cpu_s` measures:
+
+    assert time.process_time() - began < cpu_s(2.0)
 """
 
 import functools
@@ -22,6 +26,10 @@ from typing import ParamSpec
 _RUNS = 10
 # A machine that is busy now may be less busy in a moment.
 _PAUSE_S = 0.05
+
+# What `cpu_s` counts to, and how long that takes where the limits were chosen.
+_COUNT = 1_000_000
+_COUNT_S = 0.02
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -49,3 +57,11 @@ def prompt(test: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
         return test(*args, **kwargs)
 
     return run
+
+
+def cpu_s(seconds: float) -> float:
+    """So many seconds of CPU time of a usual machine: more of a slower one, and never less."""
+    began = time.process_time()
+    for _ in range(_COUNT):
+        pass
+    return seconds * max(1.0, (time.process_time() - began) / _COUNT_S)

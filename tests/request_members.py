@@ -17,13 +17,28 @@ from random import Random
 from typing import Any
 
 import msgspec
+from botocore.session import Session
 
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DIALECTS, surface_dialect, upstream_dialect
 from penstock.core.json.getters import object_of
-from tests.sdk_types import Entries, Items, Leaf, Members, Samples, Shape, Special, Words, google_shapes, shape_of
+from tests.sdk_types import (
+    Entries,
+    Items,
+    Leaf,
+    Members,
+    Options,
+    Samples,
+    Shape,
+    Special,
+    Words,
+    google_shapes,
+    provider_shapes,
+    shape_of,
+)
 
 CHAT, RESPONSES, MESSAGES, GEMINI = "openai_chat", "openai_responses", "anthropic_messages", "gemini"
+COHERE, BEDROCK = "cohere", "bedrock_converse"
 CLIENTS = tuple(name for name, dialect in DIALECTS.items() if dialect.surface is not None)
 PROVIDERS = tuple(name for name, dialect in DIALECTS.items() if dialect.upstream is not None)
 Json = dict[str, Any]
@@ -32,7 +47,7 @@ _AGREED = 0.97
 # The losses that cover all of what they name.
 _ENTIRELY = ("content-dropped", "reasoning-dropped", "server-tool-dropped")
 _ISSUER = "0a1b2c3d"
-_PATHS = {GEMINI: "/v1beta/models/m:generateContent"}
+_PATHS = {GEMINI: "/v1beta/models/m:generateContent", BEDROCK: "/model/m/converse"}
 # What providers may accept beyond the defaults of their dialects, so that both branches are tried.
 _SETTINGS: dict[str, list[Mapping[str, object]]] = {
     CHAT: [
@@ -168,8 +183,8 @@ _TYPES = {
 @functools.cache
 def _root(client: str) -> Members:
     """The shape of a request. The SDKs are imported on demand: that takes seconds."""
-    if client == GEMINI:
-        return _gemini_root()
+    if client in _ROOTS:
+        return _ROOTS[client]()
     module, _, name = _TYPES[client].partition(":")
     shape = shape_of(getattr(import_module(module), name))
     assert isinstance(shape, Members)
@@ -191,6 +206,72 @@ def _gemini_root() -> Members:
         "store": Leaf("bool"),
     }
     return Members("GenerateContentRequest", lambda: members, frozenset(("contents",)))
+
+
+def _cohere_root() -> Members:
+    """The parameters of `ClientV2.chat`."""
+    shapes, number = provider_shapes(), Leaf("float")
+    members: dict[str, Shape] = {
+        "model": Leaf("text"),
+        "messages": shapes["cohere_messages"],
+        "tools": Items(shapes["cohere_tool"]),
+        "strict_tools": Leaf("bool"),
+        "documents": Items(shapes["cohere_document"]),
+        "citation_options": shapes["cohere_citation_options"],
+        "response_format": shapes["cohere_response_format"],
+        "safety_mode": Words(("CONTEXTUAL", "STRICT", "OFF")),
+        "max_tokens": Leaf("int"),
+        "stop_sequences": Items(Leaf("text")),
+        "temperature": number,
+        "seed": Leaf("int"),
+        "frequency_penalty": number,
+        "presence_penalty": number,
+        "k": Leaf("int"),
+        "p": number,
+        "logprobs": Leaf("bool"),
+        "tool_choice": Words(("REQUIRED", "NONE")),
+        "thinking": shapes["cohere_thinking"],
+        "priority": Leaf("int"),
+    }
+    return Members("V2ChatRequest", lambda: members, frozenset(("model", "messages")))
+
+
+def _bedrock_root() -> Members:
+    """The parameters of `Converse`, without the model, which is in the path."""
+    model = Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
+    whole = _botocore_shape(model)
+    assert isinstance(whole, Members)
+    members = {name: shape for name, shape in whole.members.items() if name != "modelId"}
+    return Members(whole.name, lambda: members, whole.required - {"modelId"})
+
+
+def _botocore_shape(shape: Any) -> Shape:
+    """The shape of a type of AWS, as botocore has it. A document is any JSON object."""
+    kind = shape.type_name
+    if getattr(shape, "is_tagged_union", False):
+        return Options(tuple(_only(shape.name, name, member) for name, member in shape.members.items()))
+    if kind == "structure" and not getattr(shape, "is_document_type", False):
+        return Members(
+            shape.name,
+            lambda: {name: _botocore_shape(member) for name, member in shape.members.items()},
+            frozenset(shape.required_members),
+        )
+    if kind == "list":
+        return Items(_botocore_shape(shape.member))
+    if kind == "map":
+        return Entries(_botocore_shape(shape.value))
+    if kind == "string" and shape.enum:
+        return Words(tuple(shape.enum))
+    leaves = {"integer": "int", "long": "int", "float": "float", "boolean": "bool", "blob": "base64", "string": "text"}
+    return Leaf(leaves.get(kind, "any"))
+
+
+def _only(name: str, member: str, shape: Any) -> Members:
+    """An object with exactly this member."""
+    return Members(name, lambda: {member: _botocore_shape(shape)}, frozenset((member,)))
+
+
+_ROOTS = {GEMINI: _gemini_root, COHERE: _cohere_root, BEDROCK: _bedrock_root}
 
 
 def _url(samples: Samples) -> str:
@@ -225,6 +306,7 @@ _BESIDE = (
 _SPECIAL: Special = {
     "model": lambda _: "m",
     "budget_tokens": lambda samples: 1024 + samples.mark(),
+    "token_budget": lambda samples: 1024 + samples.mark(),
     "n": lambda samples: int(samples.random.random() < 0.1) + 1,
     "candidateCount": lambda samples: int(samples.random.random() < 0.1) + 1,
     "background": lambda _: False,
@@ -263,8 +345,12 @@ def _agree(fields: Json, client: str, samples: Samples) -> None:
     for name, content in (("messages", "content"), ("input", "content"), ("contents", "parts")):
         if isinstance(turns := fields.get(name), list):
             text = samples.text()
-            turn = {"role": "user", content: text if content == "content" else [{"text": text}]}
+            as_text = content == "content" and client != BEDROCK
+            turn = {"role": "user", content: text if as_text else [{"text": text}]}
             turns.insert(random.choice((0, len(turns), len(turns))), turn)
+    for message in _objects(fields.get("messages")) if client == COHERE else ():
+        if message.get("role") in ("user", "system"):
+            message.setdefault("content", samples.text())
     _agree_on_tools(fields, client, samples)
     for part in (each for name in ("messages", "input") for each in _objects(fields.get(name))):
         place = _PLACES.get(str(part.get("type")))
@@ -312,6 +398,8 @@ _TOOLS: dict[str, Json] = {
     RESPONSES: {"type": "function", "name": "f"},
     MESSAGES: {"name": "f"},
     GEMINI: {"functionDeclarations": [{"name": "f"}]},
+    COHERE: {"type": "function", "function": {"name": "f"}},
+    BEDROCK: {"toolSpec": {"name": "f", "inputSchema": {"json": {}}}},
 }
 
 
@@ -442,9 +530,15 @@ def _is_image_for_ollama(case: Case, _path: Path, value: str) -> bool:
     return case.provider == "ollama" and value.startswith("image/")
 
 
+def _is_known_otherwise(case: Case, path: Path, _value: str) -> bool:
+    """Whether a format is that of text, of a file at an address, or of an image for Ollama."""
+    return case.provider == "ollama" or "bytes" not in object_of(_holder(case, path).get("source"))
+
+
 def _has_calls(case: Case, path: Path, _value: object) -> bool:
     holder = _holder(case, path)
-    calls = ("tool_calls", "function_call", "functionCall", "functionResponse")
+    openai, others = ("tool_calls", "function_call"), ("functionCall", "functionResponse")
+    calls = (*openai, *others, "toolUse", "toolResult", "reasoningContent")
     types = ("tool_use", "tool_result", "thinking", "redacted_thinking")
     return any(each.get("type") in types or not each.keys().isdisjoint(calls) for each in _objects(holder))
 
@@ -512,13 +606,19 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (".*", r".*", _empty, "it has nothing"),
     (".*", r"n|generationConfig\.candidateCount", _is(1), "the default"),
     (".*", "parallel_tool_calls", _is(True), "the default"),
+    (COHERE, "strict_tools", _is(False), "the default"),
+    (COHERE, "strict_tools", _without_tools, "there is nothing to call"),
     (".*", r"parallel_tool_calls|tool_choice\.disable_parallel_tool_use", _without_tools, "there is nothing to call"),
     (".*", r".*\.disable_parallel_tool_use", _is(False), "the default"),
     (".*", _GROUPS, _each_is_without_effect, "nothing in it needs an effect"),
     (".*", "service_tier|serviceTier", _is("auto", "default", "standard", "standard_only"), "the usual service"),
-    (CHAT, "logprobs", _is(False), "the default"),
+    (BEDROCK, r"serviceTier(\.type)?", _is("default", {"type": "default"}), "the usual service"),
+    (BEDROCK, r".*\.toolResult\.status", _is("success"), "the default"),
+    (BEDROCK, r".*\.cachePoint\.type", _always, "there is one kind"),
+    (BEDROCK, r".*\.cachePoint\.ttl", _is("5m"), "the default"),
+    (f"{CHAT}|{COHERE}", "logprobs", _is(False), "the default"),
     (".*", r"(.*\.)?(top_logprobs|(frequency|presence)(_p|P)enalty)", _is(0), "the default"),
-    (_OPENAI, "response_format|text", _is({"type": "text"}, {"format": {"type": "text"}}), "the default"),
+    (f"{_OPENAI}|{COHERE}", "response_format|text", _is({"type": "text"}, {"format": {"type": "text"}}), "the default"),
     (RESPONSES, "background", _is(False), "the default"),
     (RESPONSES, "truncation", _is("disabled"), "the default"),
     (RESPONSES, "prompt_cache_retention", _is("in_memory"), "the default"),
@@ -540,7 +640,12 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (".*", r".*(thinkingLevel|effort)", _is("MEDIUM", "medium"), "what is assumed if only the switch is given"),
     (GEMINI, r".*\.thinkingLevel", _is("THINKING_LEVEL_UNSPECIFIED"), "the default"),
     # Reasoning: models that reason do so, and show it, unless something else is asked for.
-    (MESSAGES, r"thinking(\.type)?", _is("adaptive", "enabled", {"type": "adaptive"}), "the model decides"),
+    (
+        f"{MESSAGES}|{COHERE}",
+        r"thinking(\.type)?",
+        _is("adaptive", "enabled", {"type": "adaptive"}, {"type": "enabled"}),
+        "the model decides",
+    ),
     (MESSAGES, "output_config.*", _cannot_reason, "one loss covers `thinking`, too"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "omitted"}), "it is not shown"),
     (MESSAGES, "thinking", _is({"type": "adaptive", "display": "summarized"}), "it is shown"),
@@ -576,6 +681,7 @@ WITHOUT_EFFECT: list[tuple[str, str, _Applies, str]] = [
     (MESSAGES, r".*\.source\.media_type", _is("application/pdf", "text/plain"), "it is usual"),
     (GEMINI, r".*\.inlineData\.mimeType", _is_image_for_ollama, "the data show it"),
     (MESSAGES, r".*\.source\.media_type", lambda case, _path, _value: case.provider == "ollama", "the data show it"),
+    (BEDROCK, r".*\.(image|document|video)\.format", _is_known_otherwise, "the source shows it"),
     (GEMINI, r".*\.responseMimeType", _has_schema, "the schema shows it"),
     (GEMINI, r".*\.fileData\.mimeType", _is_image_at_url, "it is an image; who has the file knows which kind"),
     (RESPONSES, r"include(\.\d+)?", _is_included, "the gateway keeps reasoning; `top_logprobs` asks for the other"),

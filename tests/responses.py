@@ -23,7 +23,8 @@ TIDE = '{"port":"Brest"}'
 def response(status: str = "in_progress", *output: Json, usage: Json | None = None, **fields: object) -> Json:
     """The response object."""
     known = {"id": "resp_w1", "object": "response", "created_at": 1_767_225_600, "status": status, "error": None}
-    return known | {"incomplete_details": None, "model": "weir-3", "output": [*output], "usage": usage} | fields
+    known |= {"incomplete_details": None, "model": "weir-3", "service_tier": "default"}
+    return known | {"output": [*output], "usage": usage} | fields
 
 
 def begins(**fields: object) -> list[Json]:

@@ -147,3 +147,25 @@ def test_the_readme_has_a_picture_and_the_two_commands_on_its_first_screen() -> 
     first_screen = "\n".join(README.splitlines()[:20])
     for shown in ("    scripts/serve ", "    scripts/test ", "](docs/images/"):
         assert shown in first_screen
+
+
+MAPS = [ROOT / "docs" / name for name in ("architecture.md", "where.md", "bounds.md")]
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda page: page.name)
+def test_a_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
+    """A name without a folder is that of a file beside the one that is named before it in the same line."""
+    missing = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        folder = ROOT
+        for name in re.findall(r"`([\w./-]+(?:\.(?:py|toml|js|md|json|yaml)|/))`", line):
+            found = [each for each in (ROOT / "src" / "penstock" / name, ROOT / name, folder / name) if each.exists()]
+            if found:
+                folder = found[0] if found[0].is_dir() else found[0].parent
+            else:
+                missing.append(name)
+    assert missing == []
+
+
+def test_the_architecture_is_a_map() -> None:
+    assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 200

@@ -16,6 +16,11 @@ def limit_s() -> float:
     return 0.05
 
 
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.promptness._PAUSE_S", 0.0)
+
+
 @pytest.mark.parametrize(("times", "runs"), CASES.values(), ids=CASES)
 def test_the_least_time_counts(times: list[float], runs: int, limit_s: float) -> None:
     left = list(times)
@@ -28,8 +33,7 @@ def test_the_least_time_counts(times: list[float], runs: int, limit_s: float) ->
     assert len(times) - len(left) == runs
 
 
-def test_who_is_late_ten_times_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.promptness._PAUSE_S", 0.0)
+def test_who_is_late_ten_times_is_late() -> None:
     ran = []
 
     @prompt

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import FOLDERS, ROWS, TOGETHER, is_sampled, unit_of
+from tests.tiers import FOLDERS, ROWS, SECOND_BROWSER, TOGETHER, is_sampled, unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,7 +71,10 @@ def test_the_tables_of_folders_name_folders() -> None:
 def test_modules_stay_whole_and_some_folders_too() -> None:
     assert unit_of("tests/core/test_scan.py::test_a[x::y]") == "tests/core/test_scan.py"
     assert unit_of("tests/test_words.py::test_a") == "tests/test_words.py"
-    assert unit_of("tests/web/test_live.py::test_a") == unit_of("tests/web/test_past.py::test_a")
+    assert unit_of("tests/web/test_access.py::test_a") == unit_of("tests/web/test_past.py::test_a")
+    assert unit_of("tests/web/test_live.py::test_a") == unit_of("tests/web/test_tools.py::test_a")
+    assert len({unit_of(f"tests/web/{module}.py::test_a") for module in ("test_past", *SECOND_BROWSER)}) == 2
+    assert all((Path(__file__).parent / "web" / f"{module}.py").exists() for module in SECOND_BROWSER)
 
 
 @pytest.mark.parametrize("rows", [1, ROWS, ROWS + 1, 3 * ROWS - 1, 100])

@@ -71,10 +71,6 @@ def test_attributes_say_what_they_hold() -> None:
     ] == []
 
 
-# The names that stay as deprecated aliases.
-ALIASES = ("--manners", "list_manners")
-
-
 @pytest.mark.slow
 def test_texts_in_code_are_plain() -> None:
     texts = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
@@ -82,7 +78,7 @@ def test_texts_in_code_are_plain() -> None:
         f"{place(path, token.start[0])}: {word}"
         for path in having(OWN_CODE, PROSE)
         for token in tokens(path)
-        if token.type in texts and token.string.strip('"') not in ALIASES
+        if token.type in texts
         for word in banned_words(token.string)
     ] == []
 

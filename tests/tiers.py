@@ -8,11 +8,13 @@ FOLDERS = dict.fromkeys(_SLOW_FOLDERS, "slow") | {"web": "browser"}
 PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
 # Of a table with more rows than this, so many are in the fast tier: evenly spread over the table. The others are slow.
 ROWS = 5
-# Folders whose tests one process runs, one after another: two browsers, two models or two benchmarks at the same time
+# Folders whose tests one process runs, one after another: many browsers, two models or two benchmarks at the same time
 # would only slow each other down.
 TOGETHER = ("bench", "local", "web")
-# Those of them that take longest, and so begin first.
-FIRST = ("local", "web")
+# The tests of the page take longest, so a second browser has about half of them.
+SECOND_BROWSER = ("test_cors", "test_live", "test_rebinding", "test_tools")
+# The units that take longest, and so begin first.
+FIRST = ("local", "web", "web, the second browser")
 
 
 def is_sampled(number: int, rows: int) -> bool:
@@ -23,5 +25,7 @@ def is_sampled(number: int, rows: int) -> bool:
 def unit_of(nodeid: str) -> str:
     """What one process runs, given one of its tests: a module, or a whole folder."""
     file = nodeid.partition("::")[0]
-    folder = file.removeprefix("tests/").partition("/")[0]
+    folder, _, module = file.removeprefix("tests/").removesuffix(".py").partition("/")
+    if folder == "web" and module in SECOND_BROWSER:
+        return "web, the second browser"
     return folder if folder in TOGETHER else file

@@ -6,7 +6,7 @@ import sys
 
 from bench.capacity import coefficients
 from bench.capacity.coefficients import BATCH, GatewayFigures, LedgerFigures, LimitFigures
-from bench.gateway.judge import MissingError
+from bench.load.processes import MissingError
 
 # A company of 200 people at its busiest: calls per second, events of a call, and for how many seconds a call runs.
 CALLS_S, EVENTS, STREAM_S = 5, 300, 10

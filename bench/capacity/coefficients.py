@@ -16,10 +16,11 @@ from typing import NamedTuple
 from bench.gateway import judge
 from bench.gateway.streams import crowd
 from bench.ledger import entry, sum_up
-from bench.turns import loads
-from penstock.gateway.billing.book import Book, Spent
+from bench.load.clients import short_calls, streams
+from bench.load.processes import cpu_s, free_port, provider, running, wait_for
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.admission import Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Reserve, Settle
@@ -27,6 +28,7 @@ from penstock.stores.accounts.redis import RedisAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import open_book
+from penstock.stores.book.sql_book import Book
 from tests.stores.conftest import RedisServer
 from tests.stores.postgres import PostgresServer
 
@@ -66,26 +68,28 @@ class LimitFigures(NamedTuple):
     server_us: float
 
 
-def of_gateway(seconds: float, rounds: int, streams: int) -> GatewayFigures:
-    """Measure a gateway of one process, with its ledger and its log."""
-    judge.check_tools()
-    long, short = loads.streams(50), loads.short_calls()
+def of_gateway(seconds: float, rounds: int, many: int) -> GatewayFigures:
+    """Measure a gateway of one process, with its ledger and its log; for memory, with so many streams."""
+    long, short = streams(50), short_calls()
     found: dict[str, list[float]] = {long.name: [], short.name: []}
-    with tempfile.TemporaryDirectory(prefix="penstock-capacity-") as name, loads.mock(Path(name)) as mock:
+    with tempfile.TemporaryDirectory(prefix="penstock-capacity-") as name, provider() as upstream:
         for _ in range(rounds):
-            port = judge.free_port()
-            command = judge.command(judge.configuration(Path(name), mock_port=mock.port), port)
-            with loads.running(command, judge.GATEWAY_CORE) as pid:
-                judge.wait_for(f"http://127.0.0.1:{port}/health")
+            gateway = judge.Gateway("penstock", "", free_port())
+            command = judge.command(judge.configuration(Path(name), upstream), gateway.port)
+            with running(command) as pid:
+                wait_for(f"http://127.0.0.1:{gateway.port}/health")
                 for load in (long, short):
-                    mock.pace(load)
-                    loads.run(mock.loadgen, loads.Running(pid, port), load, 0.5)  # warms up
-                    found[load.name].append(loads.run(mock.loadgen, loads.Running(pid, port), load, seconds).cpu)
+                    load.set_pace(upstream)
+                    judge.load_of(gateway, load, 0.5)  # warms up
+                    used = cpu_s(pid)
+                    report = judge.load_of(gateway, load, seconds).checked()
+                    count = report.events if load is long else report.calls
+                    found[load.name].append((cpu_s(pid) - used) / count * 1e6)
     # Two equations: a call of `long.events` events, and one of `short.events`.
     long_call_us = statistics.median(found[long.name]) * long.events
     short_call_us = statistics.median(found[short.name])
     event_us = (long_call_us - short_call_us) / (long.events - short.events)
-    return GatewayFigures(event_us, short_call_us - short.events * event_us, crowd(streams).kilobytes_each)
+    return GatewayFigures(event_us, short_call_us - short.events * event_us, crowd(many).kilobytes_each)
 
 
 def of_sqlite(seconds: float) -> LedgerFigures:
@@ -94,7 +98,7 @@ def of_sqlite(seconds: float) -> LedgerFigures:
         with closing(open_book(LedgerSettings(folder=folder), {})) as book:
             measured = _book(book, seconds, lambda: 0.0)
         size = (Path(folder) / "ledger.db").stat().st_size
-        return measured(size)
+        return measured(int(size or 0))
 
 
 def of_postgres(seconds: float) -> LedgerFigures:
@@ -106,11 +110,11 @@ def of_postgres(seconds: float) -> LedgerFigures:
             url = server.new_database()
             with closing(open_book(LedgerSettings(postgres=Secret(url, "bench")), {})) as book:
                 measured = _book(book, seconds, lambda: _cpu_s(server.pid))
-                ((size,),) = book.database.fetch(  # type: ignore[attr-defined]
+                ((size,),) = book.database.fetch(
                     "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n "
                     "ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relkind = 'r'"
                 )
-            return measured(size)
+            return measured(int(size or 0))
         finally:
             server.stop()
 
@@ -156,16 +160,18 @@ def _append(book: Book, batch: int, seconds: float, number: int) -> tuple[float,
 
 
 def _limits(storage: Storage, calls: int, server_cpu_s: Callable[[], float]) -> LimitFigures:
-    key = Key(id="key_bench", name="bench", digest=b"", hint="", created_ms=0, budget=10**15, requests_per_minute=10**9)
+    quota = Quota(id="key_bench", budget=10**15, requests_per_minute=10**9)
     client = SharedAccountClient(
         storage, lambda *_: Spent(total=0, recent=frozenset()), 0.25, lambda: time.time_ns() // 1_000_000
     )
     began, server_s = time.perf_counter(), server_cpu_s()
     for number in range(calls):
         id, now = f"req_{number}", time.time_ns() // 1_000_000
-        client.apply(key.id, [Reserve(key, Reservation(id=id, cost=1_000, tokens=100, now=now, until=now + 60_000))])
-        client.apply(key.id, [Settle(id, 900, 90, now)])
-        client.apply(key.id, [Booked(id, now)])
+        client.apply(
+            quota.id, [Reserve(quota, Reservation(id=id, cost=1_000, tokens=100, now=now, until=now + 60_000))]
+        )
+        client.apply(quota.id, [Settle(id, 900, 90, now)])
+        client.apply(quota.id, [Booked(id, now)])
     passed = time.perf_counter() - began
     assert not client.degraded
     used = (server_cpu_s() - server_s) / calls * 1e6

@@ -15,15 +15,13 @@ from bench.gateway import fetch, goals, judge
 from bench.gateway.chart import Bar, draw
 from bench.gateway.figures import Figures
 from bench.gateway.goals import Verdict
-from bench.gateway.judge import Gateway, MissingError
+from bench.gateway.judge import Gateway
 from bench.gateway.peers import PEERS
 from bench.gateway.streams import Crowd, crowd
+from bench.load.clients import streams
+from bench.load.processes import MissingError
 
-SCENARIOS = {
-    "paced50": "50 streams, an event every 5 ms",
-    "paced200": "200 streams, an event every 5 ms",
-    "low": "20 streams, an event every 50 ms",
-}
+SCENARIOS = {"paced50": streams(50), "paced200": streams(200), "low": streams(20, 50_000, 50)}
 STREAMS = 10_000
 TITLES = ("CPU/event", "× nginx", "latency p50", "latency p99", "first event", "RSS MB")
 COLUMNS = "{:18}{:>11}{:>9}{:>13}{:>13}{:>13}{:>9}   {}"
@@ -31,11 +29,18 @@ COLUMNS = "{:18}{:>11}{:>9}{:>13}{:>13}{:>13}{:>9}   {}"
 
 def main() -> int:
     options = _options()
-    scenarios: list[str] = options.scenarios.split(",")
+    scenarios: list[str] = options.scenarios
     try:
         judge.check()
         peers = [*options.peer, *fetch.fetch_all(options.peers, fetch.FOLDER)]
-        figures = Figures(judge.compare(scenarios, options.rounds, peers, log="off" if options.no_log else "auto"))
+        figures = Figures(
+            judge.compare(
+                {name: SCENARIOS[name] for name in scenarios},
+                options.rounds,
+                peers,
+                log="off" if options.no_log else "auto",
+            )
+        )
         _print_peers(figures, peers)
         print(f"Penstock's log, a line for each call: {'off' if options.no_log else 'on, which is the default'}")
         for scenario in scenarios:
@@ -58,7 +63,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench-gateway", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=5, help="how often each gateway has its turn (default: 5)")
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="which of the judge's (default: %(default)s)")
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="default: all")
     parser.add_argument(
         "--peers",
         type=_peers,
@@ -66,7 +71,11 @@ def _options() -> argparse.Namespace:
         help=f"fetch these gateways and measure them too: all, or some of {','.join(PEERS)}",
     )
     parser.add_argument(
-        "--peer", type=_peer, action="append", default=[], help="a gateway of your own: NAME=COMMAND@PORT"
+        "--peer",
+        type=_peer,
+        action="append",
+        default=[],
+        help=f"a gateway of your own: NAME=COMMAND@PORT; its provider is http://127.0.0.1:{judge.PROVIDER_PORT}/v1",
     )
     parser.add_argument("--no-log", action="store_true", help="turn Penstock's log off, which is on by default")
     parser.add_argument(
@@ -102,7 +111,7 @@ def _print_peers(figures: Figures, peers: list[Gateway]) -> None:
 
 
 def _print_scenario(scenario: str, figures: Figures) -> None:
-    print(f"\n{SCENARIOS.get(scenario, scenario)}; microseconds")
+    print(f"\n{SCENARIOS[scenario].name}; microseconds")
     print(
         COLUMNS.format("", "CPU/event", "× nginx", "latency p50", "latency p99", "first event", "RSS MB", "").rstrip()
     )
@@ -140,7 +149,7 @@ def _print_disturbance(figures: Figures) -> None:
 def _print_crowd(found: Crowd, wanted: int) -> None:
     print(
         f"\n{found.streams:,} streams open at once in one process: {found.kilobytes_each:.0f} KB each, "
-        f"{found.streams - found.whole:,} lost; opened in {found.seconds_to_open:.0f} s"
+        f"{found.streams - found.whole:,} lost; the latest first event after {found.latest_first_s:.2f} s"
     )
     if found.streams < wanted:
         print(f"(not {wanted:,}: the limit on open files, `ulimit -Hn`, allows no more)")
@@ -157,7 +166,7 @@ def _print_verdicts(verdicts: list[Verdict]) -> int:
 
 def _chart(scenarios: list[str], figures: Figures, rounds: int) -> str:
     groups = {
-        SCENARIOS.get(scenario, scenario): sorted(
+        SCENARIOS[scenario].name: sorted(
             (_bar(gateway, scenario, figures) for gateway in figures.gateways if gateway != "direct"),
             key=lambda bar: bar.value or math.inf,
         )

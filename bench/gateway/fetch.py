@@ -11,11 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.gateway import judge
-from bench.gateway.judge import Gateway
+from bench.gateway.judge import MODEL, PROVIDER_PORT, Gateway
 from bench.gateway.peers import PEERS, Peer
+from bench.load.processes import ROOT, free_port
 
-FOLDER = judge.ROOT / ".bench"
+FOLDER = ROOT / ".bench"
 RELAYS = Path(__file__).parent / "relays"
 # Settings of pip that change what is installed, or where, are reset; those that name an index are kept.
 PIP_SETTINGS = {"PIP_USER": "0", "PIP_REQUIRE_HASHES": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_CONSTRAINT": ""}
@@ -46,13 +46,13 @@ def fetch_all(wanted: list[str], folder: Path) -> list[Gateway]:
     return found
 
 
-def fetch(name: str, peer: Peer, folder: Path, upstream: int = judge.MOCK_PORT) -> Gateway:
+def fetch(name: str, peer: Peer, folder: Path, upstream: int = PROVIDER_PORT) -> Gateway:
     """Fetch a peer into the folder, unless it is there; return the command that starts it.
 
     It forwards to the port `upstream`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    port = judge.free_port()
+    port = free_port()
     places = {
         "folder": str(folder),
         "bin": str(folder / "venv/bin"),
@@ -70,12 +70,8 @@ def fetch(name: str, peer: Peer, folder: Path, upstream: int = judge.MOCK_PORT) 
         _install(peer.packages, folder)
     if peer.configuration:
         Path(places["configuration"]).write_text(peer.configuration.format(**places))
-    options = []
-    if peer.path:
-        options.append(f"--path={name}={peer.path}")
-    if peer.model:
-        options.append(f"--model={name}={peer.model}")
-    return Gateway(name, shlex.join(_words(peer.command, places)), port, tuple(options), " ".join(made_of))
+    command = shlex.join(_words(peer.command, places))
+    return Gateway(name, command, port, peer.path, peer.model or MODEL, " ".join(made_of))
 
 
 def _words(command: str, places: dict[str, str]) -> list[str]:

@@ -1,27 +1,35 @@
-"""The judge of speed: a mock provider and a load generator in C, and the script that compares gateways.
-
-It is not part of this repository. `PENSTOCK_BENCH` is its folder; the default is a folder beside the repository.
-"""
+"""The judge of speed: runs gateways in turns, one on one core, the provider and the clients on another."""
 
 import json
 import os
 import shlex
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-FOLDER = Path(os.environ.get("PENSTOCK_BENCH") or ROOT.parent / "shared" / "bench")
-# The ports of the judge's mock provider and of its nginx, and the model that its load generator requests.
-MOCK_PORT = 9000
-NGINX_PORT = 8101
+import uvloop
+
+from bench.load.apis import APIS
+from bench.load.clients import Load, Report, percentile, run
+from bench.load.exchanges import exchange
+from bench.load.processes import (
+    MissingError,
+    cpu_s,
+    free_port,
+    is_listening,
+    provider,
+    resident_mb,
+    running,
+    wait_for,
+)
+
+# The port of the provider, which peers of your own are configured for, and the model that clients ask for.
+PROVIDER_PORT = 9000
 MODEL = "gpt-4o-mini"
 CONFIGURATION = """\
 [server]
@@ -42,6 +50,17 @@ output = 0.6
 enabled = {ledger}
 folder = "{folder}"
 """
+# For one provider of each API, by the name of the API.
+EACH_API = """\
+[providers.{api.name}]
+base_url = "http://127.0.0.1:{port}/v1"
+dialect = "{api.dialect}"
+api_key = "any"
+
+[prices."{api.name}/*"]
+input = 0.15
+output = 0.6
+"""
 # For runs with a watcher on the Live page.
 ADMIN = """
 [admin]
@@ -49,24 +68,39 @@ listen = "127.0.0.1:{port}"
 token = "{token}"
 content = true
 """
+NGINX = """\
+worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log warn;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 1000000; client_body_temp_path {folder}/a; proxy_temp_path {folder}/b;
+  fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  upstream provider {{ server 127.0.0.1:{upstream}; keepalive 512; keepalive_requests 1000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+"""
 # Penstock a second time, to show the cost of its ledger.
 WITHOUT_LEDGER = "without ledger"
-# The cores on which the judge runs a gateway, and the load generator.
-GATEWAY_CORE = 0
-OTHER_CORE = max(os.sched_getaffinity(0))
-
-
-class MissingError(Exception):
-    """Something that the benchmark needs is missing."""
+ONE_CALL = Load("one call", "call", 1, 2, 0)
+START_S = 90.0
+TURN_S = 4.0
+# A share of a core: if other work takes more, a run is repeated, at most so many times.
+DISTURBED = 0.3
+TRIES = 3
 
 
 class Gateway(NamedTuple):
-    """A gateway for the judge. The options change what the judge requests from it."""
+    """A gateway for the judge. Without a command, clients ask the provider itself."""
 
     name: str
     command: str
     port: int
-    options: tuple[str, ...] = ()
+    path: str = ""
+    model: str = MODEL
     made_of: str = ""
 
 
@@ -87,107 +121,78 @@ class Row(NamedTuple):
     cold_start_s: float | None
 
 
-def check_tools() -> None:
-    """Raise a MissingError that says what to do, unless mock and load generator can be built."""
-    if not (FOLDER / "bench.py").is_file():
-        raise MissingError(
-            f"the judge of speed is not in {FOLDER}; PENSTOCK_BENCH may name the folder that holds its bench.py, "
-            "mock.c and loadgen.c"
-        )
-    if shutil.which("gcc") is None:
-        raise MissingError("gcc is needed (on Debian or Ubuntu: sudo apt install gcc libssl-dev)")
-
-
 def check() -> None:
     """Raise a MissingError that says what to do, unless all is there that the judge needs."""
-    check_tools()
     if shutil.which("nginx") is None:
         raise MissingError("nginx is needed to compare with (on Debian or Ubuntu: sudo apt install nginx-light)")
-    for port in (MOCK_PORT, NGINX_PORT):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                raise MissingError(f"something listens on port {port} already, which the judge needs")
+    if is_listening(PROVIDER_PORT):
+        raise MissingError(f"something listens on port {PROVIDER_PORT} already, which the provider needs")
 
 
-def configuration(folder: Path, *, log: str = "auto", ledger: bool = True, mock_port: int = MOCK_PORT) -> Path:
-    """A configuration that sends everything to the mock. `log` is the setting of that name; "auto" is the default."""
+def configuration(folder: Path, upstream: int, *, log: str = "auto", ledger: bool = True) -> Path:
+    """A configuration that sends everything to the provider. `log` is the setting; "auto" is the default."""
     path = folder / ("penstock.toml" if ledger else "without-ledger.toml")
     words = {"log": log, "ledger": json.dumps(ledger), "folder": folder / "state"}
-    path.write_text(CONFIGURATION.format(port=mock_port, model=MODEL, **words))
+    path.write_text(CONFIGURATION.format(port=upstream, model=MODEL, **words))
     return path
 
 
-def command(configuration_file: Path, port: int) -> list[str]:
+def command(configuration_file: Path, port: int, python: str = sys.executable) -> list[str]:
     """How Penstock is started."""
-    return [sys.executable, "-m", "penstock", "serve", "--config", str(configuration_file), "--port", str(port)]
+    return [python, "-m", "penstock", "serve", "--config", str(configuration_file), "--port", str(port)]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
+@contextmanager
+def serving_all_apis(
+    folder: Path,
+    upstream: int,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    *,
+    realtime: bool = False,
+) -> Iterator[tuple[int, int]]:
+    """The process id and the port of a Penstock with a provider of each API."""
+    file, port = folder / "penstock.toml", free_port()
+    tables = [EACH_API.format(port=upstream, api=api) for api in APIS]
+    file.write_text("\n".join([*tables, f'[ledger]\nfolder = "{folder}/state"\n']))
+    started = command(file, port, python)
+    with running(started, environment=environment, log=folder / "log", realtime=realtime) as pid:
+        wait_for(f"http://127.0.0.1:{port}/readyz")
+        yield pid, port
 
 
-def build_mock(folder: Path) -> Path:
-    """The mock provider, compiled."""
-    program = folder / "mock"
-    source = FOLDER / "mock.c"
-    subprocess.run(["gcc", "-O2", "-w", "-o", program, source, "-lssl", "-lcrypto"], check=True)
-    return program
+def nginx(folder: Path, upstream: int) -> Gateway:
+    """Nginx as an unbuffered proxy. It may run as another user, who must be able to enter the folder."""
+    folder.chmod(0o755)
+    file, port = folder / "nginx.conf", free_port()
+    file.write_text(NGINX.format(folder=folder, upstream=upstream, port=port))
+    return Gateway("nginx", f"nginx -c {file}", port)
 
 
-def build_loadgen(folder: Path) -> Path:
-    """The load generator, compiled."""
-    program = folder / "loadgen"
-    subprocess.run(["gcc", "-O2", "-w", "-o", program, FOLDER / "loadgen.c"], check=True)
-    return program
+def load_of(gateway: Gateway, load: Load, seconds: float) -> Report:
+    """What clients get who send a load of chat completions."""
+    asked = exchange(APIS[0], "streamed", gateway.model, gateway.path)
+    return uvloop.run(run(gateway.port, asked, load, seconds))
 
 
-def wait_for(url: str) -> None:
-    """Wait until a server answers at this URL."""
-    for _ in range(200):
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise MissingError(f"no server answers at {url}")
-
-
-def wait_for_port(port: int) -> None:
-    """Wait until a server accepts connections on this port."""
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise MissingError(f"no server listens on port {port}")
-
-
-def give_priority(pid: int, policy: int, priority: int) -> None:
-    """Give a process real-time priority, as the judge does, if that is allowed."""
-    with suppress(OSError):
-        os.sched_setscheduler(pid, policy, os.sched_param(priority))
-
-
-def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: str) -> list[Row]:
-    """Run the judge on Penstock and its peers, in turns; its progress goes to stderr."""
-    check()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+def compare(scenarios: dict[str, Load], rounds: int, peers: list[Gateway], *, log: str) -> list[Row]:
+    """Run Penstock and its peers, in turns; progress goes to stderr."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name, provider(PROVIDER_PORT) as upstream:
+        folder = Path(name)
         gateways = [
-            _penstock("penstock", configuration(Path(folder), log=log)),
-            _penstock(WITHOUT_LEDGER, configuration(Path(folder), log=log, ledger=False)),
+            Gateway("direct", "", upstream),
+            nginx(folder, upstream),
+            _penstock("penstock", configuration(folder, upstream, log=log)),
+            _penstock(WITHOUT_LEDGER, configuration(folder, upstream, log=log, ledger=False)),
             *peers,
         ]
-        rows = Path(folder) / "rows.json"
-        judge = [sys.executable, str(FOLDER / "bench.py")]
-        judge += [f"{gateway.name}={gateway.command}@{gateway.port}" for gateway in gateways]
-        judge += [option for gateway in gateways for option in gateway.options]
-        judge += ["--scen", ",".join(scenarios), "--reps", str(rounds), "--json", str(rows)]
-        subprocess.run(judge, check=True, stdout=subprocess.DEVNULL)
-        return [read_row(row) for row in json.loads(rows.read_text())]
+        for _ in range(rounds):
+            for gateway in gateways:
+                for row in _turn(gateway, scenarios, upstream, folder):
+                    print(row, file=sys.stderr, flush=True)
+                    rows.append(row)
+    return rows
 
 
 def _penstock(name: str, configuration_file: Path) -> Gateway:
@@ -195,19 +200,76 @@ def _penstock(name: str, configuration_file: Path) -> Gateway:
     return Gateway(name, shlex.join(command(configuration_file, port)), port)
 
 
-def read_row(row: dict[str, Any]) -> Row:
-    """A row as the judge writes it."""
-    names = ("us", "rate", "p50", "p99", "ttft", "rss", "idle", "cold")
-    figures = [row.get(name) for name in names]
-    return Row(row["gw"], row["scen"], _mistakes(row["bad"]), row["noise"], *figures)
+def _turn(gateway: Gateway, scenarios: dict[str, Load], upstream: int, folder: Path) -> list[Row]:
+    """Start a gateway, warm it up, and run all scenarios; none if it does not start."""
+    if not gateway.command:
+        return [
+            _row(gateway, name, load, upstream, os.getpid())._replace(cpu_us=0.0) for name, load in scenarios.items()
+        ]
+    ONE_CALL.set_pace(upstream)
+    with running(shlex.split(gateway.command), log=folder / f"{gateway.name}.log", realtime=True) as pid:
+        try:
+            cold_start_s, idle_mb = wait_for_answer(gateway, pid), resident_mb(pid)
+        except MissingError:
+            return []
+        warm = Load("warm up", "call", 16, 20, 0)
+        warm.set_pace(upstream)
+        load_of(gateway, warm, 1.5)
+        rows = [_row(gateway, name, load, upstream, pid) for name, load in scenarios.items()]
+        return [row._replace(cold_start_s=cold_start_s, idle_mb=idle_mb, memory_mb=resident_mb(pid)) for row in rows]
 
 
-def _mistakes(bad: dict[str, int] | int | str | None) -> str:
-    """The judge's report as text: streams by kind of mistake, how many did not end, or why there were none."""
-    match bad:
-        case dict():
-            return ", ".join(f"{kind}: {count} streams" for kind, count in bad.items())
-        case int():
-            return f"unfinished: {bad} streams" if bad else ""
-        case str() | None:
-            return bad or ""
+def wait_for_answer(gateway: Gateway, pid: int) -> float:
+    """The seconds until a gateway that was just started gives its first whole answer."""
+    began, why = time.monotonic(), "it does not listen"
+    while time.monotonic() - began < START_S and Path(f"/proc/{pid}/exe").exists():
+        with suppress(OSError):
+            report = load_of(gateway, ONE_CALL, 0.0)
+            if report.calls:
+                return time.monotonic() - began
+            why = str(dict(report.mistakes))
+        time.sleep(0.005)
+    raise MissingError(f"{gateway.name} does not answer: {why}; it was started with: {gateway.command}")
+
+
+def _row(gateway: Gateway, scenario: str, load: Load, upstream: int, pid: int) -> Row:
+    """One run, again if it was disturbed."""
+    load.set_pace(upstream)
+    row = _run(gateway, scenario, load, pid)
+    for _ in range(TRIES - 1):
+        if row.other_work < DISTURBED:
+            break
+        row = _run(gateway, scenario, load, pid)
+    return row
+
+
+def _run(gateway: Gateway, scenario: str, load: Load, pid: int) -> Row:
+    time.sleep(0.3)
+    busy, ours, cpu, began = _busy_s(), cpu_s(os.getpid()), cpu_s(pid), time.monotonic()
+    report = load_of(gateway, load, TURN_S)
+    passed, cpu = time.monotonic() - began, cpu_s(pid) - cpu
+    # This process has started the provider and the gateway.
+    other_work = (_busy_s() - busy - (cpu_s(os.getpid()) - ours)) / passed
+    mistakes = ", ".join(f"{why}: {count} streams" for why, count in report.mistakes.items())
+    if mistakes or not report.latencies:
+        return Row(gateway.name, scenario, mistakes or "no stream at all", other_work, *[None] * 8)
+    return Row(
+        gateway.name,
+        scenario,
+        "",
+        other_work,
+        cpu / report.events * 1e6,
+        report.events / passed,
+        percentile(report.latencies, 0.5),
+        percentile(report.latencies, 0.99),
+        percentile(report.firsts, 0.5),
+        None,
+        None,
+        None,
+    )
+
+
+def _busy_s() -> float:
+    """Seconds in which the cores of this machine were not idle."""
+    values = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(values) - values[3] - values[4]) / os.sysconf("SC_CLK_TCK")

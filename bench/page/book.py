@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.open import open_book
 from tests.stores.many_calls import KEYS, RARE_KEY, entries
 
@@ -16,7 +16,7 @@ def make(folder: Path, calls: int) -> None:
     """Write a book with this many calls until now, and its keys."""
     book = open_book(LedgerSettings(folder=str(folder)), {})
     try:
-        book.change_keys(lambda _: _keys())
+        book.change_keys(lambda *_: _keys())
         batch: list[Entry] = []
         for entry in entries(calls, time.time_ns() // 1_000_000):
             batch.append(entry)

@@ -10,7 +10,7 @@ from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.open import open_book
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 from tests.stores.many_calls import DAY_MS, DAYS, MODELS
 
 BUSY_KEY, TEAMS, USERS = "key_000000000003", 100, 20_000
@@ -49,13 +49,13 @@ def make_bulk(settings: LedgerSettings, calls: int, keys: int) -> bool:
     """Write a ledger with this many calls until now, all but the last summed up, and its keys and teams; unless it has
     calls: then returns False."""
     book = open_book(settings, {})
-    assert isinstance(book, SqlBook)
+    assert isinstance(book, Book)
     if book.last():
         book.close()
         return False
     teams = ["acme", *(f"acme/team-{number}" for number in range(TEAMS))]
     book.change_teams(lambda *_: [Team(path=path, created_ms=1, budgets={"month": 10**13}) for path in teams])
-    book.change_keys(lambda _: [_key(number) for number in range(keys)])
+    book.change_keys(lambda *_: [_key(number) for number in range(keys)])
     start = time.time_ns() // 1_000_000 - DAYS * DAY_MS
     models = " ".join(f"WHEN h % 9 = {number} THEN '{row[0]}'" for number, row in enumerate(MODELS))
     providers = " ".join(f"WHEN c.model = '{row[0]}' THEN '{row[1]}'" for row in MODELS)

@@ -110,6 +110,9 @@ _SHARES = (2, 1, 1)
 _PROVIDERS = {"chat": "main", "messages": "main-messages", "responses": "main-responses"}
 
 
+_DONE = b"data: [DONE]\n\n"
+
+
 class Answer(NamedTuple):
     """What a client has read."""
 
@@ -120,7 +123,8 @@ class Answer(NamedTuple):
     @property
     def code(self) -> str:
         """Of the error that it is, or ends with."""
-        last = self.body.rsplit(b"data: ", 1)[-1] if self.status == 200 else self.body
+        events = self.body.removesuffix(_DONE)  # after which Responses say `[DONE]`, also behind a failure
+        last = events.rsplit(b"data: ", 1)[-1] if self.status == 200 else self.body
         with suppress(ValueError):
             value = json.loads(last)
             error = value.get("error") or (value.get("response") or {}).get("error")

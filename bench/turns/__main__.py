@@ -11,23 +11,26 @@ compared with one without. Exit status: 0 if every CPU ratio is known to within 
 """
 
 import argparse
-import os
+import asyncio
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import uvloop
+
 from bench.gateway import judge
 from bench.gateway.goals import LEDGER_SHARE
-from bench.gateway.judge import MissingError
-from bench.turns import loads, trees
-from bench.turns.loads import Load, Mock, Running
+from bench.load.apis import APIS
+from bench.load.clients import Load, percentile, run, short_calls, streams
+from bench.load.exchanges import exchange
+from bench.load.processes import MissingError, cpu_s, free_port, provider, running, wait_for
+from bench.turns import trees
 from bench.turns.pairs import PRECISION, Figures, Pair, estimate, is_precise, measure
 
 # Calls begin for so many seconds: to warm up and for latencies (a stream takes half a second: one per connection), and
@@ -48,15 +51,21 @@ class Side(NamedTuple):
     ledger: bool = True
 
 
+class Running(NamedTuple):
+    """A gateway that is running."""
+
+    pid: int
+    port: int
+
+
 def main() -> int:
     options = _options()
     try:
-        judge.check_tools()
         with ExitStack() as ended:
             folder = Path(ended.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
             compared = _trees(options.against, folder) if options.against else _with_and_without_ledger(folder)
-            mock = ended.enter_context(loads.mock(folder))
-            reached = [_compare(compared, load, mock, options) for load in _loads(options)]
+            upstream = ended.enter_context(provider())
+            reached = [_compare(compared, load, upstream, options) for load in _loads(options)]
     except MissingError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 2
@@ -83,9 +92,9 @@ def _options() -> argparse.Namespace:
 
 def _loads(options: argparse.Namespace) -> list[Load]:
     """The loads that were asked for; otherwise all that there are, or of the ledger's cost the first."""
-    asked = [loads.streams(options.streams)] if options.streams else []
-    asked += [loads.short_calls()] if options.calls else []
-    everything = [*map(loads.streams, STREAMS), loads.short_calls()]
+    asked = [streams(options.streams)] if options.streams else []
+    asked += [short_calls()] if options.calls else []
+    everything = [*map(streams, STREAMS), short_calls()]
     return asked or (everything if options.against else everything[:1])
 
 
@@ -103,11 +112,11 @@ def _with_and_without_ledger(folder: Path) -> tuple[Side, Side]:
     return Side("with ledger", source, with_it), Side("without", source, without, ledger=False)
 
 
-def _compare(compared: tuple[Side, Side], load: Load, mock: Mock, options: argparse.Namespace) -> bool:
+def _compare(compared: tuple[Side, Side], load: Load, upstream: int, options: argparse.Namespace) -> bool:
     """Measure one load and print what was found. Returns whether the CPU ratio is precise, and allowed."""
-    mock.pace(load)
+    load.set_pace(upstream)
     began = time.monotonic()
-    pairs = measure(lambda: _pair(compared, load, mock), lambda: time.monotonic() - began < options.minutes * 60)
+    pairs = measure(lambda: _pair(compared, load, upstream), lambda: time.monotonic() - began < options.minutes * 60)
     print(f"\n{load.name}; default log on; {len(pairs)} pairs in {(time.monotonic() - began) / 60:.1f} minutes")
     print(COLUMNS.format("microseconds, medians", *(side.name for side in compared), "ratio", "95 % range"))
     rows = (
@@ -131,32 +140,39 @@ def _compare(compared: tuple[Side, Side], load: Load, mock: Mock, options: argpa
     return precise and cpu.ratio - 1 <= LEDGER_SHARE
 
 
-def _pair(compared: tuple[Side, Side], load: Load, mock: Mock) -> Pair:
+def _pair(compared: tuple[Side, Side], load: Load, upstream: int) -> Pair:
     """Start both gateways; let a load go through both at the same time, then through each alone."""
-    with ExitStack() as ended, ThreadPoolExecutor(2) as threads:
-        gateways = {side: ended.enter_context(_gateway(side, mock.port)) for side in random.sample(compared, 2)}
+    with ExitStack() as ended:
+        gateways = {side: ended.enter_context(_gateway(side, upstream)) for side in random.sample(compared, 2)}
 
-        def together(seconds: float) -> dict[Side, Figures]:
-            order = random.sample(compared, 2)
-            half = load.halved()
-            figures = threads.map(lambda side: loads.run(mock.loadgen, gateways[side], half, seconds), order)
+        async def together(seconds: float) -> dict[Side, Figures]:
+            order, half = random.sample(compared, 2), load.halved()
+            figures = await asyncio.gather(*(_run(gateways[side], half, seconds) for side in order))
             return dict(zip(order, figures, strict=True))
 
-        together(TURN_S)  # warms both up
-        shared = together(TOGETHER_S)
-        alone = {side: loads.run(mock.loadgen, gateways[side], load, TURN_S) for side in random.sample(compared, 2)}
+        uvloop.run(together(TURN_S))  # warms both up
+        shared = uvloop.run(together(TOGETHER_S))
+        alone = {side: uvloop.run(_run(gateways[side], load, TURN_S)) for side in random.sample(compared, 2)}
         return Pair(*(alone[side]._replace(cpu=shared[side].cpu) for side in compared))
 
 
+async def _run(gateway: Running, load: Load, seconds: float) -> Figures:
+    """What a gateway takes for a load."""
+    used = cpu_s(gateway.pid)
+    report = (await run(gateway.port, exchange(APIS[0], "streamed", judge.MODEL), load, seconds)).checked()
+    cpu = (cpu_s(gateway.pid) - used) / (report.events if load.unit == "event" else report.calls) * 1e6
+    late = percentile(report.latencies if load.unit == "event" else report.firsts, 0.99)
+    return Figures(cpu, cpu, percentile(report.firsts, 0.5), late)
+
+
 @contextmanager
-def _gateway(side: Side, mock_port: int) -> Iterator[Running]:
+def _gateway(side: Side, upstream: int) -> Iterator[Running]:
     """A gateway of this side, which writes its log into a file, until the block ends."""
-    configuration = judge.configuration(side.folder, log="auto", ledger=side.ledger, mock_port=mock_port)
-    port, log = judge.free_port(), side.folder / "log"
-    environment = trees.environment(side.source)
-    with loads.running(judge.command(configuration, port), judge.GATEWAY_CORE, environment=environment, log=log) as pid:
-        judge.give_priority(pid, os.SCHED_RR, 1)
-        judge.wait_for(f"http://127.0.0.1:{port}/readyz")
+    configuration = judge.configuration(side.folder, upstream, ledger=side.ledger)
+    port, log = free_port(), side.folder / "log"
+    command, environment = judge.command(configuration, port), trees.environment(side.source)
+    with running(command, environment=environment, log=log, realtime=True) as pid:
+        wait_for(f"http://127.0.0.1:{port}/readyz")
         yield Running(pid, port)
     if b"request_id" not in log.read_bytes():
         raise MissingError(f"the log of {side.name!r} has no line of a call")

@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from bench.gateway.judge import ROOT, MissingError
+from bench.load.processes import ROOT, MissingError
 
 
 def copy_working_tree(target: Path) -> Path:

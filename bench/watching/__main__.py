@@ -7,19 +7,19 @@ with its 95 % confidence interval. The cost of observing an event without an ope
 """
 
 import argparse
-import os
 import random
 import secrets
 import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 from bench.gateway import judge
-from bench.gateway.judge import MissingError
-from bench.turns.loads import cpu_s, running, streams
+from bench.load.clients import streams
+from bench.load.processes import MissingError, cpu_s, free_port, provider, running, wait_for
 from bench.turns.pairs import median_range
 from bench.watching import unwatched
 from bench.watching.watcher import Watcher
@@ -36,7 +36,6 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=40, help="turns with and without a watcher (default: %(default)s)")
     options = parser.parse_args()
     try:
-        judge.check()
         pairs = _measure(options.pairs)
     except MissingError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -58,22 +57,22 @@ def main() -> int:
 def _measure(pairs: int) -> list[tuple[float, float]]:
     """CPU seconds for each second: of turns with a watcher, and of those without, side by side."""
     load = streams(STREAMS)
-    port, admin_port, token = judge.free_port(), judge.free_port(), secrets.token_hex()
+    port, admin_port, token = free_port(), free_port(), secrets.token_hex()
     with ExitStack() as ended, tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
-        folder = Path(name)
-        configuration = judge.configuration(folder, log="off")
+        folder, upstream = Path(name), ended.enter_context(provider())
+        configuration = judge.configuration(folder, upstream, log="off")
         with configuration.open("a") as file:
             file.write(judge.ADMIN.format(port=admin_port, token=token))
-        mock, loadgen = judge.build_mock(folder), judge.build_loadgen(folder)
-        ended.enter_context(running([str(mock), str(judge.MOCK_PORT)], judge.OTHER_CORE))
-        gateway = ended.enter_context(running(judge.command(configuration, port), judge.GATEWAY_CORE))
-        judge.give_priority(gateway, os.SCHED_RR, 1)
-        judge.wait_for(f"http://127.0.0.1:{port}/readyz")
-        judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={load.events}&delay_us={load.gap_us}")
-        command = [str(loadgen), *load.arguments(port, int(pairs * 2 * (TURN_S + SETTLE_S)) + 10)]
-        judge.give_priority(ended.enter_context(running(command, judge.OTHER_CORE)), os.SCHED_FIFO, 2)
+        gateway = judge.Gateway("penstock", "", port)
+        pid = ended.enter_context(running(judge.command(configuration, port), realtime=True))
+        wait_for(f"http://127.0.0.1:{port}/readyz")
+        load.set_pace(upstream)
+        seconds = pairs * 2 * (TURN_S + SETTLE_S) + 5
+        report = ended.enter_context(ThreadPoolExecutor(1)).submit(judge.load_of, gateway, load, seconds)
         time.sleep(2)
-        return [_pair(gateway, admin_port, token, random.random() < 0.5) for _ in range(pairs)]
+        measured = [_pair(pid, admin_port, token, random.random() < 0.5) for _ in range(pairs)]
+        report.result().checked()
+        return measured
 
 
 def _pair(pid: int, port: int, token: str, watched_first: bool) -> tuple[float, float]:

@@ -15,12 +15,13 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay import relay
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.relay import Relay
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.relay import chunk_forwarder
+from penstock.gateway.relay.chunk_forwarder import ChunkForwarder
 
-# The lines for observation in `Relay._on_text_chunk`, and what replaces them.
+# The lines for observation in `ChunkForwarder._on_chunk`, and what replaces them.
 OBSERVING = (
     ("if self._call.on_text is not None:", "if False:"),
     ("    gap = now - watchdog.last_event_at\n", ""),
@@ -36,7 +37,7 @@ _Forwarder = Callable[[bytes, bytes], bool]
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    whole = textwrap.dedent(inspect.getsource(Relay._on_text_chunk))
+    whole = textwrap.dedent(inspect.getsource(ChunkForwarder._on_chunk))
     with_it, without = _made(whole), _made(unobserved(whole))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
@@ -46,14 +47,14 @@ def unobserved(source: str) -> str:
     """The code without the lines for observation. Raises `ValueError` if one of them is not in it."""
     for words, instead in OBSERVING:
         if source.count(words) != 1:
-            raise ValueError(f"{words!r} is not in the relay any more: update bench/watching/unwatched.py")
+            raise ValueError(f"{words!r} is not in the forwarder any more: update bench/watching/unwatched.py")
         source = source.replace(words, instead)
     return source
 
 
 def _made(source: str) -> _Forwarder:
-    """The compiled function, bound to a relay whose sockets and pass-through cost next to nothing."""
-    names: dict[str, Any] = dict(vars(relay))
+    """The compiled function, bound to a forwarder whose sockets and matcher cost next to nothing."""
+    names: dict[str, Any] = dict(vars(chunk_forwarder))
     exec(compile(source, "<forwarding>", "exec"), names)
     attempt = Attempt("provider", "model")
     forwarding = SimpleNamespace(
@@ -66,14 +67,17 @@ def _made(source: str) -> _Forwarder:
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,
         _control=AttemptControl(attempt),
-        _feed=_five,
-        _write_chunk=_nothing,
+        _take=_five_characters,
+        _translate=None,
+        _write=_nothing,
+        _keep=None,
+        _follow=None,
     )
-    return partial(names["_on_text_chunk"], forwarding)
+    return partial(names["_on_chunk"], forwarding)
 
 
-def _five(_chunk: bytes) -> int:
-    return 5
+def _five_characters(_chunk: bytes) -> str:
+    return "words"
 
 
 def _nothing(_chunk: bytes) -> None: ...

@@ -43,7 +43,7 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         output = self._process.communicate(timeout=10)[0]
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):  # it may not have begun to watch
             self.seen = Seen(*map(int, output.split()))
 
 

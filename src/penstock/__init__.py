@@ -48,7 +48,8 @@ from penstock.core.hub.events import (
     UsageReport,
 )
 from penstock.core.hub.usage import Usage
-from penstock.core.stream import StreamReader, StreamWriter
+from penstock.core.stream import StreamReader
+from penstock.core.stream_writer import StreamWriter
 from penstock.errors import ClosedReaderError, PenstockError, UnknownDialectError
 
 __all__ = [

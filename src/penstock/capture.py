@@ -127,7 +127,11 @@ class CaptureWriter:
         encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
         pretty = msgspec.json.format(encoded, indent=2).decode()
         version = 2 if msgspec.json.decode(encoded, type=_HeaderVersion).dialect else 1
-        return b"%b%d\n%b\n\n" % (_MAGIC, version, _NOT_TEXT.sub(_escape_in_json, pretty).encode())
+        return b"%b%d\n%b\n\n" % (
+            _MAGIC,
+            version,
+            _NOT_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", pretty).encode(),
+        )
 
     def read(self, read: Read) -> bytes:
         """One read."""
@@ -303,10 +307,6 @@ def _escape(data: bytes) -> bytes | None:
 
 def _escape_bytes(match: re.Match[str]) -> str:
     return "".join(f"\\x{byte:02x}" for byte in match[0].encode(errors="surrogateescape"))
-
-
-def _escape_in_json(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 def _unescape(stored: bytes, size: int, number: int) -> bytes:

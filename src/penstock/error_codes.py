@@ -17,6 +17,9 @@ ErrorCode: TypeAlias = Literal[
     "call_not_found",
     "capture_not_found",
     "capture_not_kept",
+    "client_credentials_missing",
+    "client_credentials_not_allowed",
+    "client_credentials_refused",
     "client_gone",
     "content_not_allowed",
     "content_not_kept",
@@ -106,6 +109,7 @@ ErrorCode: TypeAlias = Literal[
     "upstream_truncated",
     "url_too_long",
     "user_not_found",
+    "websocket_connection_limit_reached",
 ]
 ErrorType: TypeAlias = Literal[
     "authentication_error",
@@ -197,6 +201,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "([`[responses] store`](configuration.md#responses)).",
             "Send the whole conversation as `input`.",
         ),
+        "websocket_connection_limit_reached": ErrorRow(
+            _BAD_REQUEST,
+            "client",
+            "A WebSocket is an hour old (`websocket_max_age_s`), so the gateway closes it.",
+            "Open a new connection. Continue there with `previous_response_id` if the response is kept; else send the "
+            "whole conversation as `input`.",
+        ),
         "response_not_found": ErrorRow(
             _NOT_FOUND,
             "client",
@@ -274,6 +285,25 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
     "Access, budgets and limits": {
         "invalid_api_key": ErrorRow(
             _UNAUTHORIZED, "client", "The client's key is missing, unknown, expired or revoked.", "Send a valid key."
+        ),
+        "client_credentials_missing": ErrorRow(
+            _UNAUTHORIZED,
+            "client",
+            "The model is called with [credentials of clients](configuration.md#credentials-of-clients) only, and the "
+            "request has none.",
+            "Send your own credential in the header of the SDK, and the gateway's key in `x-penstock-key`.",
+        ),
+        "client_credentials_not_allowed": ErrorRow(
+            _FORBIDDEN,
+            "operator",
+            "The request has a credential of the client's own, which the key or the provider does not allow.",
+            "Leave it out, or ask the operator to allow it.",
+        ),
+        "client_credentials_refused": ErrorRow(
+            {401: "authentication_error", 403: "invalid_request_error"},
+            "client",
+            "The provider refused the credential that the client sent for it. The message is the provider's.",
+            "Sign in at the provider again, or send another key of your own.",
         ),
         "host_not_allowed": ErrorRow(
             _FORBIDDEN,

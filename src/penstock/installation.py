@@ -15,10 +15,13 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 DISTRIBUTION = "penstock-gateway"
 # Set in the image.
@@ -28,14 +31,12 @@ _REBUILD = "add `--extra {extra}` to scripts/lock for requirements-image.txt, an
 
 def version() -> str | None:
     """The version; None if Penstock runs from source and is not installed."""
-    try:
-        return distribution(DISTRIBUTION).version
-    except PackageNotFoundError:
-        return None
+    installed = _distribution()
+    return installed.version if installed is not None else None
 
 
 def install_command(
-    extra: str, environ: Mapping[str, str] = os.environ, installed: Distribution | None = None, python: str = ""
+    extra: str, environ: Mapping[str, str] = os.environ, installed: "Distribution | None" = None, python: str = ""
 ) -> str:
     """What adds the packages of an extra to this installation: `installed` and `python` are by default its own."""
     if environ.get(_IMAGE):
@@ -60,11 +61,22 @@ def shortest_path(program: Path) -> str:
     )
 
 
-def _checkout(installed: Distribution | None) -> Path | None:
-    """The folder of an editable install (PEP 610)."""
+def _distribution() -> "Distribution | None":
+    """The installed package; None if Penstock runs from source and is not installed."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - imports 30 modules
+
     try:
-        origin = json.loads((installed or distribution(DISTRIBUTION)).read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
+        return distribution(DISTRIBUTION)
+    except PackageNotFoundError:
+        return None
+
+
+def _checkout(installed: "Distribution | None") -> Path | None:
+    """The folder of an editable install (PEP 610)."""
+    found = installed or _distribution()
+    try:
+        origin = json.loads((found.read_text("direct_url.json") if found is not None else "") or "{}")
+    except ValueError:
         return None
     is_editable = origin.get("dir_info", {}).get("editable")
     return Path(unquote(urlsplit(origin.get("url", "")).path)) if is_editable else None

@@ -30,6 +30,9 @@ from tests.serve.support import events as admin_events
 pytestmark = pytest.mark.slow
 
 PRICES = """
+[prices."claude/weir-2"]
+input = 0.5
+output = 4.0
 [prices."claude/*"]
 input = 1.0
 output = 10.0
@@ -95,6 +98,66 @@ def test_what_a_compaction_took_is_booked_too(priced: MessagesGateway) -> None:
     assert (attempt.tokens.input, attempt.tokens.output) == (60_110, 560)
     assert attempt.cost == 60_110 * 1_000 + 560 * 10_000
     assert not attempt.approximate
+
+
+def fell_back() -> bytes:
+    """The requested model declines after two tokens, and another one goes on."""
+    declined = {"type": "message", "input_tokens": 5, "output_tokens": 2}
+    served = {"type": "fallback_message", "model": "weir-2", "input_tokens": 9, "output_tokens": 6}
+    report = {"input_tokens": 9, "output_tokens": 6, "iterations": [declined, served]}
+    block = {"from": {"model": "weir-3"}, "to": {"model": "weir-2"}, "trigger": {"type": "refusal", "category": None}}
+    blocks = [ant.opens(0), ant.says("Hel"), ant.closes(0), ant.opens(1, "fallback", **block), ant.closes(1)]
+    rest = [ant.opens(2), ant.says("lo", 2), ant.closes(2)]
+    return ant.answer(*blocks, *rest, begin=ant.begins(usage={}), finish=ant.finishes(usage=report))
+
+
+def test_a_fallback_survives_and_each_hop_is_booked_at_the_price_of_its_model(priced: MessagesGateway) -> None:
+    name, fallbacks = priced.upstream.play(streams(fell_back())), [{"model": "weir-2", "max_tokens": 50}]
+    for model in (f"claude/{name}", f"claude/{name}"):
+        response = priced.message(model, fallbacks=fallbacks, fallback_credit_token="tok")
+        assert b'"type":"fallback","from":{"model":"weir-3"},"to":{"model":"weir-2"}' in response.body
+        assert b'"type":"fallback_message"' in response.body
+        (attempt,) = priced.book.entry(response.request_id).attempts
+        assert (attempt.tokens.input, attempt.tokens.output) == (14, 8)
+        assert attempt.cost == 9 * 500 + 6 * 4_000 + 5 * 1_000 + 2 * 10_000
+        assert not attempt.approximate
+    asked = json.loads(priced.upstream.requests(name)[-1].partition(b"\r\n\r\n")[2])
+    assert (asked["fallbacks"], asked["fallback_credit_token"]) == (fallbacks, "tok")
+
+
+def test_a_chat_client_gets_the_text_of_a_fallback_and_no_block(priced: MessagesGateway) -> None:
+    response = priced.ask(f"claude/{priced.upstream.play(streams(fell_back()))}", stream=True)
+    assert (response.text, response.done) == ("Hello", True)
+    assert b"fallback" not in response.body
+    (attempt,) = priced.book.entry(response.request_id).attempts
+    assert attempt.cost == 9 * 500 + 6 * 4_000 + 5 * 1_000 + 2 * 10_000
+
+
+def test_the_request_of_a_fallback_is_a_loss_elsewhere(priced: MessagesGateway) -> None:
+    block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}, "trigger": None}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [block, {"type": "text", "text": "So"}]},
+    ]
+    model = f"main/{priced.upstream.play(streams(CHAT_ANSWER))}"
+    response = priced.message(
+        model, messages=[*turns, {"role": "user", "content": "On"}], fallbacks="default", fallback_credit_token="tok"
+    )
+    assert response.status == 200
+    assert priced.call(response)["losses"] == {"content-dropped": 1, "field-dropped": 2}
+    (request,) = priced.upstream.requests(model.partition("/")[2])
+    assert b"fallback" not in request.partition(b"\r\n\r\n")[2]
+
+
+def test_a_key_must_allow_the_models_of_fallbacks(priced: MessagesGateway) -> None:
+    name = priced.upstream.play(streams(ANSWER))
+    headers = {"Authorization": f"Bearer {priced.create_key('--model', f'claude/{name}', '--model', 'claude/weir-2')}"}
+    assert priced.message(f"claude/{name}", headers=headers, fallbacks=[{"model": "weir-2"}]).status == 200
+    for fallbacks in ([{"model": "weir-2"}, {"model": "weir-9"}], "default"):
+        refused = priced.message(f"claude/{name}", headers=headers, fallbacks=fallbacks)
+        status, _, message = error(refused)
+        assert status in (403, 404)
+        assert "model_not_allowed" in message
 
 
 def test_searches_that_are_billed_apiece_make_the_cost_approximate(priced: MessagesGateway) -> None:

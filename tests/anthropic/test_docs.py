@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "anthropic.md").read_text(encoding="utf-8")
 CONFIGURATION, *_ = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-(COMMANDS,) = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+COMMANDS, *_ = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 # The names that Claude Code 2.1 sends: of the models that a user may select, and of those that it selects itself.
 MODELS = (
     "claude-opus-5-5",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests.anthropic.support import COUNT, HI, VERSION, MessagesGateway, answers, error, sent, start
 from tests.faults.client import post
 from tests.faults.gateway import PROVIDER_KEY

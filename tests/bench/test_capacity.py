@@ -1,11 +1,9 @@
 """The parts of `scripts/bench-capacity` work: the ledger, the limits, and the table of loads."""
 
-from pathlib import Path
-
 import pytest
 
 from bench.capacity import coefficients
-from bench.capacity.__main__ import main, print_coefficients, print_loads
+from bench.capacity.__main__ import print_coefficients, print_loads
 from bench.capacity.coefficients import GatewayFigures, LedgerFigures, LimitFigures
 
 GATEWAY = GatewayFigures(event_us=30, call_us=1_000, stream_kb=30)
@@ -28,10 +26,3 @@ def test_a_load_is_computed_from_the_figures(capsys: pytest.CaptureFixture[str])
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("×")]
     # 500 calls of 300 events take 500 × (1,000 + 300 × 30) µs: 5 cores, of which 60 % may be busy.
     assert rows[2] == ["×", "100", "500", "150,000", "5,000", "8.3", "150", "10.0%", "0.05", "8.64", "0.05"]
-
-
-def test_what_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("bench.gateway.judge.FOLDER", Path("/nowhere"))
-    monkeypatch.setattr("sys.argv", ["bench-capacity"])
-    assert main() == 2
-    assert "PENSTOCK_BENCH" in capsys.readouterr().err

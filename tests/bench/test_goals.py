@@ -7,7 +7,7 @@ import pytest
 from bench.gateway import goals
 from bench.gateway.figures import Figures
 from bench.gateway.goals import Verdict
-from bench.gateway.judge import Row, read_row
+from bench.gateway.judge import Row
 from bench.gateway.streams import Crowd
 
 # Per event and gateway: CPU, 99th percentile of latency, first event.
@@ -50,22 +50,6 @@ def missed(verdicts: list[Verdict]) -> list[str]:
 )
 def test_a_goal_is_missed_just_above_its_limit(ours: tuple[float, float, float], words: str | None) -> None:
     assert missed(goals.of_figures(beside_nginx(ours), ["paced50"])) == ([words] if words else [])
-
-
-@pytest.mark.parametrize(
-    ("found", "mistakes"),
-    {
-        "nothing": (0, ""),
-        "streams that did not end": (7, "unfinished: 7 streams"),
-        "streams by kind of mistake": ({"seq": 3, "done": 1}, "seq: 3 streams, done: 1 streams"),
-        "no stream at all": ("connect failed", "connect failed"),
-    }.values(),
-)
-def test_the_judge_s_mistakes_are_read(found: object, mistakes: str) -> None:
-    read = read_row({"gw": "other", "scen": "low", "bad": found, "noise": 0.5, "us": 12.5, "cold": None})
-    assert (read.gateway, read.scenario, read.mistakes, read.other_work) == ("other", "low", mistakes, 0.5)
-    assert (read.cpu_us, read.cold_start_s, read.latency_p99_us) == (12.5, None, None)
-    assert Figures([read]).disturbed == 1
 
 
 def test_a_share_is_that_of_its_round() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bench.page import book
 from bench.page.site import Site, delays
 from bench.page.views import ask_all
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.open import open_book
 from tests.stores import many_calls

@@ -11,8 +11,8 @@ import pytest
 
 from bench.gateway import fetch
 from bench.gateway.fetch import FetchError
-from bench.gateway.judge import ROOT
 from bench.gateway.peers import PEERS, Peer
+from bench.load.processes import ROOT
 
 # A fake compiler: records that it was called, and creates the output file.
 COMPILER = """\
@@ -73,7 +73,7 @@ def test_a_peer_is_compiled_configured_and_started(tmp_path: Path, monkeypatch: 
     assert calls.read_text() == f"-o {folder}/made {ROOT}/bench/gateway/relays/reverse_proxy.go\n"
     assert (folder / "configuration").read_text() == "upstream = http://127.0.0.1:9000/v1\n"
     assert gateway.command == f"'{folder}/made' --port {gateway.port} --config '{folder}/configuration'"
-    assert gateway.options == ("--path=mine=/chat", "--model=mine=mock")
+    assert (gateway.path, gateway.model) == ("/chat", "mock")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ensurepip") is None, reason="this Python has no pip to give")

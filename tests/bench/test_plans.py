@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bench.page.bulk import make_bulk
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings
 from penstock.providers.secret import Secret
 from penstock.stores.book.database import Row, Value

@@ -47,7 +47,7 @@ def test_what_observing_an_event_takes_can_be_measured() -> None:
 
 def test_a_relay_that_was_changed_is_not_timed() -> None:
     with pytest.raises(ValueError, match="update bench/watching/unwatched"):
-        unwatched.unobserved("def _on_text_chunk(self): ...")
+        unwatched.unobserved("def _on_chunk(self): ...")
 
 
 def test_the_median_lies_within_its_range() -> None:

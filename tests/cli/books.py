@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import AttemptEntry, Entry, Tokens
 from penstock.stores.book.sqlite import SqliteBook
 
 
@@ -73,6 +73,6 @@ KEYS = (
 def fill(folder: Path) -> None:
     """Book the calls in the folder."""
     book = SqliteBook.open(folder / "ledger.db")
-    book.change_keys(lambda _: KEYS)
+    book.change_keys(lambda *_: KEYS)
     book.append(CALLS)
     book.close()

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, CaptureRequest, How, Read, dump
 from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SEEDS, SENT_TEXT, invoke, run
 from tests.streams import DONE, begins, bill, by_event, counts, finishes, says, sse
-
-pytestmark = pytest.mark.slow  # many cases
 
 HEADER = CaptureHeader(
     at="2026-02-03T10:20:30.123456Z",
@@ -186,3 +184,32 @@ def test_no_header_speaks_to_the_terminal() -> None:
     header = CaptureHeader(at="\x1b[2J", provider="\x1b]0;x\x07", model="\x9b", status=200)
     output = invoke("inspect", "-", stdin=capture_of(HEALTHY, 0.1, header=header)).output
     assert not set(output) & set("\x1b\x07\x9b")
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[1] / "captures/model").glob("*.sse")), ids=lambda file: file.stem
+)
+def test_repairs_of_the_model_are_shown_on_demand(file: Path, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]}
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "When?"}],
+        "tools": [{"type": "function", "function": {"name": "get_tide", "parameters": schema}}],
+    }
+    request = CaptureRequest(method="POST", path="/v1/chat/completions", body=body)
+    capture = tmp_path / "a.capture"
+    capture.write_bytes(capture_of(file.read_bytes(), header=CaptureHeader(dialect="openai_chat", request=request)))
+    plain, repaired = (
+        json.loads(invoke("inspect", "--json", *more, str(capture)).stdout) for more in ((), ("--repair",))
+    )
+    assert file.stem not in [each["code"] for each in plain["repairs"]]
+    assert [each["code"] for each in repaired["repairs"]] == [file.stem]
+    assert json.loads(repaired["choices"][0]["tool_calls"][0]["arguments"])["port"]
+    assert " is read as " in invoke("inspect", "--repair", str(capture)).stdout
+
+
+def test_repairs_of_the_model_need_the_request(tmp_path: Path) -> None:
+    for name, data, words in (("a.sse", ANSWER, "not a capture"), ("b.capture", capture_of(ANSWER), "has no request")):
+        (tmp_path / name).write_bytes(data)
+        result = invoke("inspect", "--repair", str(tmp_path / name))
+        assert (result.exit_code, words in result.stderr) == (2, True), result.stderr

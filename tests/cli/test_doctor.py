@@ -52,7 +52,7 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import AdminError, ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.keys.changes import create, find
-from penstock.gateway.keys.keys import PREFIX, is_mistyped
+from penstock.gateway.keys.key_secret import PREFIX, is_mistyped
 from penstock.gateway.keys.terms import KeyTerms, parse_duration, parse_expiry, parse_money
 from penstock.stores.book.open import FILE, has_usable_key
 from penstock.stores.book.sqlite import SqliteBook
@@ -198,6 +198,21 @@ def test_a_budget_can_be_changed() -> None:
     assert reported("show", "ci")["budget"] == "50.50"
     assert "amount of dollars" in refused("update", "ci", "--budget", "much")
     assert "no key with that id or name" in refused("update", "other", "--budget", "1")
+
+
+def test_the_access_key_of_a_key_is_derived_with_the_secret_of_the_configuration(tmp_path: Path) -> None:
+    reported("create", "--name", "ci")
+    refused = invoke("keys", "aws", "ci")
+    assert (refused.exit_code, "access_key_secret" in refused.output) == (1, True)
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'[server]\naccess_key_secret = "{"s" * 32}"\n')
+    pair = reported("aws", "ci", "--config", str(file))
+    assert pair["AWS_ACCESS_KEY_ID"].startswith("PSAK")
+    assert invoke("keys", "aws", "ci", "--config", str(file)).output == "".join(
+        f"{name}={value}\n" for name, value in pair.items()
+    )
+    reported("rotate", "ci", "--grace", "0")
+    assert reported("aws", "ci", "--config", str(file)).items().isdisjoint(pair.items())
 
 
 def test_a_rotated_key_is_the_same_key_with_another_secret() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from openai import APIStatusError, AuthenticationError, DefaultHttpxClient, OpenAI, RateLimitError
 
-from penstock.gateway.keys.keys import PREFIX
+from penstock.gateway.keys.key_secret import PREFIX
 from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, plain, unstreamed, whole

@@ -139,7 +139,7 @@ def test_a_key_that_is_made_while_it_follows_has_its_name(ledger: Path) -> None:
         try:
             assert process.stdout is not None
             assert "call_d" in process.stdout.readline() + process.stdout.readline()
-            book.change_keys(lambda _: [Key(id="key_new", name="Newcomer", digest=b"3", hint="ijkl", created_ms=3)])
+            book.change_keys(lambda *_: [Key(id="key_new", name="Newcomer", digest=b"3", hint="ijkl", created_ms=3)])
             book.append([replace(CALLS[0], id="next", key="key_new")])
             line = process.stdout.readline()
             assert "Newcomer" in line

@@ -98,7 +98,7 @@ def test_lint_imports_neither_rich_nor_inspect() -> None:
 
 
 def test_chat_helps_without_a_gateway_and_answers_a_pipe_without_rich() -> None:
-    assert not imported("chat", "--help") & {"asyncio", "uvloop", "rich", "penstock.serve.app"}
+    assert not imported("chat", "--help") & {"asyncio", "uvloop", "rich", "penstock.serve.composition"}
     modules = imported("chat", "-m", "nobody/x", "--url", "http://127.0.0.1:9/v1", stdin=b"Hi?")
     assert "penstock.cli.chat_ui.run" in modules
     assert not modules & {"rich", "readline", "penstock.cli.chat_ui.session"}

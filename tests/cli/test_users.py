@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.gateway.content.users import Pseudonym
 from penstock.stores.book.sqlite import SqliteBook
 from penstock.stores.content.open import CONTENT_FILE, open_file
+from penstock.stores.content.sql_users import Pseudonym
 from tests.cli.books import CALLS, fill
 from tests.cli.support import invoke
 

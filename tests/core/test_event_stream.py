@@ -13,7 +13,7 @@ from penstock.core.stream import MAX_EVENT
 from penstock.core.wire.event_stream import EventStreamReader
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
-from penstock.gateway.calls.failure import from_fault
+from penstock.gateway.record.failure import from_fault
 from tests.event_streams import chunk, event, exception, message
 from tests.mutation import split
 from tests.streams import Json, bytewise, read

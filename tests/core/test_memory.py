@@ -12,7 +12,7 @@ import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.fast.openings import OpeningTemplate
 from penstock.core.wire.complexity import outline_of
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 
@@ -43,7 +43,7 @@ def answer(number: int, opening: OpeningTemplate) -> int:
     reader, writer, size = StreamReader(opening=opening), StreamWriter(source=DEFAULT_DIALECT, include_usage=True), 0
     for read in by_event(sse(*events, DONE)):
         emitted = reader.feed(read)
-        if reader.untouched:
+        if reader.forwardable == "yes":
             writer.note(emitted)
         else:
             size += len(writer.write(emitted))

@@ -228,6 +228,6 @@ def test_rubbish_after_the_end_is_no_fault(dialect: str) -> None:
 @pytest.mark.parametrize("value", ["\ud83c", ["\ud83c"], {"message": "\ud83c"}], ids=["text", "list", "object"])
 def test_half_a_surrogate_pair_in_an_error_is_replaced(dialect: str, value: object) -> None:
     sink = Sink()
-    upstream_dialect(dialect).frame_reader(sink).read(value, event="error", surrogates=True)
+    upstream_dialect(dialect).frame_reader(sink).read_odd(value, "error", surrogates=True)
     (fault,) = (event for event in sink.events if isinstance(event, Fault))
     assert "\N{REPLACEMENT CHARACTER}" in fault.message

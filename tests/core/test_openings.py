@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from penstock import ReasoningDelta, Start, StreamReader, TextDelta
-from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.fast.format import OpeningFormat
+from penstock.core.fast.openings import FirstEvents, OpeningTemplate
+from penstock.core.fast.templates import DeltaTemplate
+from tests import messages
 from tests.invariants import CountingReader, SlowReader, opening_of
 from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse
 
@@ -66,7 +69,7 @@ def test_the_beginning_may_come_together_with_words(pieces: int) -> None:
     reader = CountingReader(opening=opening)
     together = [b"".join(events[:pieces]), *events[pieces:]]
     assert read(*together, reader=reader) == read(answer(2), reader=SlowReader())
-    assert (reader.slow_frames == 0) == (pieces < 7)  # with the finish in it, the first read is no beginning
+    assert reader.slow_frames == 0
 
 
 @pytest.mark.parametrize("together", [1, 2, 3])
@@ -81,6 +84,44 @@ def test_an_opening_is_learned_with_whatever_it_comes(together: int) -> None:
     reader = CountingReader(opening=opening)
     assert read(*padded(2), reader=reader) == read(b"".join(padded(2)), reader=SlowReader())
     assert reader.slow_frames == 0
+
+
+@pytest.mark.parametrize("together", [ENDING, ENDING[:-1], [finishes(usage=counts(3, 12)), DONE]])
+def test_an_opening_is_learned_from_a_whole_answer_in_one_read(together: list[Json | str]) -> None:
+    def whole(number: int) -> bytes:
+        named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
+        chunks = [begins(), *map(says, WORDS), *together]
+        return sse(*(chunk if isinstance(chunk, str) else chunk | named for chunk in chunks))
+
+    opening = OpeningTemplate()
+    assert read(whole(1), reader=StreamReader(opening=opening)) == read(whole(1), reader=SlowReader())
+    reader = CountingReader(opening=opening)
+    assert read(whole(2), reader=reader) == read(whole(2), reader=SlowReader())
+    assert reader.slow_frames == (0 if together[-1] == DONE else 2)  # without its last event, an ending is none
+
+
+def test_an_opening_of_messages_is_learned_from_a_whole_answer_in_one_read() -> None:
+    opening, wire = OpeningTemplate(), messages.answer(*messages.says_all(*WORDS))
+    slow = read(wire, reader=SlowReader(messages.DIALECT))
+    assert read(wire, reader=StreamReader(messages.DIALECT, opening=opening)) == slow
+    reader = CountingReader(messages.DIALECT, opening=opening)
+    assert read(wire, reader=reader) == slow
+    assert reader.slow_frames == 0
+
+
+def test_whole_answers_that_each_begin_in_their_own_way_are_learned_ever_more_seldom() -> None:
+    class Counting(OpeningTemplate):
+        learned = 0
+
+        def learn(self, format: OpeningFormat, first: FirstEvents, template: DeltaTemplate) -> None:
+            self.learned += 1
+            super().learn(format, first, template)
+
+    opening = Counting()
+    for number in range(100):
+        wire = answer(number, service_tier=f"tier-{number}")
+        assert read(wire, reader=StreamReader(opening=opening)) == read(wire, reader=SlowReader())
+    assert opening.learned == 7  # the 1st, 2nd, 4th, …, 64th
 
 
 def test_an_answer_of_no_words_at_all() -> None:

@@ -31,6 +31,7 @@ from penstock.core.dialects.registry import DIALECTS, answer_dialect
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.usage import Tokens
+from penstock.core.stream_writer import StreamWriter
 from penstock.core.wire.event_stream import payload_of, with_payload, write_message
 from tests.provider_streams import HEALTHY
 from tests.written_again import (
@@ -70,14 +71,18 @@ def test_a_healthy_answer_is_the_same_when_it_was_written_and_read_again(dialect
     assert_the_same_again(dialect, data)
 
 
+# The counts that an API lacks.
+UNCOUNTED = {"ollama": ("cache_write", "reasoning"), "cohere": ("cache_write",), "bedrock_converse": ("reasoning",)}
+
+
 @every_dialect
 @pytest.mark.parametrize("written", [streamed, unstreamed], ids=["streamed", "unstreamed"])
 def test_an_answer_of_another_dialect_says_the_same(dialect: str, written: Any) -> None:
     answer = fold("", CALL)
     wire, losses = written(dialect, CALL if written is streamed else answer, TRANSLATED)
     again = fold(dialect, events_of(dialect, wire))
-    written_to_cache = [Loss("field-dropped", "usage.cache_write")] if written is streamed else []
-    assert (again.ending, again.repairs, losses) == ("completed", (), written_to_cache)
+    lost = [Loss("field-dropped", f"usage.{count}") for count in UNCOUNTED[dialect]] if written is streamed else []
+    assert (again.ending, again.repairs, losses) == ("completed", (), lost)
     choice = again.choices[0]
     assert (choice.reasoning, choice.text, choice.finish_reason) == ("Tides turn.", "Let me see\u2028.", "tool_calls")
     calls = [(call.id, call.name, json.loads(call.arguments)) for call in choice.tool_calls]
@@ -182,8 +187,8 @@ def test_an_answer_that_is_not_complete_ends_with_an_error(dialect: str) -> None
     error = Fault("provider-error", "out of memory", 0, 1, {"code": 429})
     endings: dict[str, list[Event]] = {
         "out of memory": [error, End("failed")],
-        "the answer ended before it was complete": [End("truncated")],
-        "the model took too long": [End("timed_out")],
+        "the provider's stream ended before the answer was complete": [End("truncated")],
+        "the provider took too long": [End("timed_out")],
     }
     for words, ending in endings.items():
         answer = fold(dialect, events_of(dialect, streamed(dialect, [*begun, *ending])[0]))
@@ -196,7 +201,7 @@ def test_an_answer_that_is_not_complete_ends_with_an_error(dialect: str) -> None
 def test_a_failure_ends_a_stream_at_any_point(dialect: str) -> None:
     failure = Failure(code="internal_error", message="The mill burns.")
     for count in range(len(CALL) - 1):
-        writer = answer_dialect(dialect).writer(OWN)
+        writer = StreamWriter.for_call(dialect, OWN)
         wire = writer.write(CALL[:count]) + writer.heartbeat() + writer.fail(failure)
         answer = fold(dialect, events_of(dialect, wire))
         assert answer.fault is not None
@@ -208,7 +213,8 @@ def test_an_error_response_is_read_by_the_dialect_itself(dialect: str) -> None:
     body = answer_dialect(dialect).write_error(Failure(code="upstream_error", message="Slow down."), "req_1")
     fault = fold(dialect, events_of(dialect, body)).fault
     assert fault is not None
-    assert (fault.code, fault.message) == ("provider-error", "Slow down.")
+    code = " (upstream_error)" if dialect == "bedrock_converse" else ""  # which has no member for it
+    assert (fault.code, fault.message) == ("provider-error", f"Slow down.{code}")
 
 
 FAILURES: dict[str, dict[str, object]] = {

@@ -7,8 +7,9 @@ import pytest
 from penstock import MediaPart, OpaquePart, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.openai_chat.request import read_request
-from penstock.core.dialects.openai_chat.request_writer import write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatRequestWriter
 from penstock.core.dialects.registry import DIALECTS, surface_dialect
+from penstock.core.dialects.request_writer import Destination
 from penstock.core.hub.losses import LOSSES, Loss
 from penstock.core.hub.request import (
     Message,
@@ -19,6 +20,7 @@ from penstock.core.hub.request import (
     Tool,
     ToolChoice,
 )
+from penstock.core.hub.tool_map import ToolMap
 
 PDF = "data:application/pdf;base64,"
 HI = {"role": "user", "content": "Hi"}
@@ -158,7 +160,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {
             "turns": TURNS,
-            "stream": True,
             "max_output": 7,
             "choices": 2,
             "stop": ("a", "b"),
@@ -177,7 +178,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("fields", "expected"), CASES.values(), ids=CASES)
 def test_chat_requests_are_read(fields: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert read_request({"model": "m"} | fields) == Request(dialect="openai_chat", model="m", **expected)
+    assert read_request({"model": "m"} | fields) == Request(**expected)
 
 
 ODD: list[Any] = [
@@ -241,16 +242,18 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
 
 @pytest.mark.parametrize(("fields", "expected"), LOST.values(), ids=LOST)
 def test_what_chat_cannot_say_is_declared(fields: dict[str, Any], expected: list[Loss]) -> None:
-    losses: list[Loss] = []
-    write_request(Request(**{"dialect": "other", "model": "m", "turns": TURNS} | fields), losses)
-    assert losses == expected
-    assert all(loss.code in LOSSES for loss in losses)
+    request = Request(**{"turns": TURNS} | fields)
+    writer = ChatRequestWriter(Destination(model="m"), ToolMap(request.tools))
+    writer.fields(request)
+    assert writer.losses == expected
+    assert all(loss.code in LOSSES for loss in writer.losses)
 
 
 def test_text_beside_tool_calls_is_written() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
-    written = write_request(read_request({"model": "m", "messages": [message]}), [])
+    writer = ChatRequestWriter(Destination(model="m"), ToolMap(()))
+    written = writer.fields(read_request({"model": "m", "messages": [message]}))
     assert written["messages"] == [message]
 
 

@@ -9,17 +9,22 @@ from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference, find_route
 
 RESPONSES, CHAT, MESSAGES, GEMINI = "openai_responses", "openai_chat", "anthropic_messages", "gemini"
+COHERE, BEDROCK = "cohere", "bedrock_converse"
 PATHS = {
     RESPONSES: "/v1/responses",
     CHAT: "/v1/chat/completions",
     MESSAGES: "/v1/messages",
     GEMINI: "/v1/models/m:generateContent",
+    COHERE: "/v2/chat",
+    BEDROCK: "/model/m/converse",
 }
 USUAL: dict[str, dict[str, Any]] = {
     RESPONSES: {"model": "m", "input": "x"},
     CHAT: {"model": "m", "messages": [{"role": "user", "content": "x"}]},
     MESSAGES: {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}]},
     GEMINI: {"contents": [{"parts": [{"text": "x"}]}]},
+    COHERE: {"model": "m", "messages": [{"role": "user", "content": "x"}]},
+    BEDROCK: {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
 }
 
 
@@ -89,6 +94,13 @@ REFERENCES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemini: a cache": (GEMINI, {"cachedContent": "cachedContents/a"}),
     "gemini: a cache in snake case": (GEMINI, {"cached_content": "cachedContents/a"}),
     "gemini: a store": (GEMINI, {"tools": [{"fileSearch": {"fileSearchStoreNames": ["a"]}}]}),
+    "bedrock: S3": (
+        BEDROCK,
+        user({"image": {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/key"}}}}),
+    ),
+    "bedrock: a guardrail": (BEDROCK, {"guardrailConfig": {"guardrailIdentifier": "g", "guardrailVersion": "1"}}),
+    "bedrock: a stored prompt": (BEDROCK, {"promptVariables": {"a": {"text": "x"}}}),
+    "cohere: Cloud Storage": (COHERE, user(image("gs://bucket/key"))),
     "gemini: a corpus": (GEMINI, {"tools": [{"retrieval": {"vertexRagStore": {"ragResources": []}}}]}),
 }
 
@@ -123,6 +135,12 @@ NONE: dict[str, tuple[str, dict[str, Any]]] = {
     "messages: a public skill": (MESSAGES, {"container": {"skills": [{"type": "anthropic", "skill_id": "pptx"}]}}),
     "messages: a file of a result": (MESSAGES, user({"content": [{"type": "code_execution_output", "file_id": "i"}]})),
     "messages: types of another kind": (MESSAGES, user({"type": {}, "text": []}, {"type": []})),
+    "bedrock: a schema": (
+        BEDROCK,
+        {"toolConfig": {"tools": [{"toolSpec": {"inputSchema": {"json": {"default": {"uri": "s3://bucket/key"}}}}}]}},
+    ),
+    "bedrock: a result": (BEDROCK, user({"toolResult": {"content": [{"json": {"uri": "s3://bucket/key"}}]}})),
+    "cohere: a document": (COHERE, {"documents": [{"data": {"url": "gs://bucket/key"}}]}),
     "gemini: a video": (GEMINI, part({"fileData": {"fileUri": "https://www.youtube.com/watch?v=a"}})),
     "gemini: arguments": (GEMINI, part({"functionCall": {"name": "f", "args": {"cachedContent": "a"}}})),
 }

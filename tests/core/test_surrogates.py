@@ -65,6 +65,18 @@ TEXTS: dict[str, tuple[str, bytes, bytes]] = {
         bedrock.block("Stop") + bedrock.stops() + bedrock.bill(),
     ),
 }
+BROKEN: dict[str, tuple[str, bytes, bytes]] = {
+    "bedrock, the next block begins": (
+        bedrock.DIALECT,
+        TEXTS["bedrock"][1],
+        bedrock.says_all("b", index=1) + bedrock.stops() + bedrock.bill(),
+    ),
+    "messages, the next block begins": (
+        messages.DIALECT,
+        TEXTS["messages"][1],
+        messages.wire(messages.opens(1), messages.says("b", 1), messages.finishes(), messages.STOPS),
+    ),
+}
 CALLS: dict[str, tuple[str, bytes, bytes]] = {
     "chat": (
         "openai_chat",
@@ -121,6 +133,16 @@ def test_half_a_pair_at_the_end_of_a_text_is_replaced_and_reported(
     assert completion.text == "a\N{REPLACEMENT CHARACTER}"
     assert "lone-surrogate" in {repair.code for repair in completion.repairs}
     assert "deltas-missing" not in {repair.code for repair in completion.repairs}
+
+
+@pytest.mark.parametrize(("dialect", "wire", "end"), BROKEN.values(), ids=BROKEN)
+def test_half_a_pair_in_a_block_that_was_not_ended_stands_before_the_next_block(
+    dialect: str, wire: bytes, end: bytes
+) -> None:
+    completion = folded(dialect, wire + end).completion
+    assert completion.text == "a\N{REPLACEMENT CHARACTER}b"
+    assert completion.ending == "completed"
+    assert {repair.code for repair in completion.repairs} >= {"block-unclosed", "lone-surrogate"}
 
 
 @pytest.mark.parametrize(("dialect", "wire", "end"), CALLS.values(), ids=CALLS)

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from penstock import Usage
 from penstock.core.hub.usage import ABSURD_TOKENS, Tokens
-from penstock.core.price import Rates
+from penstock.gateway.record.price import Rates
 
 REPORTS: dict[str, tuple[Usage, Tokens]] = {
     "nothing": (Usage(), Tokens()),

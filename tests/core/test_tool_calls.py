@@ -51,6 +51,15 @@ UNDERSTOOD: dict[str, tuple[bytes, list[Call], dict[str, int]]] = {
         [("a", "tide", "{}{}"), ("b", "wind", "{")],
         {},
     ),
+    "more than one JSON value, after the free-form input of a custom tool": (
+        stream(
+            {"index": 0, "id": "a", "type": "custom", "custom": {"name": "tide", "input": "{"}},
+            piece(1, "b", "wind", "{}"),
+            args("0", 1),
+        ),
+        [("a", "tide", "{"), ("b", "wind", "{}0")],
+        {"tool-arguments-broken": 1},
+    ),
     "in pieces": (stream(piece(0, "a", "tide", ""), args('{"x"'), args(":1}")), ONE, {}),
     "whole in one chunk": (stream(piece(0, "a", "tide", '{"x":1}')), ONE, {}),
     "two, one after the other": (

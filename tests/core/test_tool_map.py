@@ -148,7 +148,7 @@ def test_input_that_is_known_at_the_end_only_is_not_lost_if_another_call_follows
     ]
     ordered = Blocks([]).order(ToolCallRestorer(EXEC).restore(events))
     assert ordered == [
-        *(ToolCallStart(0, 0, "a", "exec", "custom", block=0), ToolCallDelta(0, 0, "ls"), BlockEnd(0, 0)),
-        *(ToolCallStart(0, 1, "b", "get_tide", block=1), ToolCallDelta(0, 1, "{}"), BlockEnd(0, 1)),
+        *(ToolCallStart(0, 0, "a", "exec", "custom", block=0), ToolCallDelta(0, 0, "ls", 0), BlockEnd(0, 0)),
+        *(ToolCallStart(0, 1, "b", "get_tide", block=1), ToolCallDelta(0, 1, "{}", 1), BlockEnd(0, 1)),
         Finish(0, "tool_calls"),
     ]

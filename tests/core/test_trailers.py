@@ -89,6 +89,32 @@ def test_what_the_usage_comes_to_is_known_before_it_is_reported(report: Json) ->
     assert [event for event in reader.close() if isinstance(event, UsageReport)] == [UsageReport(emitted.usage)]
 
 
+def test_usage_in_the_finish_goes_where_clients_expect_it() -> None:
+    wire = sse(*REGULAR, finishes(usage=counts(3, 12)), DONE)
+    reader = reader_of(*by_event(wire)[:-1])
+    trailer, events = reader.trailer, reader.close()
+    assert trailer is not None
+    assert trailer.tokens == Tokens(input=3, output=12)
+    assert events == read(wire, reader=SlowReader())[-len(events) :]
+    assert trailer.write(include_usage=False) == sse(FINISH, DONE)
+    assert trailer.write(include_usage=True) == b"", "the writer gives it a chunk of its own"
+    twice = reader_of(*by_event(wire)[:-1], sse(BILL))
+    assert twice.trailer is None
+
+
+@pytest.mark.parametrize("words", [1, 3])
+def test_it_may_come_with_the_last_words(words: int) -> None:
+    wire = sse(*REGULAR, FINISH, BILL, DONE)
+    events = by_event(wire)[:-1]
+    together = b"".join(events[-3 - words :])
+    reader = reader_of(*events[: -3 - words])
+    assert len(reader.feed(together)) == words
+    assert reader.forwardable == "yes"
+    assert reader.before_trailer(together) + sse(FINISH, BILL, DONE) == together
+    assert reader.done
+    assert read(*events[: -3 - words], together) == read(wire, reader=SlowReader())
+
+
 TOOLS = delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})
 ODD: dict[str, list[Json | str]] = {
     "nothing": [],
@@ -147,6 +173,8 @@ def test_any_other_ending_is_read_as_ever(ending: list[Json | str]) -> None:
     assert read(*regular, tail) == expected
     for place in range(0, len(tail), 7):
         assert read(*regular, tail[:place], tail[place:]) == expected
+    for words in range(1, len(regular)):
+        assert read(*regular[:-words], b"".join(regular[-words:]) + tail) == expected
 
 
 @pytest.mark.parametrize(
@@ -207,5 +235,5 @@ def test_what_a_nameless_stream_says_does_not_go_on_as_it_came(nameless: Json) -
     for payload in (*REGULAR, FINISH, BILL):
         assert isinstance(payload, dict)
         reader.feed(sse(payload | nameless))
-        assert not reader.untouched or payload is REGULAR[0]
+        assert reader.forwardable == "no" or payload is REGULAR[0]
         assert reader.trailer is None

@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock import StreamWriter
+from penstock import (
+    ChoiceStart,
+    End,
+    Event,
+    Finish,
+    Start,
+    StreamReader,
+    StreamWriter,
+    TextDelta,
+    Usage,
+    UsageReport,
+)
 from penstock.core.dialects.registry import DEFAULT_DIALECT
+from penstock.core.hub.usage import Tokens
 from tests.streams import DONE, begins, completion, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
@@ -77,3 +89,21 @@ def test_fields_of_the_provider_are_in_an_unstreamed_answer_and_its_padding_is_n
     body = json.loads(StreamWriter(source=DEFAULT_DIALECT).write_body(answer))
     assert body["service_tier"] == "default"
     assert "obfuscation" not in body
+
+
+def test_a_count_that_is_missing_is_the_rest_of_the_total() -> None:
+    events: list[Event] = [Start("", "", None), ChoiceStart(0, "assistant"), TextDelta(0, "a"), Finish(0, "stop")]
+    writer = StreamWriter(source="bedrock_converse", include_usage=True)
+    again = fold(read(writer.write([*events, UsageReport(Usage(total=11)), End("completed")]))).usage
+    assert again is not None
+    assert Tokens.of(again) == Tokens.of(Usage(total=11))
+
+
+def test_an_image_without_data_is_written_as_it_came() -> None:
+    part = {"inlineData": {"mimeType": "image/png", "data": ""}}
+    message = {"candidates": [{"content": {"parts": [part], "role": "model"}, "finishReason": "STOP", "index": 0}]}
+    writer = StreamWriter("gemini", source="gemini")
+    reader = StreamReader("gemini")
+    written = writer.write([*reader.feed(b"data: %b\n\n" % json.dumps(message).encode()), *reader.close()])
+    assert b'"inlineData":{"mimeType":"image/png","data":""}' in written
+    assert writer.losses == []

@@ -95,7 +95,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         ) as gateway:
             upstream.play([head(), chunk(TICKER_STREAM), last_chunk()], "live")
             upstream.play([status(200, JSON, TICKER_BODY)], "whole")
-            upstream.play([status(400, JSON, b'{"broken": {"says": "no such line"}}')], "refused")
+            upstream.play([status(400, JSON, b'{"error": {"message": "no such line"}}')], "refused")
             upstream.play(stream(CHAT), "chatting")
             assert gateway.tick("tape/live", live=True).status == 200
             assert gateway.tick("tape/whole", live=False).status == 200
@@ -141,7 +141,7 @@ def test_a_recording_is_inspected_as_it_says(recordings: list[Path]) -> None:
 
 def test_bytes_and_requests_tell_the_dialect_of_version_1(tmp_path: Path) -> None:
     by_events = keep(tmp_path / "events.capture", TICKER_STREAM, path="/odd")
-    by_request = keep(tmp_path / "request.capture", b'{"broken": {"says": "no"}}', status=400)
+    by_request = keep(tmp_path / "request.capture", b'{"error": {"message": "no"}}', status=400)
     assert by_events.read_bytes().startswith(b"penstock capture 1\n")
     for arguments, stdin, found in (
         ((by_events,), b"", "events"),
@@ -208,14 +208,14 @@ def test_a_recording_is_replayed_on_the_path_of_its_dialect(recordings: list[Pat
         assert (live.body, live.headers["x-penstock-capture"]) == (TICKER_STREAM, recordings[0].name)
         assert ticked(player.port, model="whole", live=False).body == TICKER_BODY
         refused = ticked(player.port, model="refused")
-        assert (refused.status, refused.json) == (400, {"broken": {"says": "no such line"}})
+        assert (refused.status, refused.json) == (400, {"error": {"message": "no such line"}})
         assert player.ask("chatting").body == CHAT
         # No capture of one dialect answers a request of the other, and the error is in the client's words.
         assert player.ask("live").headers["x-penstock-capture"] == recordings[3].name  # in turn
     with Player(recordings[0].parent, "--pick", "model", module=MODULE) as player:
         missing = ticked(player.port, model="chatting")
-        assert (missing.status, missing.json["broken"]["code"]) == (404, "capture_not_found")
-        assert "in the dialect ticker" in missing.json["broken"]["says"]
+        assert (missing.status, missing.json["error"]["code"]) == (404, "capture_not_found")
+        assert "in the dialect ticker" in missing.json["error"]["message"]
 
 
 def test_a_provider_replays_what_is_in_its_dialect(recordings: list[Path], tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_an_error_in_place_of_a_stream_is_in_the_words_of_its_dialect(tmp_path: 
     keep(tmp_path / "a.capture", TICKER_STREAM)
     with Player(tmp_path, "--fault", "status=503", module=MODULE) as player:
         failed = ticked(player.port)
-    assert (failed.status, failed.json["broken"]["code"]) == (503, "internal_error")
+    assert (failed.status, failed.json["error"]["code"]) == (503, "internal_error")
 
 
 def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_reported(tmp_path: Path) -> None:

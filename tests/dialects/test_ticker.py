@@ -168,7 +168,7 @@ def test_a_provider_that_gives_one_answer_is_not_asked_for_two(gateway: TickerGa
     assert response.headers["x-penstock-attempts"] == "1"
 
 
-ERRORS = [(400, {"broken": {"says": "no such line"}}), (422, {"broken": {"says": "no such line"}})]
+ERRORS = [(400, {"error": {"message": "no such line"}}), (422, {"error": {"message": "no such line"}})]
 
 
 @pytest.mark.parametrize(("code", "body"), ERRORS)
@@ -184,23 +184,23 @@ def test_a_refusal_is_unmodified_in_its_own_dialect_and_translated_elsewhere(
 
 def test_errors_before_a_provider_is_asked_are_in_the_client_s_words(gateway: TickerGateway) -> None:
     unknown = gateway.tick("nobody/none", live=True)
-    assert (unknown.status, unknown.json["broken"]["code"]) == (404, "model_not_found")
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
     bad = gateway.send(post(b"{", path="/v1/ticker"))
-    assert (bad.status, bad.json["broken"]["code"]) == (400, "invalid_request")
+    assert (bad.status, bad.json["error"]["code"]) == (400, "invalid_json")
 
 
 def test_a_stream_that_breaks_ends_in_the_client_s_words(gateway: TickerGateway) -> None:
     model = gateway.upstream.play([head(), chunk(sse(begins(), says("Hello"))), rst()])
     response = gateway.tick(f"main/{model}", live=True)
     event, data = ticks(response)[-1]
-    assert (event, data["code"]) == ("broken", "upstream_reset")
+    assert (event, data["error"]["code"]) == ("error", "upstream_reset")
     assert "over" not in [name for name, _ in ticks(response)]
     model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO[:2])), rst()])
     response = gateway.ask(f"tape/{model}", stream=True)
     assert response.chunks[-1]["error"]["code"] == "upstream_reset"
     assert not response.done
     model = gateway.upstream.play(
-        [head(), chunk(frames(OPEN, *HELLO, ("broken", {"says": "out of paper"}))), last_chunk()]
+        [head(), chunk(frames(OPEN, *HELLO, ("error", {"error": {"message": "out of paper"}}))), last_chunk()]
     )
     response = gateway.ask(f"tape/{model}", stream=True)
     assert response.chunks[-1]["error"]["message"] == "out of paper"

@@ -11,13 +11,13 @@ A stream:
     event: more     {"n": 0, "s": "Hello"}             of a picture: PNG in base64; perhaps with "tick", a counter
     event: shut     {"n": 0}
     event: over     {"why": "done", "bill": {"read": 5, "wrote": 3}}      why: done, long, call
-    event: broken   {"says": "out of paper"}
+    event: error    {"error": {"message": "out of paper"}}
 
 An unstreamed answer is one object with `ref`, `by`, `blocks`, `why` and `bill`. It has no stop sequences, no sampling
 settings and one choice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,7 +27,6 @@ from penstock import (
     BlockStart,
     ChoiceStart,
     Completion,
-    End,
     Event,
     Finish,
     MediaDelta,
@@ -35,6 +34,7 @@ from penstock import (
     ReasoningDelta,
     ReasoningPart,
     RefusalDelta,
+    RefusalPart,
     Start,
     TextDelta,
     TextPart,
@@ -45,29 +45,16 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.dialects.dialect import (
-    HINT,
-    PROOF,
-    AnswerFacts,
-    AnswerWriter,
-    Destination,
-    Dialect,
-    OutgoingRequest,
-    ProviderError,
-    RequestError,
-    RequestLimits,
-    SurfaceDialect,
-    UpstreamDialect,
-)
-from penstock.core.dialects.frame_reader import FrameReader
-from penstock.core.fast.format import PassThroughFormat, TemplateSlot
-from penstock.core.hub.blocks import Blocks
+from penstock.core.dialects import dialect as ports
+from penstock.core.dialects.answer_parts import first_choice, note_hidden
+from penstock.core.dialects.bodies import read_client
+from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader, Json
+from penstock.core.fast.format import TextFormat
 from penstock.core.hub.events import BlockKind
-from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
-from penstock.core.hub.request import ClientRequest, Message, Request, Sampling, Tool
+from penstock.core.hub.request import Message, Request, Tool
 from penstock.core.hub.sink import Sink
-from penstock.core.json.members import JsonMembers
+from penstock.core.json.getters import integer_of, object_of, others
 
 NAME = "ticker"
 WHY = {"done": "stop", "long": "length", "call": "tool_calls"}
@@ -76,15 +63,10 @@ NATIVE = {reason: why for why, reason in WHY.items()}
 EVENTS = {"open": {"ref", "by"}, "block": {"n", "is"}, "more": {"n", "s"}, "over": {"why"}}
 
 
-# Answers, read.
-
-
 class TickerReader(FrameReader):
     """The JSON of a ticker's frames → what they say."""
 
     title = "Ticker"
-    marks_end = False
-    finish_is_last = False
     envelope = ("id", "model", "created")
 
     def __init__(self, sink: Sink) -> None:
@@ -92,10 +74,7 @@ class TickerReader(FrameReader):
         self._calls: dict[int, int] = {}
         self._kinds: dict[int, str] = {}
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        if surrogates or not isinstance(value, dict):
-            self.read_odd(value, event, surrogates=surrogates)
-            return
+    def read(self, value: Json, event: str) -> None:
         events = self._sink.events
         match event, value:
             case "open", {"ref": str(ref), "by": str(model)}:
@@ -115,88 +94,81 @@ class TickerReader(FrameReader):
             case "shut", {"n": int(n)}:
                 events.append(BlockEnd(0, n))
             case "over", {"why": str(why), **rest}:
-                self._finish(why, rest.get("bill"))
-            case "broken", {"says": str(words)}:
-                self._sink.fault("provider-error", words)
-            case "", {"blocks": [*blocks], "ref": str(ref), "by": str(model), "why": str(why), **rest}:
+                self._finish(why, object_of(rest.get("bill")))
+            case "", {"blocks": list(blocks), "ref": str(ref), "by": str(model), "why": str(why), **rest}:
                 events += [Start(ref, model, 1), ChoiceStart(0, "assistant")]
                 for n, block in enumerate(blocks):
-                    self.read({**block, "n": n}, event="block")
-                    self.read({"n": n, "s": block["s"]}, event="more")
-                    self.read({"n": n}, event="shut")
-                self._finish(why, rest.get("bill"))
+                    self.read({**block, "n": n}, "block")
+                    self.read({"n": n, "s": block["s"]}, "more")
+                    self.read({"n": n}, "shut")
+                self._finish(why, object_of(rest.get("bill")))
             case _:
                 self.read_unknown(value, event)
 
-    def _finish(self, why: str, bill: Any) -> None:
-        self._sink.events.append(Finish(0, WHY.get(why, why), why))
-        match bill:
-            case {"read": int(read), "wrote": int(wrote)}:
-                self._sink.events.append(UsageReport(Usage(input=read, output=wrote)))
-            case _:
-                pass  # nothing is reported
+    def _finish(self, why: str, bill: Json) -> None:
+        usage = Usage(input=integer_of(bill.get("read")), output=integer_of(bill.get("wrote")))
+        self._sink.events += [Finish(0, WHY.get(why, why), why), *([UsageReport(usage)] if bill else [])]
         self.done = True
-
-
-# Answers, written.
 
 
 class TickerWriter(AnswerWriter):
     """Events → a ticker's stream."""
 
-    def __init__(self, facts: AnswerFacts) -> None:
-        self._facts = facts
-        self.losses: list[Loss] = []
-        self._blocks = Blocks(self.losses)
-        self._usage: Usage | None = None
-        self._why = ""
-        self._open_block = 0
-        self._call_blocks: dict[int, int] = {}
-
-    def write(self, events: Iterable[Event]) -> bytes:
-        return b"".join(self._frame(event) for event in self._blocks.order(events))
-
-    def heartbeat(self) -> bytes:
-        return b"event: wait\ndata: {}\n\n"
-
-    def fail(self, failure: Failure) -> bytes:
-        return _frame("broken", {"says": failure.message, "code": failure.code, "call": self._facts.call_id})
-
-    def _frame(self, event: Event) -> bytes:
+    def write(self, event: Event) -> None:
         match event:
             case Start(id, model):
-                return _frame("open", {"ref": id or self._facts.call_id, "by": model or self._facts.model})
+                self._put("open", ref=id or self._facts.call_id, by=model or self._facts.model)
             case BlockStart(_, n, kind):
-                self._open_block = n
-                return _frame("block", {"n": n, "is": next((own for own in KINDS if KINDS[own] == kind), "text")})
-            case MediaDelta(_, n, _, data):
-                return _frame("more", {"n": n, "s": data})
-            case ToolCallStart(_, call, id, name, block=int(block)):
-                self._call_blocks[call] = block
-                return _frame("block", {"n": block, "is": "call", "ref": id, "tool": name})
-            case TextDelta(_, text) | ReasoningDelta(_, text) | RefusalDelta(_, text):
-                return _frame("more", {"n": self._open_block, "s": text})
-            case ToolCallDelta(_, call, arguments):
-                return _frame("more", {"n": self._call_blocks[call], "s": arguments})
+                self._put("block", n=n, **{"is": next((own for own in KINDS if KINDS[own] == kind), "text")})
+            case ToolCallStart(_, _, id, name, block=n):
+                self._put("block", n=n, ref=id, tool=name, **{"is": "call"})
+            case TextDelta(_, data, n) | RefusalDelta(_, data, n) | MediaDelta(_, n, _, data):
+                self._put("more", n=n, s=data)
+            case ReasoningDelta(_, data, block=n) | ToolCallDelta(_, _, data, n):
+                self._put("more", n=n, s=data)
             case BlockEnd(_, n):
-                return _frame("shut", {"n": n})
-            case Finish(_, reason):
-                self._why = NATIVE.get(reason, reason)
-            case UsageReport(usage):
-                self._usage = usage
-            case End("completed"):
-                bill = {"read": self._usage.input, "wrote": self._usage.output} if self._usage else None
-                return _frame("over", {"why": self._why, "bill": bill})
+                self._put("shut", n=n)
             case _:
-                pass
-        return b""
+                self.write_rest(event)
+
+    def complete(self, finish: Finish) -> None:
+        self._put("over", why=NATIVE.get(finish.reason, finish.reason), bill=_bill(self._usage))
+
+    def write_error(self, message: str, code: str, provider: Json) -> None:
+        self._put("error", error={"message": message, "code": code, "call": self._facts.call_id} | provider)
+
+    def _put(self, event: str, **data: object) -> None:
+        self.out.append(b"event: %b\ndata: %b\n\n" % (event.encode(), msgspec.json.encode(data)))
 
 
-def _frame(event: str, data: dict[str, object]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (event.encode(), msgspec.json.encode(data))
+def _bill(usage: Usage | None) -> Json | None:
+    return {"read": usage.input, "wrote": usage.output} if usage else None
 
 
-# Requests.
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+    blocks: list[Json] = []
+    choice = first_choice(completion, losses)
+    for part in choice.parts:
+        match part:
+            case TextPart(text) | RefusalPart(text):
+                blocks.append({"is": "text", "s": text})
+            case ReasoningPart(text):
+                blocks.append({"is": "thought", "s": text})
+            case ToolCall(id, name, arguments):
+                blocks.append({"is": "call", "ref": id, "tool": name, "s": arguments})
+            case MediaPart(data=data):
+                blocks.append({"is": "picture", "s": data})
+            case _:
+                note_hidden(part, losses)
+    return msgspec.json.encode(
+        {
+            "ref": completion.id or facts.call_id,
+            "by": completion.model or facts.model,
+            "blocks": blocks,
+            "why": NATIVE.get(choice.finish_reason or "", choice.finish_reason),
+            "bill": _bill(completion.usage),
+        }
+    )
 
 
 def read_fields(fields: Mapping[str, Any]) -> Request:
@@ -209,164 +181,70 @@ def read_fields(fields: Mapping[str, Any]) -> Request:
                 turns.append(Message("assistant", (ToolCall(ref, tool, arguments),)))
             case _:
                 turns.append(Message("assistant" if line["by"] == "model" else "user", (TextPart(line["say"]),)))
-    tools = [Tool(name=tool["tool"], schema=tool["takes"]) for tool in fields.get("tools", ())]
-    known = {"model", "brief", "lines", "tools", "live", "most"}
     return Request(
-        dialect=NAME,
-        model=fields["model"],
-        stream=fields.get("live", False),
         system=(TextPart(fields["brief"]),) if "brief" in fields else (),
         turns=tuple(turns),
-        tools=tuple(tools),
+        tools=tuple(Tool(name=tool["tool"], schema=tool["takes"]) for tool in fields.get("tools", ())),
         max_output=fields.get("most"),
-        extras={name: value for name, value in fields.items() if name not in known},
+        extras=others(fields, ("model", "brief", "lines", "tools", "live", "most")),
     )
 
 
-def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
-    lines: list[dict[str, object]] = []
-    for turn in request.turns:
-        who = "model" if turn.role == "assistant" else "user"
-        for part in turn.parts:
-            match part:
-                case TextPart(text):
-                    lines.append({"by": who, "say": text})
-                case ToolCall(id, name, arguments):
-                    lines.append({"by": "model", "call": {"ref": id, "tool": name, "with": arguments}})
-                case ToolResult(call_id, parts):
-                    sent_text = "".join(part.text for part in parts if isinstance(part, TextPart))
-                    lines.append({"by": "tool", "ref": call_id, "say": sent_text})
-                case ReasoningPart():
-                    losses.append(Loss("reasoning-dropped"))
-                case _:
-                    losses.append(Loss("content-dropped", type(part).__name__))
-    if request.choices > 1:
-        message = "this provider gives one answer; ask without `n`"
-        raise RequestError(Failure(code="invalid_request", message=message, param="n"))
-    if request.stop:
-        losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
-    losses.extend(
-        Loss("sampling-dropped", name)
-        for name in Sampling.__struct_fields__
-        if getattr(request.sampling, name) is not None
-    )
-    losses.extend(Loss("field-dropped", name) for name in request.extras)
-    fields: dict[str, object] = {"model": request.model, "lines": lines, "live": request.stream}
-    if request.system:
-        fields["brief"] = "\n".join(part.text for part in request.system if isinstance(part, TextPart))
-    if request.tools:
-        fields["tools"] = [{"tool": tool.name, "takes": tool.schema} for tool in request.tools]
-    if request.max_output is not None:
-        fields["most"] = request.max_output
-    return fields
+class TickerRequestWriter(ports.RequestWriter):
+    """Requests → the members of a body for tickers."""
+
+    def write(self, request: Request) -> Json:
+        lines = [line for turn in request.turns for line in self._lines(turn)]
+        self.stops(request.stop, most=0)
+        self.note_sampling(request.sampling, ())
+        self.note_unknown(request)
+        tools = [{"tool": tool.name, "takes": tool.schema} for tool in request.tools]
+        optional = {"brief": self.texts(request.system), "tools": tools, "most": request.max_output}
+        return {"lines": lines} | {name: value for name, value in optional.items() if value}
+
+    def _lines(self, turn: Message) -> list[Json]:
+        results, rest = self.results(turn.parts)
+        lines: list[Json] = [{"by": "tool", "ref": result.call_id, "say": text} for result, text in results]
+        for part in rest:
+            if isinstance(part, ToolCall):
+                lines.append({"by": "model", "call": {"ref": part.id, "tool": part.name, "with": part.arguments}})
+            elif (text := self.text(part)) is not None:
+                lines.append({"by": "model" if turn.role == "assistant" else "user", "say": text})
+            else:
+                self.note_dropped(part)
+        return lines
 
 
-class TickerUpstream(UpstreamDialect):
+class TickerUpstream(ports.UpstreamDialect):
     """Calls tickers."""
 
     path = "/ticker"
     reader = TickerReader
-
-    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        if request.dialect == NAME:
-            return OutgoingRequest(request.members.edited(destination.members))
-        losses: list[Loss] = []
-        fields = write_fields(request.read(), losses) | {"model": destination.model, **destination.overrides}
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
-
-    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:  # noqa: ARG002
-        return RequestLimits(request.read().max_output)
-
-    def read_error(self, body: bytes) -> ProviderError:
-        match msgspec.json.decode(body):
-            case {"broken": {"says": str(words)}}:
-                return ProviderError(words, body)
-            case _:
-                return ProviderError()
+    request_writer = TickerRequestWriter
+    stream_member = "live"
+    output_member = "most"
 
 
-class TickerSurface(SurfaceDialect):
-    """Offers a ticker."""
+class TickerTextFormat(TextFormat):
+    """The fast path: where the text is, where its block is named, and what counts on."""
 
-    name = "ticker"
-    path = "/ticker"
-
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
-        try:
-            members = JsonMembers(body)
-            fields = msgspec.json.decode(body)
-        except ValueError as error:
-            raise _refused(f"no JSON object: {error}") from None
-        if not isinstance(fields.get("model"), str) or not isinstance(fields.get("lines"), list):
-            raise _refused("`model` and `lines` are needed")
-        return ClientRequest(
-            dialect=NAME,
-            model=fields["model"],
-            stream=fields.get("live", False) is True,
-            members=members,
-            fields=fields,
-            include_usage=True,
-            read=lambda: read_fields(fields),
-        )
-
-    def writer(self, facts: AnswerFacts) -> TickerWriter:
-        return TickerWriter(facts)
-
-    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
-        blocks: list[dict[str, object]] = []
-        choice = completion.choices[0]
-        for part in choice.parts:
-            match part:
-                case TextPart(text):
-                    blocks.append({"is": "text", "s": text})
-                case ReasoningPart(text):
-                    blocks.append({"is": "thought", "s": text})
-                case ToolCall(id, name, arguments):
-                    blocks.append({"is": "call", "ref": id, "tool": name, "s": arguments})
-                case MediaPart(data=data):
-                    blocks.append({"is": "picture", "s": data})
-                case _:
-                    losses.append(Loss("server-activity-hidden", type(part).__name__))
-        usage = completion.usage
-        body: dict[str, object] = {
-            "ref": completion.id or facts.call_id,
-            "by": completion.model or facts.model,
-            "blocks": blocks,
-            "why": NATIVE.get(choice.finish_reason or "", choice.finish_reason),
-            "bill": {"read": usage.input, "wrote": usage.output} if usage else None,
-        }
-        return msgspec.json.encode(body)
-
-    def write_error(self, failure: Failure, request_id: str) -> bytes:
-        return msgspec.json.encode({"broken": {"says": failure.message, "code": failure.code, "call": request_id}})
+    path = ("s",)
+    block_path = ("n",)
+    counter = "tick"
 
 
-def _refused(message: str) -> RequestError:
-    return RequestError(Failure(code="invalid_request", message=message, retryable=False))
-
-
-class TickerDetector:
-    """Tells a ticker by its bytes."""
-
-    def in_frame(self, value: dict[str, object], event: str) -> int:
-        return PROOF if EVENTS.get(event, {"blocks", "why"}) <= value.keys() else 0
-
-    def in_exchange(self, path: str, content_type: str) -> int:  # noqa: ARG002
-        return HINT if path.endswith("/ticker") else 0
-
-
-# The fast path: where the text is, where its block is named, and what counts on.
-PASS_THROUGH = PassThroughFormat(
-    text_path=lambda _: ("s",),
-    block_path=("n",),
-    slots=(TemplateSlot("tick", ("tick",), "counter"),),
-)
-
-TICKER = Dialect(
+TICKER = ports.Dialect(
     name=NAME,
     title="Ticker",
     upstream=TickerUpstream(),
-    surface=TickerSurface(),
-    detector=TickerDetector(),
-    passthrough=PASS_THROUGH,
+    surface=ports.SurfaceDialect(
+        path="/ticker",
+        read_request=lambda body, *_: read_client(NAME, body, read_fields, stream="live", messages="lines"),
+        writer=TickerWriter,
+        write_body=write_body,
+    ),
+    detector=ports.Detector(
+        in_frame=lambda value, event: ports.PROOF if EVENTS.get(event, {"blocks", "why"}) <= value.keys() else 0,
+    ),
+    text_format=TickerTextFormat(),
 )

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from penstock.gateway.billing.book import Filter, Grouping
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.queries import Filter, Grouping
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.dialects import PROVIDERS
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 
-from penstock.gateway.billing.entry import Entry, Measure
+from penstock.gateway.record.entry import Entry, Measure
 from tests import messages, responses
 from tests.event_streams import prelude
 from tests.faults import provider_rows

@@ -219,22 +219,21 @@ class RawClient:
         return response
 
     def _read_chunks(self, response: Response) -> None:
-        while True:
-            while b"\r\n" not in self._buffer:
-                data = self.read_some()
-                if not data:
-                    return
+        pieces: list[bytes] = []
+        while not response.complete:
+            while b"\r\n" not in self._buffer and (data := self.read_some()):
                 self._buffer += data
-            line, _, self._buffer = self._buffer.partition(b"\r\n")
+            line, end, self._buffer = self._buffer.partition(b"\r\n")
+            if not end:
+                break
             size = int(line, 16)
             piece = self._take(size + 2)
-            response.body += piece[:size]
+            pieces.append(piece[:size])
             if len(piece) < size + 2:
-                return
+                break
             assert piece[size:] == b"\r\n"
-            if not size:
-                response.complete = True
-                return
+            response.complete = not size
+        response.body = b"".join(pieces)
 
     def _take(self, size: int) -> bytes:
         while len(self._buffer) < size:

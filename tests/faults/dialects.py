@@ -21,9 +21,11 @@ from tests import bedrock, cohere, messages, ollama, responses, streams
 from tests.event_streams import exception, message
 from tests.faults.client import Response, body, post
 from tests.faults.upstream import EVENT_STREAM, JSON, Op, Script, chunk, fin, head, last_chunk, send, status
+from tests.open_responses import problems
 from tests.tables import FULL, share
 
 TEXT = "Hello, world"
+_DONE = "data: [DONE]\n\n"
 OVERLOADED = "the engine is overloaded"
 
 
@@ -348,19 +350,20 @@ class ResponsesResponse(Response):
 
     @property
     def events(self) -> list[Any]:
-        """The data of each event; each has its name and its number, and the framing is flawless."""
+        """The data of each event; each has its name, its number and its members, and the framing is flawless."""
         assert self.body == b"" or self.body.endswith(b"\n\n"), f"the last event has no end: {self.body[-80:]!r}"
         found = []
-        for block in self.body.decode().split("\n\n")[:-1]:
+        for block in self.body.decode().removesuffix(_DONE).split("\n\n")[:-1]:
             name, data = block.split("\n")
             found.append(json.loads(data.removeprefix("data: ")))
             assert name == f"event: {found[-1]['type']}"
+            assert problems(found[-1]) == []
         assert [event["sequence_number"] for event in found] == [*range(len(found))]
         return found
 
     @property
     def done(self) -> bool:
-        return bool(self.events[-1]["type"] == "response.completed")
+        return bool(self.events[-1]["type"] == "response.completed") and self.body.decode().endswith(_DONE)
 
     @property
     def error(self) -> Any:

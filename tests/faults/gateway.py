@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import msgspec
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from penstock.serve.telemetry.log_lines import CallLine, MessageLine
 from tests.faults.book import ROLES, BookReader
 from tests.faults.client import CLIENT_KEY, RawClient, Response

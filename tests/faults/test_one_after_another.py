@@ -79,7 +79,7 @@ def test_a_large_request_behind_a_slow_answer_waits_too(start: Starter) -> None:
 
 
 def test_a_gap_is_noticed_after_the_client_has_caught_up(start: Starter) -> None:
-    gateway = start(server={"heartbeat_s": 30.0}, timeouts={"gap_s": 1.0, "total_s": 60.0})
+    gateway = start(server={"heartbeat_s": 30.0}, timeouts={"gap_s": 1.0, "total_s": 600.0})
     model = gateway.upstream.play([head(), chunk(HELLO), *[chunk(BIG)] * 6_000, hang()])
     with gateway.begin(f"main/{model}", stream=True, receive_buffer=4096) as client:
         gateway.upstream.until(lambda: bool(gateway.upstream.requests(model)))
@@ -115,7 +115,7 @@ def test_who_leaves_an_answer_does_not_let_a_second_probe_through(start: Starter
 
 @prompt
 def test_a_client_that_is_slow_but_takes_something_gets_it_all(start: Starter) -> None:
-    gateway = start(limits={"stalled_client_s": 0.3})
+    gateway = start(limits={"stalled_client_s": 1.0})
     text = "y" * 3_000_000
     model = gateway.upstream.play(unstreamed(text))
     taken = 0
@@ -124,11 +124,11 @@ def test_a_client_that_is_slow_but_takes_something_gets_it_all(start: Starter) -
         while taken < len(text):
             piece = client.read_some()
             read_at, before = time.monotonic(), read_at
-            in_time(read_at - before, 0.2)  # else it was stalled itself
+            in_time(read_at - before, 0.8)  # else it was stalled itself
             assert piece, f"cut off after {taken} bytes"
             taken += len(piece)
-            time.sleep(len(piece) / 3_000_000)  # a second in all, and never long without taking anything
-        assert time.monotonic() - began > 0.6
+            time.sleep(len(piece) / 1_500_000)  # two seconds in all, and never long without taking anything
+        assert time.monotonic() - began > 1.5
     gateway.last_call()
     gateway.quiet()
 

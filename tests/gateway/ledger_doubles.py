@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.limits.accounts import LocalAccounts
+from penstock.gateway.record.entry import Entry
 
 
 class JournalDouble:

@@ -5,13 +5,16 @@ from collections.abc import Callable
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.hub.failure import Failure
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.timeouts import AttemptTimeouts
+from penstock.gateway.relay.outcome import Committed, Outcome
 from penstock.gateway.relay.relay import Relay
 from penstock.http.upstream_connection import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 
+USED_UP = Failure(code="budget_exceeded", message="no more", retryable=False)
 HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)
 # What each path of the relay reads: text in whole frames; the same in whole HTTP chunks; text with something else.
 VARIANTS = {
@@ -33,6 +36,7 @@ class Clock(asyncio.SelectorEventLoop):
 class Connection:
     aligned_chunks: tuple[bytes, ...] = ()
     on_chunk: Callable[[bytes, bytes], bool] | None = None
+    redirected_to: Receiver | None = None
 
     def offer(self, data: bytes) -> bool:
         """Whether a chunk with this data is consumed without the parser. If not, it is not parsed either."""
@@ -47,6 +51,9 @@ class Connection:
 
     def resume(self) -> None: ...
 
+    def redirect(self, receiver: Receiver) -> None:
+        self.redirected_to = receiver
+
     def abandon(self, receiver: Receiver) -> None: ...
 
 
@@ -59,6 +66,8 @@ class Client:
     def begin(self) -> None: ...
 
     def write(self, data: bytes, /) -> None: ...
+
+    def hold(self, data: bytes, /) -> None: ...
 
     def chunk_writer(self) -> Callable[[bytes], None]:
         return self._write_chunk
@@ -74,25 +83,36 @@ class Client:
 class Relayed:
     """A relay that gets events after given numbers of seconds."""
 
-    def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0, client: Client | None = None) -> None:
+    def __init__(
+        self,
+        loop: Clock,
+        *,
+        keep: bool = False,
+        drain_s: float = 0.0,
+        client: Client | None = None,
+        dialect: str = "openai_chat",
+        hello: bytes = HELLO,
+    ) -> None:
+        """`hello` has the first events of an answer, with text."""
         self.loop = loop
-        self.outcomes: list[Failure | None] = []
+        self.outcomes: list[Outcome] = []
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
-        self.call.attempts.append(self.attempt)
-        self.call.control = self.control = AttemptControl(self.attempt)
+        self.call.progress.attempts.append(self.attempt)
+        self.call.progress.control = self.control = AttemptControl(self.attempt)
         if keep:
             self.control.keep_transcript()
         self.connection, self.client = Connection(), client or Client()
         timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
-        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), timeouts, self._outcome)
+        reader, writer = StreamReader(dialect), StreamWriter(dialect, source=dialect)
+        self.relay = Relay(self.call, self.client, reader, writer, timeouts, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})
-        self.after(2.0, HELLO)
+        self.after(2.0, hello)
 
-    def _outcome(self, failure: Failure | None) -> None:
-        assert failure is None or self.outcomes, "it failed before it was committed"
-        self.outcomes.append(failure)
+    def _outcome(self, outcome: Outcome) -> None:
+        assert outcome == Committed() or self.outcomes, "it failed before it was committed"
+        self.outcomes.append(outcome)
 
     def after(self, seconds: float, data: bytes) -> None:
         self.loop.now += seconds

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.amounts import dollars
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key, Period
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import Period, Quota
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.account import (
     Account,
     Hold,
@@ -24,33 +25,32 @@ from penstock.gateway.limits.account import (
     wants_seed,
 )
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, extend, reserve, with_share
-from penstock.gateway.limits.period import period_at
+from penstock.gateway.limits.admission import Decision, Denial, Grant, Reservation, extend, reserve, with_share
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
 LONG = 3_600_000
 
 
-def key(**limits: Any) -> Key:
-    return Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0, **limits)
+def quota(**limits: Any) -> Quota:
+    return Quota(**{"id": "key_1", "period": "month"} | limits)
 
 
-def ask(account: Account, limited: Key, id: str, cost: int = 0, tokens: int = 0, now: int = NOW) -> Answer:
+def ask(account: Account, limited: Quota, id: str, cost: int = 0, tokens: int = 0, now: int = NOW) -> Decision:
     return reserve(account, limited, Reservation(id, cost, tokens, now, now + LONG))
 
 
-def denied(answer: Answer) -> Denial:
+def denied(answer: Decision) -> Denial:
     assert isinstance(answer, Denial)
     return answer
 
 
-def granted(answer: Answer) -> Grant:
+def granted(answer: Decision) -> Grant:
     assert isinstance(answer, Grant)
     return answer
 
 
 def test_a_budget_is_spent_to_the_nanodollar() -> None:
-    account, limited = Account(spent={"2026-11": 90}), key(budget=100)
+    account, limited = Account(spent={"2026-11": 90}), quota(budget=100)
     granted(ask(account, limited, "a", 6))
     granted(ask(account, limited, "b", 4))
     assert denied(ask(account, limited, "c", 1)).code == "insufficient_quota"
@@ -62,7 +62,7 @@ def test_a_budget_is_spent_to_the_nanodollar() -> None:
 
 
 def test_a_denied_budget_says_when_to_come_again() -> None:
-    account, limited = Account(spent={"2026-11": 60}), key(budget=100)
+    account, limited = Account(spent={"2026-11": 60}), quota(budget=100)
     december = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1000)
     denial = denied(ask(account, limited, "a", 50))
     assert denial.retry_after_s == (december - NOW) / 1000
@@ -79,11 +79,11 @@ def test_a_denied_budget_says_when_to_come_again() -> None:
     denial = denied(ask(account, limited, "b", 30))
     assert denial.retry_after_s == (december - NOW) / 1000, "it is over, though not booked: it gives nothing back"
     whole = Account(spent={"total": 60})
-    assert denied(ask(whole, key(budget=100, period="total"), "a", 50)).retry_after_s is None
+    assert denied(ask(whole, quota(budget=100, period="total"), "a", 50)).retry_after_s is None
 
 
 def test_requests_are_limited_in_every_minute() -> None:
-    account, limited = Account(), key(requests_per_minute=2)
+    account, limited = Account(), quota(requests_per_minute=2)
     granted(ask(account, limited, "a", now=NOW + 500))
     grant = granted(ask(account, limited, "b", now=NOW + 30_000))
     assert grant.requests
@@ -92,7 +92,7 @@ def test_requests_are_limited_in_every_minute() -> None:
     assert (denial.code, denial.limit, denial.retry_after_s) == ("rate_limit_exceeded", "requests", 0.001)
     granted(ask(account, limited, "c", now=NOW + 60_500))
     assert denied(ask(account, limited, "d", now=NOW + 60_500)).retry_after_s == 29.5
-    assert denied(ask(Account(), key(requests_per_minute=0), "a")).retry_after_s is None
+    assert denied(ask(Account(), quota(requests_per_minute=0), "a")).retry_after_s is None
 
 
 @given(
@@ -100,7 +100,7 @@ def test_requests_are_limited_in_every_minute() -> None:
     st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 40), st.booleans()), max_size=60),
 )
 def test_no_minute_has_more_than_the_limits_wherever_it_begins(most: int, waits: list[tuple[int, int, bool]]) -> None:
-    account, limited = Account(), key(requests_per_minute=most, tokens_per_minute=100)
+    account, limited = Account(), quota(requests_per_minute=most, tokens_per_minute=100)
     now, admitted = NOW, list[tuple[int, int]]()
     for number, (wait, tokens, settled) in enumerate(waits):
         now += wait
@@ -123,7 +123,7 @@ def test_no_minute_has_more_than_the_limits_wherever_it_begins(most: int, waits:
 
 
 def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
-    account, limited = Account(), key(tokens_per_minute=100)
+    account, limited = Account(), quota(tokens_per_minute=100)
     granted(ask(account, limited, "a", tokens=60))
     granted(ask(account, limited, "b", tokens=40, now=NOW + 10_000))
     assert denied(ask(account, limited, "c", tokens=60, now=NOW + 10_000)).retry_after_s == 50
@@ -137,13 +137,13 @@ def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
 
 
 def test_a_call_that_no_minute_has_room_for_is_reported() -> None:
-    denial = denied(ask(Account(), key(tokens_per_minute=100), "a", tokens=101))
+    denial = denied(ask(Account(), quota(tokens_per_minute=100), "a", tokens=101))
     assert denial.retry_after_s is None
     assert "never" in denial.message
 
 
 def test_a_running_stream_is_stopped_by_its_budget_only() -> None:
-    account, limited = Account(spent={"2026-11": 0}), key(budget=100, tokens_per_minute=10)
+    account, limited = Account(spent={"2026-11": 0}), quota(budget=100, tokens_per_minute=10)
     granted(ask(account, limited, "a", 10, 10))
     granted(extend(account, limited, "a", 100, 50, NOW + 61_000))
     assert (account.tokens, account.owed) == (40, {"2026-11": 100})
@@ -154,9 +154,9 @@ def test_a_running_stream_is_stopped_by_its_budget_only() -> None:
 
 
 def test_a_call_takes_what_is_left_if_it_can_do_with_less() -> None:
-    account, limited = Account(spent={"2026-11": 60}), key(budget=100, tokens_per_minute=50)
+    account, limited = Account(spent={"2026-11": 60}), quota(budget=100, tokens_per_minute=50)
 
-    def take(id: str, cost: int, least_cost: int | None, tokens: int = 0, least_tokens: int | None = None) -> Answer:
+    def take(id: str, cost: int, least_cost: int | None, tokens: int = 0, least_tokens: int | None = None) -> Decision:
         wanted = Reservation(id, cost, tokens, NOW, NOW + LONG, least_cost, least_tokens)
         return reserve(copy.deepcopy(account), limited, wanted)
 
@@ -171,12 +171,12 @@ def test_a_call_takes_what_is_left_if_it_can_do_with_less() -> None:
     assert granted(take("a", 30, 10, 80, 50)).cost == 30
     assert denied(take("a", 30, 10, 80, 51)).limit == "tokens"
     assert denied(take("a", 30, 10, 80)).limit == "tokens"
-    unlimited = reserve(Account(), key(), Reservation("a", 90, 80, NOW, NOW + LONG, 10, 20))
+    unlimited = reserve(Account(), quota(), Reservation("a", 90, 80, NOW, NOW + LONG, 10, 20))
     assert granted(unlimited).cost == 90
 
 
 def test_an_extension_gets_what_is_left_unless_that_is_too_little() -> None:
-    limited = key(budget=1000)
+    limited = quota(budget=1000)
     for spent, answer in ((0, 300), (700, 300), (701, 299), (987, 13), (998, 2), (999, None), (1000, None)):
         account = Account(spent={"2026-11": spent - 100})
         granted(ask(account, limited, "a", 100))
@@ -184,12 +184,12 @@ def test_an_extension_gets_what_is_left_unless_that_is_too_little() -> None:
         assert (extended.cost - 100 if isinstance(extended, Grant) else None) == answer, spent
     assert extend(Account(), limited, "unknown", 400, 0, NOW) == Grant()
     unknown = Account()
-    granted(ask(unknown, key(), "a", 100))
+    granted(ask(unknown, quota(), "a", 100))
     assert granted(extend(unknown, limited, "a", 4000, 0, NOW)).cost == 4000, "what was spent is not known"
 
 
 def test_an_extension_is_no_request_and_its_tokens_count_when_they_are_used() -> None:
-    account, limited = Account(), key(requests_per_minute=9, tokens_per_minute=100)
+    account, limited = Account(), quota(requests_per_minute=9, tokens_per_minute=100)
     for id in ("a", "b"):
         granted(ask(account, limited, id, tokens=10))
     grant = granted(extend(account, limited, "a", 0, 30, NOW + 5_000))
@@ -205,7 +205,7 @@ def test_an_extension_is_no_request_and_its_tokens_count_when_they_are_used() ->
 
 
 def test_a_second_counts_until_its_newest_request_is_a_minute_old() -> None:
-    account, limited = Account(), key(requests_per_minute=2)
+    account, limited = Account(), quota(requests_per_minute=2)
     granted(ask(account, limited, "a"))
     granted(ask(account, limited, "b", now=NOW + 900))
     assert denied(ask(account, limited, "c", now=NOW + 60_500)).retry_after_s == 0.4
@@ -213,7 +213,7 @@ def test_a_second_counts_until_its_newest_request_is_a_minute_old() -> None:
 
 
 def test_no_more_tokens_are_given_back_than_their_second_has() -> None:
-    account, limited = Account(), key(tokens_per_minute=100)
+    account, limited = Account(), quota(tokens_per_minute=100)
     granted(ask(account, limited, "a", tokens=60))
     expire(account, NOW - 86_400_000)
     granted(ask(account, limited, "b", tokens=10))
@@ -222,7 +222,7 @@ def test_no_more_tokens_are_given_back_than_their_second_has() -> None:
 
 
 def test_holds_that_are_restored_count_in_their_own_second() -> None:
-    account, limited = Account(), key(requests_per_minute=1)
+    account, limited = Account(), quota(requests_per_minute=1)
     expire(account, NOW)
     restore_holds(account, {"a": Hold(7, 7, NOW // 1000 - 30, "2026-11", NOW + LONG)})
     assert (account.requests, account.tokens) == (1, 7)
@@ -231,7 +231,7 @@ def test_holds_that_are_restored_count_in_their_own_second() -> None:
 
 
 def test_calls_under_way_are_counted() -> None:
-    account, limited = Account(), key(concurrent=2)
+    account, limited = Account(), quota(concurrent=2)
     granted(ask(account, limited, "a"))
     granted(ask(account, limited, "b"))
     assert denied(ask(account, limited, "c")).code == "too_many_concurrent_requests"
@@ -243,7 +243,7 @@ def test_calls_under_way_are_counted() -> None:
 
 
 def test_a_call_counts_in_the_period_of_its_admission() -> None:
-    account, limited = Account(spent={"2026-11": 0}), key(budget=100)
+    account, limited = Account(spent={"2026-11": 0}), quota(budget=100)
     last = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1000) - 1
     granted(ask(account, limited, "a", 100, now=last))
     denied(ask(account, limited, "b", 1, now=last))
@@ -255,7 +255,7 @@ def test_a_call_counts_in_the_period_of_its_admission() -> None:
 
 
 def test_what_is_never_settled_goes_and_makes_the_account_stale() -> None:
-    account, limited = Account(spent={"2026-11": 0}), key(budget=10, concurrent=1)
+    account, limited = Account(spent={"2026-11": 0}), quota(budget=10, concurrent=1)
     granted(ask(account, limited, "a", 10))
     denied(ask(account, limited, "b", 1, now=NOW + LONG))
     before = account.stale
@@ -267,14 +267,14 @@ def test_what_is_never_settled_goes_and_makes_the_account_stale() -> None:
 @pytest.mark.parametrize(("late", "stale"), [(20_000, False), (20_001, True)])
 def test_what_is_booked_late_makes_the_account_stale(late: int, stale: bool) -> None:
     account = Account(spent={"2026-11": 0})
-    granted(ask(account, key(budget=10), "a", 10))
+    granted(ask(account, quota(budget=10), "a", 10))
     settle(account, "a", 9, 0, NOW + 5)
     book(account, ["a"], NOW + 5 + late)
     assert (account.spent, account.stale) == ({"2026-11": 9}, stale)
 
 
 def test_a_clock_that_is_set_back_locks_no_one_out() -> None:
-    account, limited = Account(), key(requests_per_minute=1)
+    account, limited = Account(), quota(requests_per_minute=1)
     granted(ask(account, limited, "a"))
     grant = granted(ask(account, limited, "b", now=NOW - 86_400_000))
     assert grant.requests
@@ -283,7 +283,7 @@ def test_a_clock_that_is_set_back_locks_no_one_out() -> None:
 
 def test_seeding_takes_over_what_the_ledger_has() -> None:
     account = Account(spent={"2026-11": 5})
-    limited = key(budget=100)
+    limited = quota(budget=100)
     for id in ("a", "b", "c"):
         granted(ask(account, limited, id, 10))
     settle(account, "a", 8, 0, NOW)
@@ -301,7 +301,7 @@ def test_seeding_takes_over_what_the_ledger_has() -> None:
 def test_seeding_keeps_a_sum_only_while_something_is_owed_to_it() -> None:
     account, november = Account(spent={"2026-09": 1, "2026-10": 2}), period_at("month", NOW)
     october = NOW - 31 * 86_400_000
-    granted(ask(account, key(budget=100), "a", 10, now=october))
+    granted(ask(account, quota(budget=100), "a", 10, now=october))
     seed(account, november, Spent(total=3, recent=frozenset()), NOW)
     assert account.spent == {"2026-10": 2, "2026-11": 3}
     assert account.owed == {"2026-10": 10}, "it was admitted in another month"
@@ -319,7 +319,7 @@ def test_the_ids_of_a_seed_are_known_for_a_minute() -> None:
 
 
 def test_every_operation_may_come_twice() -> None:
-    account, limited = Account(spent={"2026-11": 0}), key(budget=1000)
+    account, limited = Account(spent={"2026-11": 0}), quota(budget=1000)
 
     def twice(operation: Any) -> None:
         operation()
@@ -379,26 +379,33 @@ def test_periods_follow_one_another() -> None:
 def test_a_share_is_taken_of_what_is_left() -> None:
     account = Account(spent={"2026-11": 60}, open=2, requests=10, newest=NOW)
     account.minute = {NOW // 1000: [10, 0, NOW]}
-    share = with_share(account, key(budget=100, requests_per_minute=20, tokens_per_minute=100, concurrent=3), 0.25, NOW)
+    share = with_share(
+        account, quota(budget=100, requests_per_minute=20, tokens_per_minute=100, concurrent=3), 0.25, NOW
+    )
     limits = (share.budget, share.requests_per_minute, share.tokens_per_minute, share.concurrent)
     assert limits == (10, 2, 25, 1), "one call at least, where one is left"
-    assert with_share(account, key(concurrent=2), 0.25, NOW).concurrent == 0
-    assert with_share(account, key(concurrent=5), 0.25, NOW).concurrent == 1
-    assert with_share(account, key(requests_per_minute=9), 0.25, NOW).requests_per_minute == 0
-    assert with_share(account, key(budget=50), 0.25, NOW).budget == 0
-    assert with_share(account, key(), 0.25, NOW) == key()
-    assert with_share(account, key(requests_per_minute=20), 0.25, NOW + 61_000).requests_per_minute == 5, "all are back"
+    assert with_share(account, quota(concurrent=2), 0.25, NOW).concurrent == 0
+    assert with_share(account, quota(concurrent=5), 0.25, NOW).concurrent == 1
+    assert with_share(account, quota(requests_per_minute=9), 0.25, NOW).requests_per_minute == 0
+    assert with_share(account, quota(budget=50), 0.25, NOW).budget == 0
+    assert with_share(account, quota(), 0.25, NOW) == quota()
+    assert with_share(account, quota(requests_per_minute=20), 0.25, NOW + 61_000).requests_per_minute == 5, (
+        "all are back"
+    )
 
 
 def test_an_account_is_the_same_when_it_is_read_again() -> None:
-    account, limited = Account(spent={"2026-11": 60}, seed_ids={"x"}, seeded=NOW), key(budget=100, tokens_per_minute=9)
+    account, limited = (
+        Account(spent={"2026-11": 60}, seed_ids={"x"}, seeded=NOW),
+        quota(budget=100, tokens_per_minute=9),
+    )
     ask(account, limited, "a", 5, 5)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(account), type=Account) == account
 
 
 def test_one_process_keeps_its_accounts_itself() -> None:
-    accounts, answers = LocalAccounts(clock=lambda: NOW), list[Answer]()
-    limited = key(budget=100)
+    accounts, answers = LocalAccounts(clock=lambda: NOW), list[Decision]()
+    limited = quota(budget=100)
     accounts.seed(limited, Spent(total=90, recent=frozenset()))
     accounts.reserve(limited, Reservation("a", 10, 0, NOW, NOW + LONG), answers.append)
     accounts.extend(limited, "a", 11, 0, answers.append)
@@ -414,9 +421,9 @@ def test_one_process_keeps_its_accounts_itself() -> None:
 
 
 def test_one_process_loses_no_call_however_long_it_takes_or_its_ledger_does() -> None:
-    times, answers = [NOW], list[Answer]()
+    times, answers = [NOW], list[Decision]()
     accounts = LocalAccounts(clock=lambda: times[-1])
-    limited = key(budget=100)
+    limited = quota(budget=100)
     accounts.reserve(limited, Reservation("a", 60, 0, NOW, NOW + 1), answers.append)
     times.append(NOW + LONG)
     accounts.settle(limited.id, "a", 50, 0)

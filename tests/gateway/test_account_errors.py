@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.core.hub.events import Fault
-from penstock.gateway.calls.failure import from_fault, from_status
+from penstock.gateway.record.failure import from_fault, from_status
 
 CREDIT, MODEL = "upstream_no_credit", "upstream_model_not_found"
 OPENAI, ANTHROPIC, GEMINI, BEDROCK = "openai_chat", "anthropic_messages", "gemini", "bedrock_converse"
@@ -60,6 +60,7 @@ OF_CLIENT: dict[str, tuple[int, object]] = {
     "a file that is not there": (404, openai("No such File object: file-1", "file_not_found")),
     "an answer that is not there": (404, anthropic("Not found", "not_found_error")),
     "a path that is not there": (404, {"detail": "Not Found"}),
+    "a member without a name": (400, {"error": {"message": "Unknown parameter: 'foo'.", "metadata": {"": 1}}}),
 }
 
 FLAGGED = 'openai/gpt-5 requires moderation on Azure. Your input was flagged for "violence".'

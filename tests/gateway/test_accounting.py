@@ -2,13 +2,14 @@
 
 from penstock.core.hub.events import Event, Extra, TextDelta
 from penstock.core.hub.usage import ModelUsage, Usage
-from penstock.core.price import Price, Rates
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.entry import AttemptEntry
-from penstock.gateway.billing.output_estimate import BytesPerToken
-from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.transcript import count_chars
+from penstock.gateway.limits.output_estimate import BytesPerToken
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import AttemptEntry
+from penstock.gateway.record.price import Price, PricedModel, Rates
+from penstock.gateway.record.progress import Progress
+from penstock.gateway.record.transcript import count_chars
 
 SECOND = "A" * 64_000
 PRICE = PricedModel(Price(Rates(input=1_000, output=10_000, audio_output=1_000_000)), "test")
@@ -25,8 +26,8 @@ def test_sound_costs_what_sound_costs() -> None:
         Extra("chunk", {"audio": {"data": SECOND}}),
     ]
     attempt = Attempt("main", "m", priced=PRICE, ending="truncated", frames=len(events))
-    call = Call("req_1", "main/m", True, 0.0, attempts=[attempt], input_estimate=7)
-    call.watch(events)
+    call = Call("req_1", "main/m", True, 0.0, progress=Progress(attempts=[attempt]), input_estimate=7)
+    call.progress.watch(events)
     attempt.output_chars += count_chars(events)
     (booked,) = entry_of(call, BytesPerToken().output).attempts
     assert booked.measure == "estimated"
@@ -39,7 +40,7 @@ OTHER = PricedModel(Price(Rates(input=5_000, output=50_000)), "test")
 
 def booked(usage: Usage, known: dict[str, PricedModel], priced: PricedModel | None = PRICE) -> AttemptEntry:
     attempt = Attempt("claude", "m", priced=priced, ending="completed", usage=usage)
-    call = Call("req_1", "claude/m", True, 0.0, attempts=[attempt], ending="completed")
+    call = Call("req_1", "claude/m", True, 0.0, progress=Progress(attempts=[attempt], ending="completed"))
     (entry,) = entry_of(call, BytesPerToken().output, lambda provider, model: known.get(f"{provider}/{model}")).attempts
     return entry
 

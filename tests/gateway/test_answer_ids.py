@@ -6,7 +6,8 @@ import pytest
 from msgspec import structs
 
 from penstock.gateway.content.answer_ids import AnswerIds
-from penstock.gateway.keys.keys import Key, configured
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import configured
 from penstock.providers.secret import Secret
 
 IDS = AnswerIds(b"s" * 32, "resp_")
@@ -86,7 +87,7 @@ def test_any_call_id_and_issuer_will_do() -> None:
 
 
 def test_owners() -> None:
-    stored = Key(id="key_1", name="one", digest=b"d", hint="", created_ms=5)
+    stored = ClientKey(id="key_1", name="one", digest=b"d")
     assert IDS.owner(None) == ""
     assert IDS.owner(stored) == "key_1"
 
@@ -99,7 +100,7 @@ def test_a_configured_key_is_known_by_its_secret_and_not_by_its_place() -> None:
 
 
 def test_users_with_a_jwt_are_clients_of_their_own() -> None:
-    team = Key(id="jwt:acme", name="acme", digest=b"", hint="", created_ms=0, period="total")
+    team = ClientKey(id="jwt:acme", name="acme")
     owners = {IDS.owner(structs.replace(team, subject=user)) for user in ("ann", "bob", "")}
     assert len(owners) == 3
     assert not any("ann" in owner for owner in owners)

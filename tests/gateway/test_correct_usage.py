@@ -9,9 +9,10 @@ import pytest
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from tests import gemini, messages, responses
 from tests.gateway.support import Client, Clock, Connection
@@ -70,8 +71,8 @@ def answered(wire: bytes, provider: str, client: str, *, streamed: bool) -> tupl
 
     async def run() -> tuple[str, Call]:
         call = Call("req_1", "m", stream=streamed, started=loop.time())
-        call.attempts.append(Attempt("p", "m"))
-        call.control = AttemptControl(call.attempts[0])
+        call.progress.attempts.append(Attempt("p", "m"))
+        call.progress.control = AttemptControl(call.progress.attempts[0])
         facts = AnswerFacts(
             call_id="1", model="m", created=0, include_usage=True, same_dialect=provider == client, input_estimate=7
         )
@@ -111,7 +112,7 @@ def reports_in(text: str, *, streamed: bool) -> list[Any]:
 def test_no_client_gets_counts_that_cannot_be_true(provider: str, client: str, streamed: bool) -> None:
     for wrong, counts in REPORTS.items():
         text, call = answered(stream(provider, *counts), provider, client, streamed=streamed)
-        assert call.ending == "completed", wrong
+        assert call.progress.ending == "completed", wrong
         for report in reports_in(text, streamed=streamed):
             figures = {name: value for name, value in report.items() if COUNT.search(name)}
             if provider == client == "gemini":  # a null is the same as no member
@@ -128,5 +129,5 @@ def test_no_client_gets_counts_that_cannot_be_true(provider: str, client: str, s
 def test_the_ledger_estimates_what_the_client_does_not_get() -> None:
     text, call = answered(stream("openai_chat", -5, 22, 17), "openai_chat", "openai_chat", streamed=True)
     assert reports_in(text, streamed=True) == []
-    assert call.repairs == {"usage-absurd": 1}
+    assert call.progress.repairs == {"usage-absurd": 1}
     assert entry_of(call, lambda *_: 14).attempts[0].measure == "estimated"

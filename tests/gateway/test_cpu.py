@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Fault
-from penstock.core.stream import MAX_BODY
+from penstock.core.slow_path import MAX_BODY
 from penstock.core.wire.complexity import SMALL
-from penstock.gateway.relay.decompression import Decompressor
+from penstock.http.decompression import Decompressor
 from tests.cpu import (
     LARGEST_EVENT,
     MB,
@@ -319,7 +319,9 @@ def test_a_packed_stream_without_events_fails() -> None:
     async def code(loop: Clock) -> str | None:
         relayed = Relayed(loop)
         relayed.relay.on_head(200, {"content-encoding": "gzip"})
-        relayed.relay.on_data(gzip.compress(comments, 1))
+        decompressing = relayed.connection.redirected_to
+        assert decompressing is not None
+        decompressing.on_data(gzip.compress(comments, 1))
         for _ in range(len(comments) // 1_000):
             await asyncio.sleep(0)
         return relayed.attempt.code

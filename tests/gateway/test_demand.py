@@ -6,8 +6,8 @@ import pytest
 
 from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.dialects.registry import surface_dialect
-from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.limits.demand import TokenDemand, chat_demand, embeddings_demand
+from penstock.gateway.record.embeddings_request import parse_embeddings
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 

@@ -6,15 +6,16 @@ import pytest
 
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.output_estimate import BytesPerToken
-from penstock.gateway.calls.call import Call
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Limit, Reservation
+from penstock.gateway.limits.admission import Decision, Denial, Limit, Reservation
 from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.limits.reservation import Reservations
+from penstock.gateway.record.call import Call
 
-KEY = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0)
+KEY = ClientKey(id="key_1", name="a key", quotas=(Quota(id="key_1"),))
 
 
 class Denying(LocalAccounts):
@@ -24,7 +25,7 @@ class Denying(LocalAccounts):
         super().__init__()
         self._denial = Denial(limit=limit, code=code, message="no", retry_after_s=5)
 
-    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:  # noqa: ARG002 - as in `Accounts`
+    def reserve(self, quota: Quota, demand: Reservation, then: Callable[[Decision], None]) -> None:  # noqa: ARG002 - as in `Accounts`
         """Deny it."""
         then(self._denial)
 

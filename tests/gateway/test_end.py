@@ -6,13 +6,18 @@ import pytest
 from msgspec import structs
 
 from penstock import StreamReader, StreamWriter
+from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.entry import AttemptEntry
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.entry import AttemptEntry
+from penstock.gateway.record.timeouts import AttemptTimeouts
+from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
+from penstock.gateway.relay.outcome import Outcome
 from penstock.gateway.relay.relay import Relay
 from penstock.http.upstream_connection import UpstreamError
+from tests import messages
 from tests.gateway.support import Client, Clock, Connection, Relayed
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
@@ -56,21 +61,23 @@ def ended(reads: list[bytes], *, chunked: bool, watched: bool = False) -> tuple[
 @pytest.mark.parametrize("reads", ENDS.values(), ids=ENDS)
 def test_the_same_is_known_of_it(reads: list[bytes], watched: bool, chunked: bool) -> None:
     call, entry = ended(reads, chunked=chunked, watched=watched)
-    assert (call.ending, call.attempts[0].finishes) == ("completed", ["length"])
-    assert call.usage is not None
-    assert (call.usage.input, call.usage.output, call.usage.cached) == (3, 12, 2)
+    assert (call.progress.ending, call.progress.attempts[0].finishes) == ("completed", ["length"])
+    last = call.progress.attempts[-1]
+    usage = last.tokens or last.usage
+    assert usage is not None
+    assert (usage.input, usage.output, usage.cached) == (3, 12, 2)
     assert (entry.outcome, entry.measure, entry.events) == ("completed", "reported", 8)
     assert (entry.tokens.input, entry.tokens.output, entry.tokens.cached) == (3, 12, 2)
-    assert call.attempts[0].gaps.total_s == pytest.approx(1.5 + 0.5 * len(reads))
+    assert call.progress.attempts[0].gaps.total_s == pytest.approx(1.5 + 0.5 * len(reads))
 
 
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("behind", [[FINISH], [FINISH, BILL]])
 def test_what_follows_an_end_is_seen(behind: list[bytes], chunked: bool) -> None:
     call, entry = ended([*behind, sse(says(" word")), sse(DONE)], chunked=chunked)
-    assert call.repairs == {"content-after-finish": 1}
+    assert call.progress.repairs == {"content-after-finish": 1}
     assert (entry.outcome, entry.events) == ("completed", 6 + len(behind) + 1)
-    assert call.attempts[0].output_chars == len("Hello" + " word" * 4)
+    assert call.progress.attempts[0].output_chars == len("Hello" + " word" * 4)
 
 
 FAILURES = {"an error": sse({"error": {"message": "no"}}), "bad JSON": b"data: {]\n\n"}
@@ -85,7 +92,7 @@ def test_what_stands_behind_a_failure_counts_for_nothing_however_it_comes(before
     assert structs.replace(entry, duration_ms=0, longest_gap_ms=0) == structs.replace(
         same, duration_ms=0, longest_gap_ms=0
     )
-    assert together.repairs == apart.repairs == {}
+    assert together.progress.repairs == apart.progress.repairs == {}
     assert entry.events == 5 + bool(before) + 1
     assert entry.tokens.output == (12 if before else 0)
 
@@ -148,7 +155,7 @@ def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], ch
         ends = [cut(loop, lines, at, chunked=chunked) for at in range(sum(map(len, lines)) + 1)]
     for at, (call, received) in enumerate(ends):
         finished = b'"finish_reason":"' in received.replace(b" ", b"")
-        assert finished == (call.ending == "completed"), f"the body ends at byte {at}"
+        assert finished == (call.progress.ending == "completed"), f"the body ends at byte {at}"
 
 
 @pytest.mark.parametrize(
@@ -173,23 +180,81 @@ def test_a_finish_that_the_model_made_is_billed(reason: str, measure: str) -> No
     assert (entry.measure, entry.tokens.output) == (measure, 12 if measure == "reported" else 0)
 
 
-def failed(type: str, body: bytes) -> AttemptEntry:
-    """What is recorded about an attempt whose connection is cut after this body."""
+def test_what_a_provider_reports_before_its_connection_fails_is_not_its_bill() -> None:
+    """It has generated nothing. An answer that may have been cut off is billed."""
+    begun = messages.wire(messages.begins(usage={"input_tokens": 1000, "output_tokens": 1}))
+    measures = {
+        code: failed("text/event-stream", begun, dialect=messages.DIALECT, code=code).measure
+        for code in ("upstream_bad_response", "upstream_truncated")
+    }
+    assert measures == {"upstream_bad_response": "void", "upstream_truncated": "reported"}
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["the body ends", "the connection fails"])
+def test_text_without_its_last_newline_is_delivered_and_counted(is_reset: bool) -> None:
+    loop, listener = Clock(), Listener()
+
+    async def run() -> Call:
+        made = Relayed(loop, client=listener)
+        made.relay.on_data(sse(says(" world")).rstrip(b"\n"))
+        if is_reset:
+            made.relay.on_error(UpstreamError("upstream_reset", "the connection failed"))
+        else:
+            made.relay.on_end()
+        return made.call
+
+    with closing(loop):
+        call = loop.run_until_complete(run())
+    assert b" world" in listener.received
+    assert (call.progress.ending, call.progress.attempts[0].output_chars) == ("truncated", len("Hello world"))
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_embeddings_that_are_cut_off_are_truncated(sized: bool) -> None:
+    """If the provider has sent a length, the connection reports it; else the body does not parse."""
+    loop, outcomes = Clock(), list[Outcome]()
+
+    class Forwarding:
+        def forward(self, whole: WholeResponse) -> None:
+            pytest.fail(f"a part of an answer is no answer: {whole}")
+
+    async def run() -> Attempt:
+        call = Call("req_1", "m", stream=False, started=loop.time())
+        call.progress.attempts.append(attempt := Attempt("p", "m"))
+        timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
+        relay = BodyRelay(call, Forwarding(), timeouts, outcomes.append)
+        relay.on_head(200, {"content-type": "application/json"})
+        relay.on_data(b'{"data":[{"embedding":[0.1')
+        if sized:
+            relay.on_error(UpstreamError("upstream_truncated", "the connection was closed"))
+        else:
+            relay.on_end()
+        return attempt
+
+    with closing(loop):
+        attempt = loop.run_until_complete(run())
+    assert (attempt.ending, attempt.code, len(outcomes)) == ("truncated", "upstream_truncated", 1)
+
+
+def failed(
+    type: str, body: bytes, *, dialect: str = "openai_chat", code: ErrorCode = "upstream_truncated"
+) -> AttemptEntry:
+    """What is recorded about an attempt whose connection is cut, or fails in another way, after this body."""
     loop = Clock()
 
     async def run() -> Call:
         call = Call("req_1", "m", stream=False, started=loop.time(), input_estimate=9)
-        call.attempts.append(Attempt("p", "m"))
-        call.control = AttemptControl(call.attempts[0])
+        call.progress.attempts.append(Attempt("p", "m"))
+        call.progress.control = AttemptControl(call.progress.attempts[0])
         client = Client()
         client.stream = False
         timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
-        relay = Relay(call, client, StreamReader(), StreamWriter(), timeouts, lambda _: None)
+        relay = Relay(call, client, StreamReader(dialect), StreamWriter(), timeouts, lambda _: None)
         relay.attach(Connection())
         relay.on_head(200, {"content-type": type})
         if body:
             relay.on_data(body)
-        relay.on_error(UpstreamError("upstream_truncated", "the connection was closed"))
+        relay.on_error(UpstreamError(code, "the connection was closed"))
         return call
 
     with closing(loop):

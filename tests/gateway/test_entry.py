@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure
+from penstock.gateway.record.entry import AttemptEntry, Entry, Measure
 
 
 def attempt(measure: Measure, cost: int | None, output: int = 0, *, approximate: bool = False) -> AttemptEntry:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.hub.input_estimate import estimate_input
-from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.limits.demand import chat_demand
+from penstock.gateway.limits.output_estimate import BytesPerToken
 from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.relay.event_gaps import BOUNDS, MAX_STALLS
+from penstock.gateway.record.event_gaps import BOUNDS, MAX_STALLS
 from tests.gateway.support import VARIANTS, Clock, Relayed
 
 

@@ -18,13 +18,13 @@ from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest, Request
 from penstock.gateway.billing.ledger import NoLedger
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import PendingConnection
 from penstock.gateway.calls.routing import TargetHealth
-from penstock.gateway.calls.trace import trace_of
 from penstock.gateway.config import Config, load
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.embeddings_request import parse_embeddings
+from penstock.gateway.record.trace import trace_of
 from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.gateway.relay.relay import Relay
 from penstock.http.upstream_connection import UpstreamError
@@ -37,8 +37,7 @@ class Unreachable:
     def endpoint(self, url: str, headers: dict[str, str]) -> "Unreachable":  # noqa: ARG002
         return self
 
-    def secrets(self) -> tuple[str, ...]:
-        return ()
+    secrets: tuple[str, ...] = ()
 
     def idle_connection(self) -> PendingConnection | None:
         return None
@@ -72,6 +71,8 @@ class Waiting:
     def begin(self) -> None: ...
 
     def write(self, data: bytes, /) -> None: ...
+
+    def hold(self, data: bytes, /) -> None: ...
 
     def chunk_writer(self) -> None: ...
 
@@ -144,12 +145,17 @@ async def outcome_of(request: ClientRequest, config: Config, *, traced: bool = F
     call.trace = trace_of("") if traced else None
     watching = asyncio.get_running_loop().create_task(longest_turn_s(stop))
     attempts = gateway.attempts_for(call, structs.replace(request, read=read), client)
-    assert attempts is not None
     attempts.start()
     async with asyncio.timeout(30):
         code = await client.outcome
         stop.set()
-        return Outcome(code, len(call.attempts), threads, await watching, traced=call.request is not None)
+        return Outcome(
+            code,
+            len(call.progress.attempts),
+            threads,
+            await watching,
+            traced=call.trace is not None and call.trace.request is not None,
+        )
 
 
 def default_config() -> Config:
@@ -183,7 +189,7 @@ def test_the_thread_also_translates_for_further_targets_and_for_traces(
     assert many.longest_turn_s < 0.025  # on the loop, each translation takes some 50 ms
 
 
-@pytest.mark.parametrize(("size", "works"), [(1_000, []), (1_000_000, ["_demand", "_content"])])
+@pytest.mark.parametrize(("size", "works"), [(1_000, []), (1_000_000, ["demand", "content"])])
 def test_a_thread_estimates_and_writes_a_large_request_for_embeddings(
     tmp_path: Path, size: int, works: list[str]
 ) -> None:
@@ -204,7 +210,6 @@ def test_a_thread_estimates_and_writes_a_large_request_for_embeddings(
         request = parse_embeddings(json.dumps({"model": "one/m", "input": "a" * size}).encode())
         client = EmbeddingsClient()
         attempts = gateway.embed(Call("req_1", request.model, stream=False, started=0.0), request, client)
-        assert attempts is not None
         attempts.start()
         async with asyncio.timeout(30):
             return await client.outcome
@@ -221,7 +226,6 @@ def test_a_client_that_disconnects_meanwhile_gets_nothing() -> None:
         )
         client, request = Waiting(), request_of(3_000)
         attempts = gateway.attempts_for(Call("req_1", request.model, stream=True, started=0.0), request, client)
-        assert attempts is not None
         attempts.start()
         attempts.stop()
         await asyncio.sleep(0.1)
@@ -239,7 +243,6 @@ ROUTED = {"messages": [{}], "models": ["a", "b"]}
     [
         ("", SHARED, "shared_state_not_allowed"),
         ("[server]\nshared_state = true", SHARED, ""),
-        ("[responses]\nshared_state = true", SHARED, ""),  # the earlier place of the setting
         ("", ROUTED, "provider_routing_not_allowed"),
         ("[server]\nshared_state = true", ROUTED, "provider_routing_not_allowed"),
         ("[server]\nprovider_routing = true", ROUTED, ""),
@@ -279,13 +282,7 @@ BROKEN = Failure(code="upstream_error", message="", retry_after="7")
 def test_clients_get_a_429_in_the_cool_down_after_a_rate_limit(
     failures: list[Failure], refusal: tuple[int, str]
 ) -> None:
-    refused: list[Failure] = []
-
-    class Refused(Waiting):
-        def refuse(self, failure: Failure) -> None:
-            refused.append(failure)
-
-    async def run() -> None:
+    async def run() -> Failure:
         config = default_config()
         health = TargetHealth(config.retries, lambda: 0.0, lambda: 0.0)
         gateway = Gateway(config, lambda _: Unreachable(), {}, health, NoLedger())
@@ -293,7 +290,9 @@ def test_clients_get_a_429_in_the_cool_down_after_a_rate_limit(
         for failure in failures:
             health.failed(plan.target, failure)
         request = request_of(1)
-        assert gateway.attempts_for(Call("req_1", request.model, stream=True, started=0.0), request, Refused()) is None
+        with pytest.raises(RequestError) as refused:
+            gateway.attempts_for(Call("req_1", request.model, stream=True, started=0.0), request, Waiting())
+        return refused.value.failure
 
-    asyncio.run(run())
-    assert [(failure.status, failure.code, failure.retry_after) for failure in refused] == [(*refusal, "7")]
+    failure = asyncio.run(run())
+    assert (failure.status, failure.code, failure.retry_after) == (*refusal, "7")

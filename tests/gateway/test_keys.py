@@ -8,12 +8,15 @@ from typing import Any
 
 from msgspec import structs
 
-from penstock.gateway.keys import keys
-from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, digest_of, is_mistyped, new_id, new_secret
+from penstock.gateway.keys import key_ring, key_secret
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.key_secret import PREFIX, digest_of, is_mistyped, new_secret
+from penstock.gateway.keys.keys import new_id
 
 
-def key(secret: str) -> Key:
-    return Key(id=new_id(), name="a", digest=digest_of(secret), hint=secret[-4:], created_ms=1)
+def key(secret: str) -> ClientKey:
+    return ClientKey(id=new_id(), name="a", digest=digest_of(secret))
 
 
 def near(secret: str, chance: random.Random) -> str:
@@ -33,7 +36,7 @@ def steps(ring: KeyRing, given: str) -> list[tuple[str, int]]:
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
         frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_code.co_filename == keys.__file__:
+        if event == "opcode" and frame.f_code.co_filename in (key_ring.__file__, key_secret.__file__):
             taken.append((frame.f_code.co_qualname, frame.f_lasti))
         return trace
 

@@ -9,18 +9,20 @@ import pytest
 
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens, Usage
-from penstock.core.price import Price, Rates
 from penstock.gateway.billing.accounting import open_entry
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
-from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import Plan, Plans
 from penstock.gateway.config import Config, load
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.demand import TokenDemand
-from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.entry import Entry
+from penstock.gateway.record.price import Price, Rates
 from tests.gateway.ledger_doubles import AccountsDouble, JournalDouble, WriterDouble
 from tests.gateway.support import Clock
 
@@ -31,7 +33,8 @@ api_key = "sk-acme-0123456789"
 [routes.both]
 targets = ["acme/a", "acme/free"]
 """
-KEY = Key(id="key_1", name="a key", digest=b"1" * 32, hint="1234", created_ms=1, budget=10**9, tags={"team": "search"})
+QUOTA = Quota(id="key_1", budget=10**9, period="month")
+KEY = ClientKey(id="key_1", name="a key", tags={"team": "search"}, quotas=(QUOTA,))
 PRICE = Price(Rates(input=1_000, output=10_000))
 
 
@@ -49,7 +52,7 @@ class Kept:
         self.plans: Sequence[Plan] = plans
         self.reported: list[Failure | None] = []
 
-    def call(self, id: str = "req_1", key: Key | None = None) -> Call:
+    def call(self, id: str = "req_1", key: ClientKey | None = None) -> Call:
         return Call(id, "both", stream=True, started=self.loop.time(), key=key, at_ms=int(time.time() * 1000))
 
     def admit(self, call: Call, demand: TokenDemand | None = None) -> bool:
@@ -63,14 +66,14 @@ class Kept:
 
     def start(self, call: Call, plan: int = 0) -> Attempt:
         attempt = Attempt("acme", self.plans[plan].model)
-        call.attempts.append(attempt)
-        call.control = AttemptControl(attempt)
+        call.progress.attempts.append(attempt)
+        call.progress.control = AttemptControl(attempt)
         self.ledger.start_attempt(call, attempt, self.plans[plan])
         return attempt
 
     def end(self, call: Call, input: int = 1, output: int = 1) -> Entry:
-        call.ending = call.attempts[-1].ending = "completed"
-        call.attempts[-1].usage = Usage(input=input, output=output)
+        call.progress.ending = call.progress.attempts[-1].ending = "completed"
+        call.progress.attempts[-1].usage = Usage(input=input, output=output)
         return self.ledger.settle(call)
 
 
@@ -105,8 +108,8 @@ def test_a_call_without_a_stored_key_is_admitted_at_once(kept: Runner) -> None:
         call = it.call()
         assert it.ledger.ready
         assert it.admit(call, TokenDemand(7, 50, {"a": "b"}, "u-sk-acme", "flex"))
-        assert (call.input_estimate, call.cap, call.user, call.tags) == (7, 50, "u-sk-acme", {"a": "b"})
-        assert (call.tier.requested, call.reserved, it.reported) == ("flex", None, [])
+        assert (call.input_estimate, call.user, call.tags) == (7, "u-sk-acme", {"a": "b"})
+        assert (call.tier.requested, it.accounts.used(QUOTA).reserved, it.reported) == ("flex", 0, [])
 
     kept(test)
 
@@ -116,7 +119,7 @@ def test_a_call_of_a_stored_key_is_admitted_when_something_is_reserved(kept: Run
         call = it.call(key=KEY)
         assert not it.admit(call, TokenDemand(7, 50, {"a": "b"}))
         assert (it.reported, call.tags) == ([None], {"team": "search", "a": "b"})
-        assert call.reserved == int(7 * 1.25) + 32 + 500 == it.accounts.reserved(KEY)
+        assert it.accounts.used(QUOTA).reserved == int(7 * 1.25) + 32 + 500
 
     kept(test)
 
@@ -149,7 +152,7 @@ def test_what_is_out_of_order_is_reported(kept: Runner, accounts: str, writer: s
         assert it.ledger.degraded == reported
         call = it.call()
         assert it.admit(call)
-        assert call.headers.get("x-penstock-degraded", "") == reported
+        assert call.progress.headers.get("x-penstock-degraded", "") == reported
 
     kept(test)
 
@@ -171,11 +174,11 @@ def test_a_call_is_in_the_journal_while_it_is_under_way_and_in_the_book_soon(kep
         attempt = it.start(call)
         assert attempt.began_s == 0.25
         assert attempt.priced is not None
-        assert call.control is not None
-        assert call.control.on_limit is not None, "its budget is watched"
+        assert call.progress.control is not None
+        assert call.progress.control.on_limit is not None, "its budget is watched"
         assert [entry.id for entry in it.journal.open] == ["req_1"]
         entry = it.end(call, input=5, output=3)
-        assert call.over
+        assert call.progress.over
         assert (it.journal.over, it.writer.batches) == ([entry], [])
         assert it.accounts.settled == [("key_1", "req_1", 35, 8)]
         it.ledger.flush()
@@ -212,11 +215,11 @@ def test_tokens_are_learned_from_answers_that_were_completed(kept: Runner) -> No
             call = it.call()
             attempt = it.start(call)
             attempt.output_chars, attempt.usage, attempt.audio_chars = chars, usage, sound
-            call.ending = ending  # type: ignore[assignment]
+            call.progress.ending = ending  # type: ignore[assignment]
             it.ledger.settle(call)
             it.ledger.flush()
             later = it.call("req_2")
-            later.attempts.append(Attempt("acme", "a", output_chars=100))
+            later.progress.attempts.append(Attempt("acme", "a", output_chars=100))
             assert it.ledger.output(later) == estimate, usage
 
     kept(test)
@@ -229,7 +232,7 @@ def test_text_is_learned_by_all_tokens_of_its_output(kept: Runner) -> None:
         it.end(call, output=16)
         it.ledger.flush()
         later = it.call("req_2")
-        later.attempts.append(Attempt("acme", "a", output_chars=400))
+        later.progress.attempts.append(Attempt("acme", "a", output_chars=400))
         assert it.ledger.output(later) == 100
 
     kept(test)
@@ -245,11 +248,11 @@ def test_a_gateway_without_a_ledger_admits_every_call(kept: Runner) -> None:
         assert none.affordable(list(it.plans)) == list(it.plans)
         it.loop.now += 0.25
         attempt = Attempt("acme", "a")
-        call.attempts.append(attempt)
+        call.progress.attempts.append(attempt)
         none.start_attempt(call, attempt, it.plans[0])
         none.guard(call)
         assert attempt.began_s == 0.25
-        attempt.output_chars, call.ending, attempt.ending = 100, "truncated", "truncated"
+        attempt.output_chars, call.progress.ending, attempt.ending = 100, "truncated", "truncated"
         entry = none.settle(call)
         assert (entry.id, entry.outcome, entry.tokens) == ("req_1", "truncated", Tokens(input=7, output=25))
 
@@ -259,26 +262,26 @@ def test_a_gateway_without_a_ledger_admits_every_call(kept: Runner) -> None:
 def test_what_a_running_call_has_sent_is_what_is_reported_or_estimated(kept: Runner) -> None:
     def test(it: Kept) -> None:
         call = it.call()
-        call.attempts.append(Attempt("acme", "a", frames=9))
+        call.progress.attempts.append(Attempt("acme", "a", frames=9))
         assert it.ledger.output(call) == NoLedger().output(call) == 0
-        call.attempts[-1].audio_chars = 3_201
+        call.progress.attempts[-1].audio_chars = 3_201
         assert it.ledger.output(call) == 2
-        call.attempts[-1].output_chars = 100
+        call.progress.attempts[-1].output_chars = 100
         assert it.ledger.output(call) == NoLedger().output(call) == 27
-        call.attempts[-1].usage = Usage(input=1, output=0)
+        call.progress.attempts[-1].usage = Usage(input=1, output=0)
         assert it.ledger.output(call) == 27
-        call.attempts[-1].usage = Usage(input=1, output=12)
+        call.progress.attempts[-1].usage = Usage(input=1, output=12)
         assert it.ledger.output(call) == 12
-        call.attempts[-1].tokens = Tokens(input=1, output=13)
+        call.progress.attempts[-1].tokens = Tokens(input=1, output=13)
         assert it.ledger.output(call) == 13
 
     kept(test)
 
 
-def left_behind(id: str, provider: str = "acme", key: Key | None = None, at_ms: int = 10_000) -> Entry:
+def left_behind(id: str, provider: str = "acme", key: ClientKey | None = None, at_ms: int = 10_000) -> Entry:
     call = Call(id, "both", stream=True, started=0.0, at_ms=at_ms, key=key, input_estimate=7)
-    call.attempts.append(Attempt(provider, "a"))
-    return open_entry(call, call.attempts[-1])
+    call.progress.attempts.append(Attempt(provider, "a"))
+    return open_entry(call, call.progress.attempts[-1])
 
 
 def test_what_a_dead_gateway_has_left_is_adopted(kept: Runner) -> None:
@@ -321,7 +324,7 @@ def test_how_far_calls_have_come_is_noted_while_there_are_any(kept: Runner) -> N
     async def test(it: Kept) -> None:
         one, two = it.call("req_1"), it.call("req_2")
         it.start(one).frames = 3
-        one.attempts[-1].output_chars = 40
+        one.progress.attempts[-1].output_chars = 40
         it.start(two)
         for seconds, marks in ((1.9, 0), (0.2, 1), (1.7, 1), (0.3, 2)):
             await it.later(seconds)
@@ -343,7 +346,7 @@ def test_a_completed_call_without_an_attempt_does_not_stop_the_batch(kept: Runne
         count, call = it.call("req_1"), it.call("req_2")
         for each in (count, call):
             assert it.admit(each)
-        count.ending = "completed"
+        count.progress.ending = "completed"
         it.ledger.settle(count)
         it.start(call)
         it.end(call)

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import asdict
 
 from penstock.core.hub.usage import Tokens, Usage
-from penstock.core.price import Price, Rates, ServiceTier
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure
-from penstock.gateway.billing.output_estimate import estimate_audio
-from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.limits.output_estimate import estimate_audio
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import AttemptEntry, Entry, Measure
+from penstock.gateway.record.price import Price, PricedModel, Rates, ServiceTier
+from penstock.gateway.record.progress import Progress
 
 PRICE = PricedModel(
     Price(
@@ -34,8 +35,8 @@ def estimate(target: str, chars: int, events: int) -> int:
 def booked(*, ending: Any = "completed", left: Any = None, **fields: Any) -> AttemptEntry:
     """The one attempt of a call."""
     call = Call("req_1", "main/m", stream=True, started=0.0, input_estimate=ASKED)
-    call.ending = left or ending
-    call.attempts.append(Attempt("main", "m", priced=PRICE, ending=ending, **fields))
+    call.progress.ending = left or ending
+    call.progress.attempts.append(Attempt("main", "m", priced=PRICE, ending=ending, **fields))
     (attempt,) = entry_of(call, estimate).attempts
     return attempt
 
@@ -103,15 +104,17 @@ def test_an_attempt_is_measured(known: dict[str, Any], measure: Measure, tokens:
 
 
 def test_an_earlier_attempt_that_timed_out_was_not_left_by_the_client() -> None:
-    call = Call("req_1", "main/m", stream=True, started=0.0, ending="cancelled", input_estimate=ASKED)
-    call.attempts += [Attempt("main", "m", ending="timed_out", sent=True) for _ in range(2)]
+    call = Call(
+        "req_1", "main/m", stream=True, started=0.0, progress=Progress(ending="cancelled"), input_estimate=ASKED
+    )
+    call.progress.attempts += [Attempt("main", "m", ending="timed_out", sent=True) for _ in range(2)]
     assert [attempt.measure for attempt in entry_of(call, estimate).attempts] == ["void", "estimated"]
 
 
 def test_what_has_no_price_has_no_cost_but_where_nothing_was_consumed() -> None:
-    call = Call("req_1", "main/m", stream=True, started=0.0, ending="completed")
-    call.attempts.append(Attempt("main", "m", ending="completed", usage=Usage(input=5, output=3)))
-    call.attempts.append(Attempt("main", "m", ending="failed"))
+    call = Call("req_1", "main/m", stream=True, started=0.0, progress=Progress(ending="completed"))
+    call.progress.attempts.append(Attempt("main", "m", ending="completed", usage=Usage(input=5, output=3)))
+    call.progress.attempts.append(Attempt("main", "m", ending="failed"))
     assert [attempt.cost for attempt in entry_of(call, estimate).attempts] == [None, 0]
 
 
@@ -134,14 +137,21 @@ def test_a_tier_is_booked_by_a_name_that_is_known(
 
 
 def test_an_entry_has_all_that_is_known_of_a_call() -> None:
-    key = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0)
+    key = ClientKey(id="key_1", name="a key")
     call = Call("req_1", "main/m", stream=True, started=5.0, key=key, at_ms=1_000, tags={"a": "b"}, user="u")
-    call.status, call.ending, call.code, call.surface = 200, "truncated", "upstream_truncated", "chat"
-    call.commit_s, call.total_s, call.repairs = 0.25, 1.5, {"no-done": 1}
-    attempt = Attempt("main", "m", began_s=0.125, status=200, code="upstream_truncated", frames=4)
+    call.progress.status, call.progress.ending, call.progress.code, call.surface = (
+        200,
+        "truncated",
+        "upstream_truncated",
+        "chat",
+    )
+    call.progress.commit_s, call.progress.total_s = 0.25, 1.5
+    attempt = Attempt(
+        "main", "m", began_s=0.125, status=200, code="upstream_truncated", frames=4, repairs={"no-done": 1}
+    )
     attempt.commit_s, attempt.seconds = 0.0625, 1.375
     attempt.gaps.longest_s, attempt.gaps.stalls = 1.25, [(100, 1_250)]
-    call.attempts.append(attempt)
+    call.progress.attempts.append(attempt)
     entry = entry_of(call, estimate)
     assert asdict(entry) | {"attempts": ()} == asdict(
         Entry(
@@ -181,16 +191,16 @@ def test_an_entry_has_all_that_is_known_of_a_call() -> None:
 
 @pytest.mark.parametrize(("ending", "outcome"), [(None, "refused"), ("failed", "refused"), ("cancelled", "cancelled")])
 def test_a_call_without_an_attempt_was_refused_or_left(ending: Any, outcome: str) -> None:
-    call = Call("req_1", "main/m", stream=True, started=0.0, ending=ending)
+    call = Call("req_1", "main/m", stream=True, started=0.0, progress=Progress(ending=ending))
     assert entry_of(call, estimate).outcome == outcome
 
 
 def opened(*, began_s: float = 0.5) -> Entry:
     """The journal's entry of a call that has reached its second attempt."""
     call = Call("req_1", "main/m", stream=True, started=0.0, at_ms=10_000, input_estimate=ASKED, tags={"a": "b"})
-    call.attempts.append(Attempt("main", "m", ending="failed", status=503, seconds=0.25, output_chars=3))
-    call.attempts.append(Attempt("main", "m", began_s=began_s, tier=ServiceTier("flex"), priced=PRICE))
-    return open_entry(call, call.attempts[-1])
+    call.progress.attempts.append(Attempt("main", "m", ending="failed", status=503, seconds=0.25, output_chars=3))
+    call.progress.attempts.append(Attempt("main", "m", began_s=began_s, tier=ServiceTier("flex"), priced=PRICE))
+    return open_entry(call, call.progress.attempts[-1])
 
 
 def test_a_call_under_way_is_in_the_journal_as_an_orphan_would_be() -> None:

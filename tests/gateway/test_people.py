@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.errors import AdminError
-from penstock.gateway.keys.keys import Key, is_mistyped
+from penstock.gateway.keys.key_secret import is_mistyped
+from penstock.gateway.keys.keys import Key
 from penstock.gateway.people.audit import Actor, key_change
 from penstock.gateway.people.roles import Principal, RoleGrant, Scope
 from penstock.gateway.people.tokens import TOKEN_PREFIX, TokenTerms, make_token
@@ -85,8 +86,8 @@ def test_a_token_is_recognised_and_its_secret_is_not_stored() -> None:
     assert secret not in str(token)
     name = f"token:ci <{token.id}>"
     assert token.principal == Principal(name=name, via="API token", teams={"acme/search": "member"})
-    assert token.usable(NOW_MS)
-    assert not token.usable(NOW_MS + 91 * 86_400_000)
+    assert not token.unusable(NOW_MS)
+    assert token.unusable(NOW_MS + 91 * 86_400_000)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.core.price import Price, Rates
 from penstock.gateway.billing.ledger import Ledger
 from penstock.gateway.billing.price_table import Clause, ModelRow, PriceTable, Seller, Term
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.calls.plan import Plan, Plans
 from penstock.gateway.config import Config, load
 from penstock.gateway.limits.accounts import LocalAccounts
+from penstock.gateway.record.price import Price, Rates
 from penstock.stores.journal import Journal
 
 TEXT = """

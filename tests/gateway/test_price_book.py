@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.core.price import Price, Rates
 from penstock.gateway.billing.price_table import (
     FORMAT,
     Clause,
@@ -21,6 +20,7 @@ from penstock.gateway.billing.price_table import (
 )
 from penstock.gateway.billing.price_table import load_table as load
 from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.record.price import Price, Rates
 from penstock.providers.provider import Provider
 
 DAY = 86_400

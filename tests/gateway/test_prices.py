@@ -20,9 +20,9 @@ from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 from msgspec import structs
 
 from penstock.core.hub.usage import Tokens
-from penstock.core.price import FREE, Price, Rates, ServiceTier, charge, cost_of
 from penstock.gateway.billing.price_table import FORMAT, PriceTable, encoded, load_table
-from penstock.gateway.billing.prices import PriceBook, PricedModel
+from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.record.price import FREE, Price, PricedModel, Rates, ServiceTier, charge, cost_of
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import Provider
 from tests.promptness import in_time, prompt

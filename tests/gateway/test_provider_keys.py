@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.hub.content import ReasoningSeal
 from penstock.core.hub.failure import Failure
@@ -16,7 +17,6 @@ from penstock.core.hub.request import ClientRequest, Continuation, Reference
 from penstock.core.hub.seals import wrap
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import NoLedger
-from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import Plans
 from penstock.gateway.calls.routing import TargetHealth
@@ -24,6 +24,7 @@ from penstock.gateway.config import Config, load
 from penstock.gateway.content.answer_ids import AnswerIds
 from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
+from penstock.gateway.record.call import Call
 from penstock.gateway.relay.relay import Relay
 from penstock.http.upstream_connection import Receiver, RequestBytes
 
@@ -75,6 +76,8 @@ class Connection:
 
     def resume(self) -> None: ...
 
+    def redirect(self, receiver: Receiver) -> None: ...
+
     def abandon(self, receiver: Receiver) -> None: ...
 
 
@@ -96,8 +99,7 @@ class _Endpoint:
         self._providers = providers
         self._name = name
 
-    def secrets(self) -> tuple[str, ...]:
-        return ()
+    secrets: tuple[str, ...] = ()
 
     def idle_connection(self) -> Connection:
         self._providers.used.append(self._name)
@@ -134,6 +136,8 @@ class Client:
 
     def write(self, data: bytes, /) -> None: ...
 
+    def hold(self, data: bytes, /) -> None: ...
+
     def chunk_writer(self) -> None: ...
 
     def end(self, data: bytes) -> None: ...
@@ -167,9 +171,10 @@ class World:
         client = Client()
         call = Call(f"req_{len(self.calls)}", model, stream=False, started=asyncio.get_running_loop().time())
         self.calls.append(call)
-        attempts = self.gateway.attempts_for(call, request, client)
-        if attempts is not None:
-            attempts.start()
+        try:
+            self.gateway.attempts_for(call, request, client).start()
+        except RequestError as refused:
+            client.refuse(refused.failure)
         async with asyncio.timeout(5):
             outcome = await client.outcome
         self.ledger.settle(call)
@@ -205,7 +210,7 @@ def test_a_key_at_its_limit_yields_to_the_next_key_then_the_next_target_then_a_4
         refused = await world.ask("acme/m")
         assert isinstance(refused, Failure)
         assert (refused.status, refused.code) == (429, "provider_keys_at_limit")
-        assert world.calls[-1].yielded == [("acme", "a", "requests"), ("acme", "b", "requests")]
+        assert world.calls[-1].progress.keys_at_limit == [("acme", "a", "requests"), ("acme", "b", "requests")]
         # It is true: nothing before, and a call after it.
         world.seconds += float(refused.retry_after) - 1.5
         assert await world.keys_of(1) == "-"
@@ -235,7 +240,7 @@ def test_tokens_are_reserved_and_what_was_not_used_is_returned(tmp_path: Path) -
         world = World(config(tmp_path, {"a": "tpm = 80", "b": ""}))
         # Each call reserves its input and 20 tokens of output, and uses 15.
         assert await world.keys_of(5) == "aaabb"
-        assert world.calls[-1].yielded == [("acme", "a", "tokens")]
+        assert world.calls[-1].progress.keys_at_limit == [("acme", "a", "tokens")]
         world = World(config(tmp_path, {"a": "tpm = 15"}))
         refused = await world.ask()
         assert isinstance(refused, Failure)
@@ -251,7 +256,7 @@ def test_a_refused_key_cools_down_and_the_next_one_is_tried_in_the_same_call(tmp
         world = World(config(tmp_path, {"a": "", "b": "", "c": ""}, more="[retries]\nmax_attempts = 1\nbudget = 0"))
         world.providers.replies |= {"a": (status, {"retry-after": "9"}), "b": (status, {"retry-after": "9"})}
         assert await world.keys_of(3) == "abc" + "c" * 2
-        assert [attempt.provider_key for attempt in world.calls[0].attempts] == ["a", "b", "c"]
+        assert [attempt.provider_key for attempt in world.calls[0].progress.attempts] == ["a", "b", "c"]
         world.providers.replies.clear()
         world.seconds += 8.0
         assert await world.keys_of(1) == "c"
@@ -359,13 +364,13 @@ def test_seals_and_response_ids_return_to_the_account_that_made_them(tmp_path: P
         await world.ask(request=responses_request(seal))
         assert world.providers.used[-1] == "a"
         assert b"proof-of-b" not in world.providers.bodies[-1]
-        assert [loss.code for loss in world.calls[-1].losses] == ["reasoning-dropped"]
+        assert [loss.code for loss in world.calls[-1].progress.losses] == ["reasoning-dropped"]
         # What a provider keeps is looked for in one account only: that of the first key.
         request = responses_request(seal)
         request.reference = Reference("conversation", "stored")
         world.providers.replies["a"] = (429, {})
         await world.ask(request=request)
-        assert [attempt.provider_key for attempt in world.calls[-1].attempts] == ["a"]
+        assert [attempt.provider_key for attempt in world.calls[-1].progress.attempts] == ["a"]
 
     asyncio.run(run())
 

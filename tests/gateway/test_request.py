@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.embeddings_request import parse_embeddings
+from penstock.gateway.record.embeddings_request import parse_embeddings
 
 ONCE = ("model", "stream", "messages", "n")
 SPACES = st.sampled_from(("", "", " ", "\n  ", "\t\r\n"))

@@ -6,17 +6,18 @@ import pytest
 
 from penstock.core.hub.events import Ending
 from penstock.core.hub.failure import Failure
-from penstock.core.price import Price, Rates, ServiceTier
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.output_estimate import BytesPerToken
-from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Gauge, Grant, Limit, Reservation
+from penstock.gateway.limits.admission import Decision, Denial, Gauge, Grant, Limit, Reservation
 from penstock.gateway.limits.demand import TokenDemand
-from penstock.gateway.limits.reservation import Reservations
-from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.limits.output_estimate import BytesPerToken
+from penstock.gateway.limits.reservation import CallBudget, Reservations
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.price import Price, PricedModel, Rates, ServiceTier
 
 NOW = 1_800_000_000_000
 # Nanodollars: a token of the input costs one, one of the output ten.
@@ -28,8 +29,8 @@ RESERVED_INPUT = 100 * 1.25 + 32
 USUAL = RESERVED_INPUT + 10 * 4_096
 
 
-def key(budget: int | None = None) -> Key:
-    return Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0, budget=budget)
+def quota(budget: int | None = None) -> Quota:
+    return Quota(id="key_1", budget=budget, period="month")
 
 
 class Recording(LocalAccounts):
@@ -39,32 +40,32 @@ class Recording(LocalAccounts):
         super().__init__(lambda: NOW)
         self.asked: list[Reservation] = []
         self.extended: list[tuple[int, int]] = []
-        self.answer: Answer | None = None
+        self.answer: Decision | None = None
         self.waiting: list[Callable[[], None]] | None = None
 
-    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:
+    def reserve(self, quota: Quota, demand: Reservation, then: Callable[[Decision], None]) -> None:
         self.asked.append(demand)
         if self.answer is not None:
             then(self.answer)
         else:
-            super().reserve(key, demand, then)
+            super().reserve(quota, demand, then)
 
-    def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
+    def extend(self, quota: Quota, id: str, cost: int, tokens: int, then: Callable[[Decision], None]) -> None:
         self.extended.append((cost, tokens))
         if self.waiting is not None:
-            self.waiting.append(lambda: LocalAccounts.extend(self, key, id, cost, tokens, then))
+            self.waiting.append(lambda: LocalAccounts.extend(self, quota, id, cost, tokens, then))
         elif self.answer is not None:
             then(self.answer)
         else:
-            super().extend(key, id, cost, tokens, then)
+            super().extend(quota, id, cost, tokens, then)
 
 
 class Running:
     """A relay, as the budget sees it."""
 
     frames = 0
-
     last_event_at = 0.0
+    committed = True
 
     def __init__(self) -> None:
         self.stopped: list[tuple[Failure, Ending]] = []
@@ -83,35 +84,46 @@ class Budgeted:
     def __init__(self, budget: int | None, output: int | None = None, price: PricedModel = PRICE) -> None:
         self.accounts = Recording()
         self.reservations = Reservations(self.accounts, BytesPerToken())
-        self.call = Call("req_1", "main/m", True, 0.0, key=key(budget), at_ms=NOW, input_estimate=INPUT, cap=output)
+        self.call = Call(
+            "req_1",
+            "main/m",
+            True,
+            0.0,
+            key=ClientKey(id="key_1", name="a key", quotas=(quota(budget),)),
+            at_ms=NOW,
+        )
+        self.demand = TokenDemand(INPUT, output)
         self.price = price
         self.reported: list[Failure | None] = []
         self.running = Running()
 
     def reserve(self, total_s: float = 60.0) -> "Budgeted":
-        demand = TokenDemand(INPUT, self.call.cap)
-        self.reservations.reserve(self.call, demand, [self.price], total_s, self.reported.append)
+        self.reservations.reserve(self.call, self.demand, [self.price], total_s, self.reported.append)
         return self
 
     def begin(self) -> "Budgeted":
         attempt = Attempt("main", "m", priced=self.price)
-        self.call.attempts.append(attempt)
-        self.call.control = AttemptControl(attempt)
-        self.call.control.running = self.running
+        self.call.progress.attempts.append(attempt)
+        self.call.progress.control = AttemptControl(attempt)
+        self.call.progress.control.running = self.running
         self.reservations.guard(self.call)
         return self
 
     @property
+    def budget(self) -> CallBudget:
+        return self.reservations.budgets[self.call.id]
+
+    @property
     def limit(self) -> int:
         """The number of characters at which the stream is checked again."""
-        assert self.call.control is not None
-        return self.call.control.limit
+        assert self.call.progress.control is not None
+        return self.call.progress.control.limit
 
     def say(self, chars: int) -> None:
         """The stream has sent this many characters. No ratio is learned for the target: a token has four characters."""
-        assert self.call.control is not None
-        self.call.attempts[-1].output_chars = chars
-        self.call.control.check()
+        assert self.call.progress.control is not None
+        self.call.progress.attempts[-1].output_chars = chars
+        self.call.progress.control.check()
 
 
 def test_what_is_reserved_is_enough_for_the_output_that_the_client_allows() -> None:
@@ -156,8 +168,8 @@ def test_what_is_granted_is_reserved_and_the_client_gets_its_limits() -> None:
     made = Budgeted(10**9, output=50)
     made.accounts.answer = Grant(Gauge(10, 9, 59.5), Gauge(1_000, 850, 90.25), 627)
     made.reserve()
-    assert (made.reported, made.call.reserved) == ([None], 627)
-    assert made.call.headers == {
+    assert (made.reported, made.budget.reserved) == ([None], 627)
+    assert made.call.progress.headers == {
         "x-ratelimit-limit-requests": "10",
         "x-ratelimit-remaining-requests": "9",
         "x-ratelimit-reset-requests": "59.5s",
@@ -174,7 +186,7 @@ def test_what_is_granted_is_reserved_and_the_client_gets_its_limits() -> None:
 def test_times_are_written_as_openai_writes_them(seconds: float, written: str) -> None:
     made = Budgeted(None, output=50)
     made.accounts.answer = Grant(Gauge(1, 1, seconds))
-    assert made.reserve().call.headers["x-ratelimit-reset-requests"] == written
+    assert made.reserve().call.progress.headers["x-ratelimit-reset-requests"] == written
 
 
 @pytest.mark.parametrize(
@@ -190,16 +202,16 @@ def test_a_denial_says_when_to_try_again(wait: float | None, retry_after: str, p
     assert failure is not None
     assert (failure.code, failure.message, failure.status) == (code, "no", 429)
     assert (failure.retry_after, failure.client_may_retry) == (retry_after, passing)
-    assert made.call.reserved is None
-    assert made.call.headers["x-ratelimit-remaining-requests"] == "0"
+    assert not made.reservations.budgets
+    assert made.call.progress.headers["x-ratelimit-remaining-requests"] == "0"
 
 
 def test_nothing_stays_reserved_for_a_client_that_has_left_meanwhile() -> None:
     made = Budgeted(10**9)
-    made.call.over = True
+    made.call.progress.over = True
     made.reserve()
-    assert (made.reported, made.call.reserved) == ([], None)
-    assert made.accounts.reserved(key(10**9)) == 0
+    assert (made.reported, made.reservations.budgets) == ([], {})
+    assert made.accounts.used(quota(10**9)).reserved == 0
 
 
 # While the stream comes
@@ -207,20 +219,19 @@ def test_nothing_stays_reserved_for_a_client_that_has_left_meanwhile() -> None:
 
 def test_a_call_without_a_budget_is_not_watched() -> None:
     made = Budgeted(None).reserve().begin()
-    assert made.call.control is not None
-    assert made.call.control.on_limit is None
+    assert made.call.progress.control is not None
+    assert made.call.progress.control.on_limit is None
 
 
 @pytest.mark.parametrize("missing", ["price", "reserved"])
 def test_nothing_is_watched_where_nothing_can_be_reckoned(missing: str) -> None:
-    made = Budgeted(10**9).reserve()
-    if missing == "reserved":
-        made.call.reserved = None
-    else:
+    made = Budgeted(10**9)
+    if missing == "price":
+        made.reserve()
         made.price = None  # type: ignore[assignment]
     made.begin()
-    assert made.call.control is not None
-    assert made.call.control.on_limit is None
+    assert made.call.progress.control is not None
+    assert made.call.progress.control.on_limit is None
 
 
 def test_an_answer_that_keeps_to_its_cap_is_left_alone() -> None:
@@ -233,10 +244,10 @@ def test_an_answer_that_keeps_to_its_cap_is_left_alone() -> None:
 
 def test_an_answer_beyond_its_cap_has_more_reserved_for_it() -> None:
     made = Budgeted(10**9, output=100).reserve().begin()
-    assert made.call.reserved == RESERVED_INPUT + 1_000
+    assert made.budget.reserved == RESERVED_INPUT + 1_000
     made.say(158 * 4)
     assert made.accounts.extended == [(RESERVED_INPUT + 1_000 + 10 * 4_096, INPUT + 158)]
-    assert made.call.reserved == RESERVED_INPUT + 1_000 + 10 * 4_096
+    assert made.budget.reserved == RESERVED_INPUT + 1_000 + 10 * 4_096
     assert (made.running.stopped, made.running.paused) == ([], [False])
 
 
@@ -248,7 +259,7 @@ def test_more_is_reserved_before_the_last_quarter_is_used() -> None:
     assert made.limit == 4 * 3_071 + 1
     made.say(4 * 3_072)
     assert made.accounts.extended == [(USUAL + 10 * 4_096, INPUT + 3_072)]
-    assert (made.call.reserved, made.call.extending) == (USUAL + 10 * 4_096, False)
+    assert (made.budget.reserved, made.budget.extending) == (USUAL + 10 * 4_096, False)
     assert made.limit == 4 * 3_072 + (2 * 4_096 - 3_072) - 2_048
 
 
@@ -256,7 +267,7 @@ def test_a_stream_is_stopped_at_the_end_of_its_budget() -> None:
     made = Budgeted(int(USUAL)).reserve().begin()
     made.say(4 * 3_072)
     assert len(made.accounts.extended) == 1
-    assert (made.call.used_up, made.running.stopped, made.running.paused) == (True, [], [False])
+    assert (made.budget.used_up_by, made.running.stopped, made.running.paused) == ("this key", [], [False])
     assert made.limit == 4 * 3_072 + 1_024 - 16
     made.say(4 * (4_096 - 17))
     assert (made.running.stopped, made.limit) == ([], 4 * (4_096 - 17) + 1)
@@ -276,20 +287,20 @@ def test_a_stream_waits_for_accounts_that_take_long() -> None:
     waiting: list[Callable[[], None]] = []
     made.accounts.waiting = waiting
     made.say(4 * 3_072)
-    assert (made.call.extending, made.running.paused, made.limit) == (True, [], 4 * 3_072 + 1_024 - 16)
+    assert (made.budget.extending, made.running.paused, made.limit) == (True, [], 4 * 3_072 + 1_024 - 16)
     made.say(4 * (4_096 - 16))
-    assert (made.call.extending, made.running.paused, len(waiting)) == (True, [True], 1)
+    assert (made.budget.extending, made.running.paused, len(waiting)) == (True, [True], 1)
     waiting.pop()()
-    assert (made.call.extending, made.running.paused, made.running.stopped) == (False, [True, False], [])
+    assert (made.budget.extending, made.running.paused, made.running.stopped) == (False, [True, False], [])
     assert made.limit > 4 * 4_096
 
 
 def test_accounts_that_cannot_tell_are_asked_again_soon() -> None:
     made = Budgeted(10**9).reserve().begin()
-    cost_reserved = made.call.reserved
-    made.accounts.answer = Grant(cost=cost_reserved or 0)
+    cost_reserved = made.budget.reserved
+    made.accounts.answer = Grant(cost=cost_reserved)
     made.say(4 * 3_072)
-    assert (made.call.reserved, made.call.used_up, made.limit) == (cost_reserved, False, 4 * 3_072 + 16)
+    assert (made.budget.reserved, made.budget.used_up_by, made.limit) == (cost_reserved, "", 4 * 3_072 + 16)
     made.say(4 * 3_072 + 16)
     assert len(made.accounts.extended) == 2
 
@@ -299,16 +310,16 @@ def test_an_answer_of_the_accounts_is_of_no_use_to_a_call_that_is_over() -> None
     waiting: list[Callable[[], None]] = []
     made.accounts.waiting = waiting
     made.say(4 * 3_072)
-    assert made.call.control is not None
-    made.call.control.running = None
-    cost_reserved = made.call.reserved
+    assert made.call.progress.control is not None
+    made.call.progress.control.running = None
+    cost_reserved = made.budget.reserved
     waiting.pop()()
-    assert (made.call.reserved, made.call.extending) == (cost_reserved, False)
+    assert (made.budget.reserved, made.budget.extending) == (cost_reserved, False)
 
 
 def test_sound_counts_against_the_budget() -> None:
     made = Budgeted(10**9).reserve().begin()
-    made.call.attempts[-1].audio_chars = 3_200 * 2_400  # so many tokens, beside 768 of text
+    made.call.progress.attempts[-1].audio_chars = 3_200 * 2_400  # so many tokens, beside 768 of text
     made.say(3_072)
     assert len(made.accounts.extended) == 1
 

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.core.hub.events import Fault
 from penstock.core.hub.failure import Failure
-from penstock.gateway.calls.failure import from_fault, from_status, sentence
 from penstock.gateway.calls.refusals import unknown_model
+from penstock.gateway.record.failure import from_fault, from_status, sentence
 
 _QUOTING = b'{"error": {"message": "bad prompt: my secret diary"}}'
 CASES: dict[str, tuple[Failure, str]] = {

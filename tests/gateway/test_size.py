@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.gateway.relay.control import MAX_CHARS
+from penstock.gateway.record.control import MAX_CHARS
+from penstock.gateway.relay.outcome import Committed, Failed
 from tests.gateway.support import VARIANTS, Clock, Relayed
 
 
@@ -21,11 +22,12 @@ def test_a_stream_that_never_ends_is_cut(variant: str, keep: bool) -> None:
         await asyncio.sleep(0)
         relayed.in_variant(variant, 1.0)
         await asyncio.sleep(0)
-        (committed, failure) = relayed.outcomes
-        assert committed is None
-        assert failure is not None
-        assert failure.code == "upstream_event_too_large"
-        assert "32000000 characters" in failure.message
+        (committed, failed) = relayed.outcomes
+        assert committed == Committed()
+        assert isinstance(failed, Failed)
+        assert failed.committed
+        assert failed.failure.code == "upstream_event_too_large"
+        assert "32000000 characters" in failed.failure.message
 
     try:
         loop.run_until_complete(run())

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from penstock.core.hub.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.gateway.calls.call import Attempt
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
 from tests.gateway.support import VARIANTS, Clock, Relayed
 from tests.streams import delta, says, sse
 

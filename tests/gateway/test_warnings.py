@@ -4,15 +4,16 @@ import msgspec
 import pytest
 
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import Account
+from penstock.gateway.limits.account import Account, BudgetUse
 from penstock.gateway.limits.admission import Denial, Reservation, extend, reserve
 from penstock.gateway.limits.warnings import BudgetWatch, watched_budgets
-from penstock.gateway.teams.chain import resolve
+from penstock.gateway.teams.chain import Chain
 from penstock.gateway.teams.team import Team
 
 NOW = 1_794_700_800_000  # 2026-11-15
 DAY_MS = 86_400_000
 KEY = Key(id="key_1", name="ci", digest=b"", hint="", created_ms=1, budget=1_000, period="month", team="acme/search")
+QUOTA = Chain([]).client_key(KEY).quotas[0]
 
 
 def watch() -> BudgetWatch:
@@ -22,7 +23,7 @@ def watch() -> BudgetWatch:
     ]
     key = msgspec.structs.replace(KEY, budgets={"day": 200})
     watch = BudgetWatch()
-    watch.use(watched_budgets(resolve([key], teams)))
+    watch.use(watched_budgets([Chain(teams).client_key(key)]))
     return watch
 
 
@@ -57,14 +58,19 @@ def test_a_warning_names_the_level_and_the_budget() -> None:
 
 def test_what_is_left_is_reported_by_name_for_keys_and_teams() -> None:
     found = watch()
-    shares = {"key_1": 0.5, "key_1:day": 0.25, "team:acme:total": 0.9, "team:acme:day": None}
-    assert found.remaining(lambda account: shares[account.id], NOW) == {
+    used = {
+        "key_1": BudgetUse(300, 200),
+        "key_1:day": BudgetUse(150),
+        "team:acme:total": BudgetUse(0, 6_000),
+        "team:acme:day": BudgetUse(None, 10),
+    }
+    assert found.remaining(lambda account: used[account.id], NOW) == {
         ("key", "ci", "month"): 0.5,
         ("key", "ci", "day"): 0.25,
-        ("organisation", "acme", "total"): 0.9,
+        ("organisation", "acme", "total"): 0.0,
     }
-    found.use(watched_budgets(resolve([msgspec.structs.replace(KEY, revoked_ms=1)], [])))
-    assert found.remaining(lambda _: 0.1, NOW) == {}
+    found.use(watched_budgets([Chain([]).client_key(msgspec.structs.replace(KEY, revoked_ms=1))]))
+    assert found.remaining(lambda _: BudgetUse(1), NOW) == {}
 
 
 def test_accounts_without_a_budget_and_of_end_users_are_not_watched() -> None:
@@ -92,17 +98,16 @@ def test_a_refusal_is_a_warning_of_all() -> None:
 )
 def test_only_a_budget_that_is_spent_is_exhausted(spent: int, reserved: int, cost: int, exhausted: str) -> None:
     account = Account(never_expires=True, spent={"2026-11": spent})
-    key = msgspec.structs.replace(KEY, team="")
     if reserved:
-        reserve(account, key, Reservation("a", reserved, 0, NOW, NOW + 1_000))
-    denial = reserve(account, key, Reservation("b", cost, 0, NOW, NOW + 1_000))
+        reserve(account, QUOTA, Reservation("a", reserved, 0, NOW, NOW + 1_000))
+    denial = reserve(account, QUOTA, Reservation("b", cost, 0, NOW, NOW + 1_000))
     assert isinstance(denial, Denial)
     assert denial.exhausted == exhausted
 
 
 def test_a_stream_that_gets_no_more_exhausts_the_budget() -> None:
     account = Account(never_expires=True, spent={"2026-11": 900})
-    reserve(account, KEY, Reservation("a", 100, 0, NOW, NOW + 1_000))
-    denial = extend(account, KEY, "a", 200, 0, NOW)
+    reserve(account, QUOTA, Reservation("a", 100, 0, NOW, NOW + 1_000))
+    denial = extend(account, QUOTA, "a", 200, 0, NOW)
     assert isinstance(denial, Denial)
     assert denial.exhausted == "key_1"

@@ -67,6 +67,29 @@ def test_a_streamed_response_sends_its_head_with_its_first_piece(request_: bytes
     with_exchange(claim, request_)
 
 
+@pytest.mark.parametrize(
+    ("request_", "written"),
+    [
+        (REQUEST, [CHUNKED + b"1\r\na\r\n1\r\nb\r\n", b"1\r\nc\r\n1\r\nd\r\n0\r\n\r\n"]),
+        (OLD, [BARE + b"ab", b"cd"]),
+    ],
+)
+def test_a_delayed_piece_is_sent_with_the_next(request_: bytes, written: list[bytes]) -> None:
+    def claim(client: Client, exchange: Exchange) -> None:
+        exchange.hold(b"too early")
+        exchange.start(200, {"x-a": "b"})
+        exchange.hold(b"a")
+        assert client.wire.written == []
+        exchange.write(b"b")
+        exchange.hold(b"c")
+        assert client.wire.written == written[:1]
+        exchange.end(b"d")
+        exchange.hold(b"too late")
+        assert client.wire.written == written
+
+    with_exchange(claim, request_)
+
+
 @pytest.mark.parametrize(("request_", "head", "end"), [(REQUEST, CHUNKED, b"0\r\n\r\n"), (OLD, BARE, b"")])
 def test_a_stream_may_be_empty_and_its_head_may_go_first(request_: bytes, head: bytes, end: bytes) -> None:
     def empty(client: Client, exchange: Exchange) -> None:

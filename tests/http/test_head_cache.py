@@ -188,13 +188,13 @@ def test_a_head_is_known_in_whatever_reads_it_comes() -> None:
 
 def test_a_body_that_takes_too_long_is_refused_though_its_head_is_known() -> None:
     async def check() -> None:
-        client = Client(body_timeout_s=0.2)
+        client = Client(body_timeout_s=0.05)
         client.send(FIRST)
         client.answer()
         sent = post(b"x" * 100, AUTHORIZED)
         client.send(sent[:-100])
         for _ in range(10):  # each of which comes in time
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
             client.send(b"x")
         assert client.status == 408
         assert not client.waiting
@@ -206,12 +206,12 @@ def test_a_body_that_takes_too_long_is_refused_though_its_head_is_known() -> Non
 
 def test_the_body_of_a_cached_head_may_arrive_until_its_timeout() -> None:
     async def check() -> None:
-        client = Client(body_timeout_s=0.1)
+        client = Client(body_timeout_s=0.02)
         client.send(FIRST)
         client.answer()
         client.send(FIRST[:-2])
         client.send(FIRST[-2:])
-        await asyncio.sleep(0.2)  # nothing is waited for any more
+        await asyncio.sleep(0.05)  # nothing is waited for any more
         assert client.answer().body == b"first"
         assert client.status == 200
 

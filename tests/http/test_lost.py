@@ -1,24 +1,11 @@
 """A lost connection is freed at once with all its objects, and does not wait for the garbage collector."""
 
 import asyncio
-import gc
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from penstock.http.limits import UpstreamLimits
 from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
-from tests.http.wire import Client, post
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+from tests.http.wire import Client, no_garbage_collection, post
 
 
 class Receiver:

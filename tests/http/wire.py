@@ -1,8 +1,10 @@
 """A connection of the server without a network: a client whose bytes arrive in the reads that a test sets."""
 
 import asyncio
+import gc
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from penstock.http.exchange import Exchange
@@ -88,3 +90,14 @@ def post(body: bytes, *headers: bytes, length: bytes | None = None) -> bytes:
     size = b"%d" % len(body) if length is None else length
     lines = [b"POST /v1/a?b=c HTTP/1.1", b"Host: here", b"Content-Length: " + size, *headers, b"", b""]
     return b"\r\n".join(lines) + body
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """What is freed here is freed at once."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

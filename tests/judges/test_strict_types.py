@@ -26,10 +26,10 @@ from penstock.core.dialects.registry import surface_dialect
 from tests.faults.client import CLIENT_KEY
 from tests.judges.answers import streamed
 from tests.judges.messages.bench import Bench
-from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS
+from tests.translation.scenarios import PROVIDERS, SCENARIOS
 from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, facts, folded
 
-# The types of the events of a stream, and of a body.
+# The types of the events of a stream, and of a body, of the packages in this environment.
 TYPES: dict[str, tuple[Any, Any]] = {
     CHAT: (ChatCompletionChunk, ChatCompletion),
     MESSAGES: (RawMessageStreamEvent, Message),
@@ -98,7 +98,7 @@ def events_of(client: str, facts: AnswerFacts, provider: str, wire: bytes) -> It
             yield data
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", TYPES)
 def test_every_answer_is_valid(client: str) -> None:
     event, body = map(TypeAdapter, TYPES[client])
     found: dict[str, str] = {}
@@ -139,7 +139,7 @@ def test_a_response_that_repeats_its_request_is_valid(name: str) -> None:
 
 # The providers of the bench, by their dialects.
 NAMES = dict(zip(PROVIDERS, ("main", "claude", "responses", "gem", "ollama", "command", "converse"), strict=True))
-ASKED = ("text", "reasoning", "two parallel calls", "the limit on the output")
+ASKED = ("text", "reasoning", "reasoning with a seal", "two parallel calls", "the limit on the output")
 
 
 def models_of(bench: Bench) -> Iterator[str]:

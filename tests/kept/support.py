@@ -17,6 +17,7 @@ from tests.faults.client import CLIENT_KEY, RawClient, Response, get, post
 from tests.faults.gateway import PROVIDER_KEY, Table
 from tests.faults.scripts import unstreamed, whole
 from tests.faults.upstream import Op, Upstream
+from tests.open_responses import stream_problems
 
 PATH = "/v1/responses"
 OTHER_KEY = "canary-of-another-client-8d21"
@@ -157,7 +158,8 @@ def final(response: Response) -> Any:
     """The response object: of a body, or of the last event of a stream."""
     if response.headers["content-type"].startswith("application/json"):
         return response.json
-    last = response.body.decode().rstrip().rpartition("\ndata: ")[2]
+    assert stream_problems(response.body) == []
+    last = response.body.decode().removesuffix("\n\ndata: [DONE]\n\n").rpartition("\ndata: ")[2]
     return json.loads(last)["response"]
 
 

@@ -43,6 +43,8 @@ REQUESTS: dict[str, dict[str, object]] = {
     "/v1/responses": {"model": "main/answer", "input": "Hi"},
     "/v1/messages": {"model": "main/answer", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
     "/v1beta/models/main/answer:generateContent": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    "/v2/chat": {"model": "main/answer", "messages": [{"role": "user", "content": "Hi"}]},
+    "/model/main%2Fanswer/converse": {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
 }
 RULES = """
 [routes.failing]

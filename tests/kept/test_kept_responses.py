@@ -97,7 +97,7 @@ def test_a_response_that_is_not_in_the_background_cannot_be_cancelled(gateway: K
         ("{id}", "POST", (405, "method_not_allowed")),
         ("{id}/cancel", "GET", (405, "method_not_allowed")),
         ("{id}/output", "GET", (404, "not_found")),
-        ("compact", "POST", (404, "not_found")),
+        ("compact", "GET", (405, "method_not_allowed")),
         ("", "GET", (404, "not_found")),
     ],
 )

@@ -302,7 +302,8 @@ def test_whether_responses_are_kept_needs_a_restart_and_other_settings_do_not(
         model = upstream.play(says(TEXT))
         conversation = {"conversation": "conv_1"}
         assert code(gateway.respond(f"main/{model}", **conversation)) == (400, "shared_state_not_allowed")
-        changed = gateway.file.read_text().replace("store = true", "store = false\nshared_state = true")
+        changed = gateway.file.read_text().replace("store = true", "store = false")
+        changed = changed.replace("[server]", "[server]\nshared_state = true")
         gateway.file.write_text(changed)
         gateway.signal(signal.SIGHUP)
         gateway.says("responses.store needs a restart")

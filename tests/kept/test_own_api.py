@@ -71,7 +71,7 @@ def test_the_id_of_a_providers_response_is_not_continued(gateway: KeepingGateway
 def test_state_is_forwarded_if_the_operator_allows_it(
     tmp_path: Path, upstream: Upstream, fields: dict[str, Any]
 ) -> None:
-    with start(tmp_path, upstream, store=False, memory=0, shared_state=True) as gateway:
+    with start(tmp_path, upstream, store=False, memory=0, server={"shared_state": True}) as gateway:
         model = upstream.play(streamed(ANSWER))
         assert gateway.respond(f"own/{model}", **{"store": True, "stream": True} | fields).status == 200
         asked = gateway.asked(model)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests.faults.book import BookReader
 from tests.ledger.mock import INPUT, Mock, body, mock, tokens_of
 

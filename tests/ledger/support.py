@@ -9,7 +9,9 @@ from pathlib import Path
 
 from penstock.core.hub.input_estimate import estimate_input
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.keys import Key, new_id
+from penstock.gateway.keys.quota import Period
 from penstock.gateway.limits.reservation import with_margin
 from penstock.stores.book.open import open_book
 from tests.faults.book import INPUT_COST, OUTPUT_COST
@@ -62,7 +64,7 @@ def wait_for_key(gateway: Gateway, secret: str) -> None:
 def put_key(folder: Path, key: Key) -> None:
     """Store a key in its present form."""
     with closing(open_book(LedgerSettings(folder=str(folder)), {})) as book:
-        book.change_keys(lambda _: [key])
+        book.change_keys(lambda *_: [key])
 
 
 def ask(gateway: Gateway, secret: str, model: str, *, stream: bool, **fields: object) -> Response:

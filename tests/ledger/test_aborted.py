@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests.faults.client import RawClient
 from tests.faults.conftest import Starter
 from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, PROVIDERS, Pair, Provider

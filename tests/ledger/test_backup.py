@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.billing.book import Filter, Grouping
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Filter, Grouping
 from penstock.gateway.config import LedgerSettings, Secret
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.open import open_book
 from tests.deploy.documented import blocks, run
 from tests.faults.gateway import Gateway, Table, settings

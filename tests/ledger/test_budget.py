@@ -13,8 +13,8 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.limits.account import Account
+from penstock.gateway.record.entry import Entry
 from penstock.stores.accounts.sqlite import FILE, SqliteAccounts
 from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response

@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 from openai import DefaultHttpxClient, InternalServerError, OpenAI
 
-from penstock.gateway.billing.entry import Entry, Measure
+from penstock.gateway.record.entry import Entry, Measure
 from tests.faults.client import CLIENT_KEY, Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway, settings

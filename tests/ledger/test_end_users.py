@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings
 from penstock.providers.secret import Secret
 from penstock.stores.book.open import open_book

@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from penstock.gateway.billing.book import Filter
-from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config.load import load
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.stores.book.open import open_book
 
@@ -15,8 +16,8 @@ CALLS = 30
 def settled(books: Bookkeeping, number: int) -> None:
     """A call that has ended."""
     call = Call(f"call-{number}", "m", stream=True, started=0.0, at_ms=number)
-    call.attempts = [Attempt("main", "m", ending="completed")]
-    call.ending = "completed"
+    call.progress.attempts = [Attempt("main", "m", ending="completed")]
+    call.progress.ending = "completed"
     books.ledger.settle(call)
 
 

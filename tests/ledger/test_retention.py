@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys.keys import Key, digest_of, new_secret
+from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.keys import Key
 from penstock.stores.book.open import open_book
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import whole
@@ -25,7 +26,7 @@ def test_a_spent_budget_stays_spent_after_pruning_and_a_restart(tmp_path: Path) 
     key = Key(id="key_spent", name="a", digest=digest_of(secret), hint="", created_ms=1, budget=10, period="total")
     ledger = LedgerSettings(folder=str(tmp_path / "state"))
     with closing(open_book(ledger, {})) as book:
-        book.change_keys(lambda _: [key])
+        book.change_keys(lambda *_: [key])
         book.append([entry(f"call {number}", now - 5 * DAY_MS, key=key.id) for number in range(10)])
     with Upstream() as upstream:
         model = upstream.play(whole())

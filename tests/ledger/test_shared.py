@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from penstock.amounts import dollars
-from penstock.gateway.billing.book import Book, Filter
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings, Secret
 from penstock.gateway.keys import changes as key_changes
-from penstock.gateway.keys.keys import Key, Spender, digest_of, new_id, new_secret
+from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.keys import Key, new_id
+from penstock.gateway.keys.quota import Spender
 from penstock.gateway.keys.terms import KeyTerms
+from penstock.gateway.record.entry import Entry
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, update
 from penstock.stores.book.open import open_book
+from penstock.stores.book.sql_book import Book
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
@@ -51,7 +54,7 @@ class Pair:
             budget=budget,
             period="total",
         )
-        self.book.change_keys(lambda _: [key])
+        self.book.change_keys(lambda *_: [key])
         for gateway in self.gateways:
             wait_for_key(gateway, secret)
         return key, secret

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests.faults.client import CLIENT_KEY, Response
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import plain

@@ -1,9 +1,8 @@
-"""The local model, called with the official SDK: what is forwarded, and what is emulated.
+"""The local model, called with the official SDK: what is forwarded, and what it cannot do.
 
 No text of the model is asserted: it changes with every release of its runtime.
 """
 
-import json
 import time
 from typing import Any
 
@@ -21,7 +20,6 @@ WEATHER: Any = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-ADD: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 
 
 def logged(served: Served, request_id: str) -> Any:
@@ -125,40 +123,43 @@ def test_a_schema_holds_it_to_a_form(shared: Served) -> None:
     assert isinstance(answer.choices[0].message.parsed, Person)
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
-def test_a_tool_is_called(shared: Served, choice: Any) -> None:
-    answer = shared.sdk.chat.completions.create(
-        model=MODEL,
-        messages=user("What is the weather in Paris?"),
-        tools=[WEATHER],
-        tool_choice=choice,
-        max_tokens=80,
-        temperature=0,
+def test_tools_that_it_cannot_see_are_a_loss(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.with_raw_response.create(
+        model=MODEL, messages=user("What is the weather in Paris?"), tools=[WEATHER], max_tokens=8
     )
-    message = answer.choices[0].message
-    assert (answer.choices[0].finish_reason, message.content) == ("tool_calls", None)
-    assert message.tool_calls is not None
-    (call,) = message.tool_calls
-    assert call.type == "function"
-    assert call.function.name == "get_weather"
-    assert list(json.loads(call.function.arguments)) == ["city"]
+    assert answer.parse().choices[0].message.content
+    assert "tools-unseen" in answer.headers["x-penstock-losses"]
+    assert logged(shared, answer.headers["x-request-id"])["losses"] == {"tools-unseen": 1}
 
 
-def test_a_tool_call_is_streamed(shared: Served) -> None:
-    with shared.sdk.chat.completions.stream(
-        model=MODEL,
-        messages=user("What is the weather in Paris?"),
-        tools=[WEATHER],
-        tool_choice="required",
-        max_tokens=80,
-        temperature=0,
-    ) as stream:
-        events = [event.type for event in stream]
-        message = stream.get_final_completion().choices[0].message
-    assert message.tool_calls is not None
-    assert message.tool_calls[0].function.name == "get_weather"
-    assert list(json.loads(message.tool_calls[0].function.arguments)) == ["city"]
-    assert events.count("tool_calls.function.arguments.delta") > 3
+def test_tools_that_must_not_be_called_are_no_loss(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.with_raw_response.create(
+        model=MODEL, messages=user("Hi"), tools=[WEATHER], tool_choice="none", max_tokens=4
+    )
+    assert "x-penstock-losses" not in answer.headers
+
+
+def test_a_strict_call_with_tools_is_refused(shared: Served) -> None:
+    with pytest.raises(APIStatusError, match="tools-unseen") as refused:
+        shared.sdk.chat.completions.create(
+            model=MODEL, messages=user("Hi"), tools=[WEATHER], extra_headers={"x-penstock-strict": "1"}
+        )
+    assert refused.value.status_code == 400
+
+
+DEMANDS: dict[str, Any] = {
+    "any tool": "required",
+    "a tool": {"type": "function", "function": {"name": "get_weather"}},
+    "one of some": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [WEATHER]}},
+}
+
+
+@pytest.mark.parametrize("choice", DEMANDS.values(), ids=DEMANDS)
+def test_a_call_cannot_be_demanded(shared: Served, choice: Any) -> None:
+    with pytest.raises(APIStatusError, match="ask a model that has tools") as refused:
+        shared.sdk.chat.completions.create(model=MODEL, messages=user("Hi"), tools=[WEATHER], tool_choice=choice)
+    assert refused.value.status_code == 400
+    assert refused.value.body["param"] == "tool_choice"  # type: ignore[index]
 
 
 def test_after_the_result_of_a_tool_it_answers_in_words(shared: Served) -> None:
@@ -168,9 +169,11 @@ def test_after_the_result_of_a_tool_it_answers_in_words(shared: Served) -> None:
         {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "call_1", "content": "sunny, 21 degrees"},
     ]
-    answer = shared.sdk.chat.completions.create(model=MODEL, messages=messages, tools=[WEATHER, ADD], max_tokens=40)
-    assert answer.choices[0].message.tool_calls is None
-    assert answer.choices[0].message.content
+    answer = shared.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=messages, max_tokens=40)
+    message = answer.parse().choices[0].message
+    assert message.tool_calls is None
+    assert message.content
+    assert "tools-unseen" in answer.headers["x-penstock-losses"]  # the earlier call
 
 
 def test_two_answers_to_one_question(shared: Served) -> None:
@@ -180,7 +183,7 @@ def test_two_answers_to_one_question(shared: Served) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a tool that is none": ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "functions only"),
+    "a tool that is none": ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "must be a list of functions"),
     "a schema that is none": (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "odd"}}}},
         "schema",

@@ -1,5 +1,7 @@
 """Any whole answer in the legal order, as a strategy."""
 
+import json
+
 from hypothesis import strategies as st
 
 from penstock import (
@@ -33,6 +35,12 @@ extras: st.SearchStrategy[dict[str, object]] = st.dictionaries(
 )
 
 
+# Arguments of a function: a JSON object, or a text that is none and never becomes one. What follows a closed object is
+# refused as ambiguous while another call is open, and styles cut arguments anywhere.
+objects: st.SearchStrategy[str] = extras.map(json.dumps)
+open_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="]}"), min_size=1, max_size=10)
+
+
 counts = st.integers(0, 10_000)
 
 
@@ -41,12 +49,12 @@ def answers(draw: st.DrawFn) -> list[Event]:
     """The events of a whole answer, in the form in which a reader gives them."""
     choices = range(draw(st.integers(1, 3)))
     speech: list[list[Event]] = [[ChoiceStart(choice, "assistant")] for choice in choices]
-    called = [0] * len(choices)
+    called: list[list[bool]] = [[] for _ in choices]
     for number in range(draw(st.integers(0, 12))):
         choice = draw(st.sampled_from(choices))
         speech.append(_sent_text(draw, choice, called, number))
     finishes: list[Event] = [
-        Finish(choice, draw(_reasons(calls=called[choice] > 0)), draw(st.none() | texts)) for choice in choices
+        Finish(choice, draw(_reasons(calls=bool(called[choice]))), draw(st.none() | texts)) for choice in choices
     ]
     return [
         Start(draw(texts), draw(texts), draw(st.integers(1, 2**40))),
@@ -57,8 +65,11 @@ def answers(draw: st.DrawFn) -> list[Event]:
     ]
 
 
-def _sent_text(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[Event]:
-    """One thing that a choice says, with the extras that come before it."""
+def _sent_text(draw: st.DrawFn, choice: int, called: list[list[bool]], number: int) -> list[Event]:
+    """One thing that a choice says, with the extras that come before it.
+
+    `called` has the calls of each choice so far, with whether more arguments may follow.
+    """
     before: list[Event] = draw(
         st.lists(
             st.one_of(
@@ -79,14 +90,16 @@ def _sent_text(draw: st.DrawFn, choice: int, called: list[int], number: int) -> 
             return [*before, ReasoningDelta(choice, text, draw(st.sampled_from(REASONING_FIELDS)))]
         case "refusal":
             return [*before, RefusalDelta(choice, text)]
-        case "more arguments" if called[choice]:
-            return [ToolCallDelta(choice, called[choice] - 1, text)]
-    call = called[choice]
-    called[choice] += 1
-    kinds: list[ToolKind] = ["function", "custom"]
-    start = ToolCallStart(choice, call, f"call-{choice}-{call}", text, draw(st.sampled_from(kinds)))
+        case "more arguments" if called[choice] and called[choice][-1]:
+            return [ToolCallDelta(choice, len(called[choice]) - 1, draw(open_texts))]
+    call = len(called[choice])
+    tool: ToolKind = draw(st.sampled_from(("function", "custom")))
+    whole = tool == "function" and draw(st.booleans())
+    called[choice].append(not whole)
+    start = ToolCallStart(choice, call, f"call-{choice}-{call}", text, tool)
     with_extras = [Extra("tool", draw(extras), choice, call)] if draw(st.booleans()) else []
-    return [*before, start, *with_extras, ToolCallDelta(choice, call, draw(texts))]
+    arguments = draw(objects if whole else open_texts if tool == "function" else texts)
+    return [*before, start, *with_extras, ToolCallDelta(choice, call, arguments)]
 
 
 def _reasons(*, calls: bool) -> st.SearchStrategy[str]:

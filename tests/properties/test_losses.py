@@ -13,7 +13,7 @@ from penstock import Event, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.hub.losses import LOSSES, Loss, changes_meaning, counted, described
-from penstock.gateway.calls.call import Call
+from penstock.gateway.record.call import Call
 from tests.properties.answers import answers
 from tests.streams import fold, read
 
@@ -76,8 +76,8 @@ def test_losses_that_change_the_meaning_are_named_once_and_briefly(losses: list[
 def test_a_call_keeps_a_thousand_losses_of_an_answer() -> None:
     call = Call("req_1", "m", stream=True, started=0.0)
     for _ in range(700):
-        call.note_losses([Loss("seal-dropped"), Loss("seal-dropped"), Loss("seal-dropped")])
-    assert len(call.losses) == 1_000
+        call.progress.note_losses([Loss("seal-dropped"), Loss("seal-dropped"), Loss("seal-dropped")])
+    assert len(call.progress.losses) == 1_000
 
 
 def test_every_loss_that_is_declared_has_its_row() -> None:

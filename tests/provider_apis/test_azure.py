@@ -1,12 +1,17 @@
-"""Azure OpenAI on real sockets: both forms of its API as the official client calls them, and tokens of Entra ID."""
+"""Azure: both forms of the OpenAI API on real sockets as the official client calls them, tokens of Entra ID, and the
+address of Claude in Foundry.
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
+from anthropic import AnthropicFoundry, BadRequestError
 from openai import APIStatusError, AzureOpenAI, OpenAI
 
+from penstock.gateway.config import load
 from tests import responses as rs
 from tests import streams as chat
 from tests.faults.client import post
@@ -191,3 +196,20 @@ def test_each_worker_has_a_token_of_its_own(two_workers: EntraGateway) -> None:
             break
     assert set(tokens(two_workers, model)) == {"1", "2"}
     assert two_workers.entra.asked == 2
+
+
+def test_claude_in_foundry_is_addressed_as_by_the_official_client() -> None:
+    env = {"ANTHROPIC_FOUNDRY_API_KEY": "a-key-of-some-length", "ANTHROPIC_FOUNDRY_RESOURCE": "me"}
+    provider = load(None, env).providers["azure-anthropic"]
+    asked: list[httpx2.Request] = []
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(400, json={"type": "error", "error": {"type": "invalid_request_error", "message": "no"}})
+
+    transport = httpx2.Client(transport=httpx2.MockTransport(refuse))
+    official = AnthropicFoundry(api_key="a-key-of-some-length", resource="me", http_client=transport, max_retries=0)
+    with pytest.raises(BadRequestError):
+        official.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+    assert str(asked[0].url) == provider.url("m")
+    assert provider.credentials().items() <= dict(asked[0].headers).items()

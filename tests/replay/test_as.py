@@ -18,10 +18,10 @@ from penstock.replay.faults import INJECTABLE_FAULTS
 from penstock.replay.styles.catalog import load_style, style_names
 from tests.cli.support import GROQ, OPENAI_2025, OPENAI_2026, RESELLER, invoke
 from tests.faults.client import Response
+from tests.replay.in_process import InProcessPlayer
 from tests.replay.support import Player, keep
 from tests.streams import begins, by_event, completion, finishes, says, sse
-
-pytestmark = pytest.mark.slow
+from tests.tables import share
 
 UNREADABLE = "reseller"
 # The seeds that came whole, by the model that each names.
@@ -43,9 +43,13 @@ def inspected(wire: bytes, folder: Path) -> Any:
     return json.loads(invoke("inspect", "--json", str(file)).output)
 
 
-@pytest.fixture(scope="module", params=style_names(DEFAULT_DIALECT))
+# A process passes the name of a style on, and `styles/` tests what each one writes: a usual run starts a share of them.
+PLAYED = sorted({UNREADABLE, *share(1, style_names(DEFAULT_DIALECT))})
+
+
+@pytest.fixture(scope="module", params=PLAYED)
 def player(request: pytest.FixtureRequest) -> Iterator[tuple[str, Player]]:
-    with Player(*WHOLE.values(), "--as", request.param, "--speed", "max", "--split", "random") as player:
+    with InProcessPlayer(*WHOLE.values(), "--as", request.param, "--speed", "max", "--split", "random") as player:
         assert f"; as {request.param})" in player.output[0]
         yield request.param, player
 
@@ -82,13 +86,13 @@ def test_the_official_sdk_reads_a_seed_in_any_style(player: tuple[str, Player], 
 
 @pytest.mark.parametrize(("seed", "name", "asked"), [(seed, *row) for seed, row in OWN.items()])
 def test_a_seed_comes_back_byte_for_byte_in_its_own_style(seed: str, name: str, asked: bool) -> None:
-    with Player(seed, "--as", name, "--speed", "max") as player:
+    with InProcessPlayer(seed, "--as", name, "--speed", "max") as player:
         response = player.ask(stream_options=USAGE if asked else None)
     assert response.body == Path(seed).read_bytes()
 
 
 def test_the_usage_is_reported_to_clients_that_ask_for_it() -> None:
-    with Player(GROQ, "--as", "openai", "--speed", "max") as player:
+    with InProcessPlayer(GROQ, "--as", "openai", "--speed", "max") as player:
         asked, unasked = player.ask(stream_options=USAGE), player.ask()
         assert player.ask(stream_options={"include_usage": False}).body == unasked.body
         assert player.ask(stream_options=["include_usage"]).body == unasked.body
@@ -97,9 +101,10 @@ def test_the_usage_is_reported_to_clients_that_ask_for_it() -> None:
     assert b"usage" not in unasked.body
 
 
+@pytest.mark.slow
 def test_each_event_leaves_when_its_words_were_sent(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", sse(begins(), says("Hello")), sse(says(", world")), sse(finishes()), gap_s=0.2)
-    with Player(tmp_path, "--as", "mistral") as player, player.begin() as client:
+    with InProcessPlayer(tmp_path, "--as", "mistral") as player, player.begin() as client:
         began = time.monotonic()
         client.read_until(b"Hello")
         first_s = time.monotonic() - began
@@ -118,7 +123,7 @@ def events(response: Response) -> list[bytes]:
 
 def broken(*faults: str, name: str = "xai") -> Response:
     options = [option for fault in faults for option in ("--fault", fault)]
-    with Player(RESELLER, "--as", name, "--speed", "max", *options) as player:
+    with InProcessPlayer(RESELLER, "--as", name, "--speed", "max", *options) as player:
         assert f"; faults: {', '.join(fault.partition('=')[0] for fault in faults)})" in player.output[0]
         return player.ask(stream_options=USAGE)
 
@@ -133,6 +138,7 @@ def test_it_is_reset() -> None:
     assert (response.complete, response.cut, len(events(response))) == (False, "reset", 3)
 
 
+@pytest.mark.slow
 def test_it_stalls_however_fast_it_is_played() -> None:
     began = time.monotonic()
     assert broken("stall=700ms@2").complete
@@ -147,7 +153,7 @@ def test_something_else_comes_in_its_place() -> None:
 
 
 def test_several_faults_a_style_a_speed_and_a_split_combine() -> None:
-    with Player(
+    with InProcessPlayer(
         *(OPENAI_2026, "--as", "openrouter", "--speed", "max", "--split", "bytes"),
         *("--fault", "no-done", "--fault", "crlf", "--fault", "zero-usage"),
     ) as player:
@@ -161,7 +167,7 @@ def test_several_faults_a_style_a_speed_and_a_split_combine() -> None:
 
 def test_drips_arrive_one_by_one(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", sse(begins(), says("Hi"), finishes()))
-    with Player(tmp_path, "--fault", "drip", "--speed", "max") as player, player.begin() as client:
+    with InProcessPlayer(tmp_path, "--fault", "drip", "--speed", "max") as player, player.begin() as client:
         raw = client.read_until(b"0\r\n\r\n").partition(b"\r\n\r\n")[2]
     wire = sse(begins(), says("Hi"), finishes())
     assert raw == b"".join(b"1\r\n%c\r\n" % byte for byte in wire) + b"0\r\n\r\n"
@@ -187,7 +193,6 @@ def test_a_wrong_word_is_reported_with_the_right_one(options: list[str], words: 
 def test_styles_and_faults_are_listed() -> None:
     styles, faults = invoke("replay", "--styles"), invoke("replay", "--faults")
     assert (styles.exit_code, faults.exit_code) == (0, 0)
-    assert invoke("replay", "--manners").output == styles.output  # the deprecated name
     assert [line.split()[0] for line in styles.output.splitlines() if line[:1].isalpha()] == list(style_names())
     listed = [line.split()[0] for line in faults.output.splitlines() if line[2:3].isalpha() and line[:2] == "  "]
     assert [word.partition("=")[0].partition("[")[0] for word in listed] == list(INJECTABLE_FAULTS)
@@ -196,5 +201,4 @@ def test_styles_and_faults_are_listed() -> None:
 def test_help_says_where_the_lists_are() -> None:
     output = " ".join(invoke("replay", "--help").output.split())
     assert "--styles List the styles for --as, and exit." in output
-    assert "--manners" not in output
     assert "--faults List the faults for --fault, and exit." in output

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import Completion, StreamReader
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
-from penstock.replay.faults import Piece, parse_fault
+from penstock.replay.faults import Piece, ScriptEnding, parse_fault
 from penstock.replay.pieces import Split, pieces_of
 from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, PlaybackOptions, parse_speed, playback_of
 from penstock.replay.styles.catalog import load_style, style_names
@@ -302,13 +302,13 @@ def test_a_page_in_place_of_a_recorded_error_has_status_200(fault: str) -> None:
 
 
 # The ending that a capture had stays, unless a fault says how it ends.
-DAMAGED_ENDINGS: dict[str, dict[How, How]] = {
-    "no-done": {"complete": "complete", "limit": "closed", "reset": "reset", "timed-out": "timed-out"},
-    "cut-after=2": {"complete": "complete", "reset": "complete", "timed-out": "complete"},
-    "html": {"closed": "complete", "timed-out": "complete"},
-    "error-event": {"reset": "complete"},
+DAMAGED_ENDINGS: dict[str, dict[How, ScriptEnding]] = {
+    "no-done": {"complete": "end", "limit": "closed", "reset": "reset", "timed-out": "stall"},
+    "cut-after=2": {"complete": "end", "reset": "end", "timed-out": "end"},
+    "html": {"closed": "end", "timed-out": "end"},
+    "error-event": {"reset": "end"},
     "reset": {"complete": "reset", "timed-out": "reset"},
-    "stall": {"complete": "timed-out", "reset": "timed-out"},
+    "stall": {"complete": "stall", "reset": "stall"},
 }
 
 
@@ -316,7 +316,7 @@ DAMAGED_ENDINGS: dict[str, dict[How, How]] = {
     ("fault", "before", "behind"),
     [(fault, before, behind) for fault, endings in DAMAGED_ENDINGS.items() for before, behind in endings.items()],
 )
-def test_a_fault_may_change_the_ending(fault: str, before: How, behind: How) -> None:
+def test_a_fault_may_change_the_ending(fault: str, before: How, behind: ScriptEnding) -> None:
     capture = Capture(HEADER, SPOKEN.reads, CaptureEnd(5.0, before))
     assert played(faulty(fault), capture).ending == behind
 

@@ -1,6 +1,7 @@
 """Record → replay → record: the same bytes, the same reads, the same ending; and how exact the times are."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,38 +45,60 @@ CASES: dict[str, tuple[Script, How]] = {
 }
 
 
+@dataclass
+class Round:
+    """The original of each case with its model, a player of all of them, and a gateway that records what it plays."""
+
+    originals: dict[str, tuple[str, Capture]]
+    player: Player
+    second: Gateway
+    folder: Path
+
+
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def round(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Round]:
+    folder = tmp_path_factory.mktemp("round")
     with Upstream() as upstream:
-        folder = tmp_path_factory.mktemp("first")
-        record = ("--record", str(folder / "captures"))
-        with Gateway(folder, upstream, settings(upstream.url), arguments=record) as gateway:
-            yield gateway
+        originals = dict(record_originals(upstream, folder))
+        (folder / "again").mkdir()
+        with Player(folder / "originals") as player:
+            record = ("--record", str(folder / "again" / "captures"))
+            configuration = replayed_by("main", player.url)
+            with Gateway(folder / "again", upstream, configuration, arguments=record) as second:
+                yield Round(originals, player, second, folder / "again" / "captures")
+
+
+def record_originals(upstream: Upstream, folder: Path) -> Iterator[tuple[str, tuple[str, Capture]]]:
+    (folder / "originals").mkdir()
+    (folder / "first").mkdir()
+    captures = folder / "first" / "captures"
+    record = ("--record", str(captures))
+    with Gateway(folder / "first", upstream, settings(upstream.url), arguments=record) as first:
+        for case, (script, _) in CASES.items():
+            model = upstream.play(script)
+            ask(first, model)
+            original = taken(captures)
+            (folder / "originals" / f"{model}.capture").write_bytes(dump(original))
+            yield case, (model, original)
 
 
 def ask(gateway: Gateway, model: str) -> None:
     gateway.ask(f"main/{model}", stream=True, temperature=0.5)
 
 
-@pytest.mark.parametrize(("script", "how"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_a_replay_is_recorded_as_the_original_was(
-    first: Gateway, tmp_path: Path, script: Script, how: How, record_property: Callable[[str, object], None]
+    round: Round, case: str, record_property: Callable[[str, object], None]
 ) -> None:
-    model = first.upstream.play(script)
-    ask(first, model)
-    original = taken(first.file.parent / "captures")
-    with Player(save(original, tmp_path / "original")) as player:
-        configuration = replayed_by("main", player.url)
-        record = ("--record", str(tmp_path / "again"))
-        with Gateway(tmp_path, first.upstream, configuration, arguments=record) as second:
-            again = ask_again(second, model, original, tmp_path / "again")
-        until(lambda: "by request" in player.output[-1])
+    model, original = round.originals[case]
+    again = ask_again(round.second, model, original, round.folder)
+    until(lambda: "by request" in round.player.output[-1])
     assert [read.data for read in again.reads] == [read.data for read in original.reads]
     assert (again.header.status, again.header.model) == (original.header.status, model)
     assert again.header.request == original.header.request
     for capture in (original, again):
         assert capture.closing is not None
-        assert capture.closing.how == how
+        assert capture.closing.how == CASES[case][1]
     kept = {name: value for name, value in again.header.headers.items() if name in original.header.headers}
     assert kept == original.header.headers
     record_property("timing_errors_ms", errors_ms(original, again))
@@ -98,12 +121,6 @@ def taken(folder: Path) -> Capture:
     for file in folder.iterdir():
         file.unlink()
     return capture
-
-
-def save(capture: Capture, folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "original.capture").write_bytes(dump(capture))
-    return folder
 
 
 def errors_ms(original: Capture, again: Capture) -> list[float]:

@@ -88,13 +88,14 @@ def test_a_pause_holds_it_also_before_it_begins(tmp_path: Path) -> None:
         asked = await connection(tmp_path)
         asked.pause()
         asked.send(b"{}", received)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)  # for the thread that prepares it
         assert received.words == []
-        await asyncio.sleep(0.2)  # for the thread that prepares it
         received.after_each = asked.pause  # one thing at a time
         for count in (2, 3, 4, 5):
             asked.resume()
-            await asyncio.sleep(0.02)
+            async with asyncio.timeout(30):
+                while len(received.words) < count:  # noqa: ASYNC110 - it is called by timers
+                    await asyncio.sleep(0.001)
             assert received.words == BEGUN[:count]
         received.after_each = lambda: None
         asked.resume()

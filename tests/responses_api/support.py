@@ -9,6 +9,7 @@ from tests.anthropic.support import PROVIDERS
 from tests.faults.client import RawClient, Response, post
 from tests.faults.gateway import PROVIDER_KEY, Gateway, Table, settings
 from tests.faults.upstream import Upstream
+from tests.open_responses import problems
 
 PATH = "/v1/responses"
 COUNT = "/v1/responses/input_tokens"
@@ -64,14 +65,15 @@ def start(folder: Path, upstream: Upstream, more: str = "", **tables: Table) -> 
 
 
 def events(response: Response) -> list[Json]:
-    """The events of a stream: each has its name, and its number in order; nothing is behind the last."""
+    """The events of a stream: each has its name, and its number in order; only `[DONE]` is behind the last."""
     assert response.headers["content-type"].startswith("text/event-stream")
-    assert response.body == b"" or response.body.endswith(b"\n\n")
+    assert response.body == b"" or response.body.endswith(b"\n\ndata: [DONE]\n\n")
     found = []
-    for number, block in enumerate(response.body.decode().split("\n\n")[:-1]):
+    for number, block in enumerate(response.body.decode().split("\n\n")[:-2]):
         name, data = block.split("\n")
         value = json.loads(data.removeprefix("data: "))
         assert (value["type"], value["sequence_number"]) == (name.removeprefix("event: "), number)
+        assert problems(value) == []
         found.append(value)
     return found
 
@@ -85,6 +87,7 @@ def whole(response: Response) -> Json:
     """The response object: of a body, or of the last event."""
     streamed = response.headers["content-type"].startswith("text/event-stream")
     found: Json = events(response)[-1]["response"] if streamed else response.json
+    assert problems(found) == []
     return found
 
 

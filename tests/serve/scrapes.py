@@ -15,10 +15,11 @@ from penstock.gateway.config import load
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
-from penstock.serve.app import App
+from penstock.serve.composition import App
 from penstock.serve.responses import error_page
 from penstock.serve.telemetry.log import Log
 from penstock.upstream.local.model import RuntimeFolder
+from tests.serve.in_process import write_prices
 
 # By the name of a sample, its labels and their values.
 Samples: TypeAlias = dict[str, dict[frozenset[tuple[str, str]], float]]
@@ -116,7 +117,9 @@ class Served:
             self._ready.set()
 
     async def _serve(self) -> None:
-        environment = {"PENSTOCK_STATE": str(self._state)}
+        cache = self._state.parent / "cache"
+        write_prices(cache)
+        environment = {"PENSTOCK_STATE": str(self._state), "PENSTOCK_CACHE": str(cache)}
         with (self._state.parent / "log").open("wb") as file:
             log, home = Log(file.fileno(), pretty=False), RuntimeFolder()
             self.app = app = App(load(self._file, environment), environment, log, home)

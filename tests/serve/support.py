@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
 from penstock.serve.admin.endpoint import TOKEN_FILE
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway
+from tests.serve.openapi import check_response
 
 _ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
 WAIT_S = 10.0
 
 
 class AdminClient:
-    """A client of the admin API of a gateway. Keeps all that the API has said."""
+    """A client of the admin API of a gateway. Keeps all that the API has said, which must be as its document says."""
 
     def __init__(self, gateway: Gateway, token: str = "") -> None:
         self.gateway = gateway
@@ -48,6 +50,8 @@ class AdminClient:
             raw = response.read()
             kind = response.headers.get_content_subtype()
             reported = json.loads(raw) if raw and kind == "json" else raw.decode() if kind == "csv" else None
+            if kind == "json" and raw:
+                check_response(method, path, response.status, reported, len(raw))
             if isinstance(reported, dict) and "secret" in reported:
                 self.secrets.append(reported.pop("secret"))
                 raw = json.dumps(reported).encode()
@@ -96,10 +100,10 @@ class AdminClient:
 def call(model: str, *, answered: bool) -> Call:
     made = Call("req_1", model, stream=True, started=0.0)
     provider, _, name = model.partition("/")
-    made.attempts.append(Attempt(provider, name))
-    made.status, made.ending = (200, "completed") if answered else (404, "failed")
-    made.attempts[-1].ending = made.ending
-    made.commit_s = 0.5 if answered else None
+    made.progress.attempts.append(Attempt(provider, name))
+    made.progress.status, made.progress.ending = (200, "completed") if answered else (404, "failed")
+    made.progress.attempts[-1].ending = made.progress.ending
+    made.progress.commit_s = 0.5 if answered else None
     return made
 
 

@@ -104,6 +104,8 @@ def cookie(admin_listener: AdminListener) -> str:
 
 def test_the_link_of_the_start_opens_once(admin_listener: AdminListener) -> None:
     assert admin_listener.send("HEAD", admin_listener.first).status == 403  # a preview does not use it up
+    fields = "&".join(f"x{number}=1" for number in range(50))
+    assert admin_listener.send("GET", f"/open?{fields}").status == 403
     assert admin_listener.send("GET", admin_listener.first, {"Sec-Purpose": "prefetch"}).status == 403
     opened = admin_listener.send("GET", admin_listener.first)
     assert (opened.status, opened.headers["location"], opened.headers["cache-control"]) == (303, "/", "no-store")

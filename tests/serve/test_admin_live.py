@@ -12,18 +12,17 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
-from penstock.serve.workers.live_calls import _SeenCall
+from penstock.gateway.record.event_gaps import BOUNDS, EventGaps
+from penstock.serve.live.live_calls import _SeenCall
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
 from tests.promptness import in_time, prompt
+from tests.serve.in_process import InProcessGateway
 from tests.serve.scrapes import parse, value
 from tests.serve.support import AdminClient, Events, events
 from tests.streams import calls, delta, piece, says, sse
-
-pytestmark = pytest.mark.slow
 
 _SOON_S = 10.0
 
@@ -35,9 +34,9 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
+def admin(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     configuration = settings(upstream.url, 0, admin={"content": True})
-    with Gateway(tmp_path_factory.mktemp("live"), upstream, configuration) as gateway:
+    with InProcessGateway(tmp_path_factory.mktemp("live"), upstream, configuration) as gateway:
         yield AdminClient(gateway)
 
 
@@ -59,9 +58,9 @@ def streams_for_ever(upstream: Upstream, gap_s: float = 0.01) -> str:
     return upstream.play([head(), chunk(HELLO), for_ever(sse(says("word ")), gap_s)])
 
 
-def begin(served: AdminClient, model: str) -> tuple[RawClient, str]:
+def begin(admin: AdminClient, model: str) -> tuple[RawClient, str]:
     """Begin a stream; the client, and the id of the call."""
-    client = served.gateway.begin(f"main/{model}", stream=True)
+    client = admin.gateway.begin(f"main/{model}", stream=True)
     raw = client.read_until(b"Hello").partition(b"x-request-id: ")[2]
     return client, raw.partition(b"\r\n")[0].decode()
 
@@ -74,17 +73,19 @@ def of_model(data: Any, model: str) -> list[Any]:
     return [call for call in data["calls"] if call["target"] == f"main/{model}"]
 
 
-def test_a_call_that_stalls_is_seen_to_be_silent(served: AdminClient, upstream: Upstream) -> None:
-    client, id = begin(served, upstream.play([head(), chunk(HELLO), hang()]))
-    with client, events(served, "/admin/live") as live:
+@pytest.mark.slow
+def test_a_call_that_stalls_is_seen_to_be_silent(admin: AdminClient, upstream: Upstream) -> None:
+    client, id = begin(admin, upstream.play([head(), chunk(HELLO), hang()]))
+    with client, events(admin, "/admin/live") as live:
         silent = one(live.until(lambda data: (one(data, id) or {}).get("silent_ms", 0) > 600), id)
         assert silent["phase"] == "streaming"
         assert silent["longest_gap_ms"] >= silent["silent_ms"]
 
 
-def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upstream) -> None:
-    client, id = begin(served, streams_for_ever(upstream))
-    with client, events(served, "/admin/live") as live:
+@pytest.mark.slow
+def test_a_stream_is_seen_to_rise_and_to_end(admin: AdminClient, upstream: Upstream) -> None:
+    client, id = begin(admin, streams_for_ever(upstream))
+    with client, events(admin, "/admin/live") as live:
         first = one(live.until(lambda data: one(data, id)), id)
         assert (first["phase"], first["provider"], first["surface"]) == ("streaming", "main", "chat")
         assert first["target"] == first["model"]
@@ -110,45 +111,46 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upst
         ended = one(live.until(lambda data: one(data, id) and one(data, id)["phase"] == "over"), id)
         assert ended["outcome"] == "cancelled"
         assert live.until(lambda data: one(data, id) is None)  # once, and not again
-        served.gateway.until(lambda: any(line["request_id"] == id for line in served.gateway.calls))
-        entry = served.gateway.book.entry(id)
+        admin.gateway.until(lambda: any(line["request_id"] == id for line in admin.gateway.calls))
+        entry = admin.gateway.book.entry(id)
         assert ended["tokens"] == entry.tokens.output
 
 
-def test_a_call_too_short_to_be_seen_is_reported_all_the_same(served: AdminClient, upstream: Upstream) -> None:
+@pytest.mark.slow
+def test_a_call_too_short_to_be_seen_is_reported_all_the_same(admin: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), chunk(REST), last_chunk()])
-    with events(served, "/admin/live") as live:
+    with events(admin, "/admin/live") as live:
         live.next()
-        response = served.gateway.ask(f"main/{model}", stream=True)
+        response = admin.gateway.ask(f"main/{model}", stream=True)
         reported = one(live.until(lambda data: one(data, response.request_id)), response.request_id)
         assert (reported["phase"], reported["outcome"], reported["tokens"]) == ("over", "completed", 3)
 
 
-def test_a_call_that_waits_is_seen(served: AdminClient, upstream: Upstream) -> None:
+def test_a_call_that_waits_is_seen(admin: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([hang()])
-    with served.gateway.begin(f"main/{model}", stream=True), events(served, "/admin/live") as live:
+    with admin.gateway.begin(f"main/{model}", stream=True), events(admin, "/admin/live") as live:
         (reported,) = of_model(live.until(lambda data: of_model(data, model)), model)
         assert (reported["phase"], reported["first_event_ms"], reported["tokens"]) == ("waiting", None, 0)
 
 
-def test_those_who_watch_are_few(served: AdminClient) -> None:
-    watching = [Events(served, "/admin/live") for _ in range(16)]
+def test_those_who_watch_are_few(admin: AdminClient) -> None:
+    watching = [Events(admin, "/admin/live") for _ in range(16)]
     try:
         assert {stream.response.status for stream in watching} == {200}
-        status, reported = served.ask("GET", "/admin/live")
+        status, reported = admin.ask("GET", "/admin/live")
         assert (status, reported["error"]["code"]) == (503, "too_many_watchers")
     finally:
         for stream in watching:
             stream.close()
     deadline = time.monotonic() + _SOON_S
-    while (stream := Events(served, "/admin/live")).response.status != 200:
+    while (stream := Events(admin, "/admin/live")).response.status != 200:
         stream.close()
         assert time.monotonic() < deadline
     stream.close()
-    assert served.ask("HEAD", "/admin/live")[0] == 405
+    assert admin.ask("HEAD", "/admin/live")[0] == 405
 
 
-def read_along(served: AdminClient, upstream: Upstream) -> None:
+def read_along(admin: AdminClient, upstream: Upstream) -> None:
     """Text on all three paths: the first events, parsed events, and chunks that bypass the parser."""
     gate = Gate()
     words = [f"word{number} " for number in range(40)]
@@ -165,9 +167,9 @@ def read_along(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play(
         [head(), chunk(HELLO), *regular, gate, *sent_text, chunk(odd), chunk(WORLD), chunk(REST), last_chunk()]
     )
-    client, id = begin(served, model)
+    client, id = begin(admin, model)
     client.read_until(b"eeee")
-    with client, events(served, f"/admin/calls/{id}/text") as text:
+    with client, events(admin, f"/admin/calls/{id}/text") as text:
         assert text.next() == ("joined", {"missed": 0})
         before = ""
         while before != "Helloaaaabbbbccccddddeeee":  # another worker may send it in several pieces
@@ -190,11 +192,11 @@ def read_along(served: AdminClient, upstream: Upstream) -> None:
         assert response.done
 
 
-def test_a_text_is_read_along_exactly(served: AdminClient, upstream: Upstream) -> None:
-    read_along(served, upstream)
+def test_a_text_is_read_along_exactly(admin: AdminClient, upstream: Upstream) -> None:
+    read_along(admin, upstream)
 
 
-def test_who_comes_late_reads_all_that_was_sent(served: AdminClient, upstream: Upstream) -> None:
+def test_who_comes_late_reads_all_that_was_sent(admin: AdminClient, upstream: Upstream) -> None:
     arguments = [chunk(sse(calls(piece(0, arguments=part)))) for part in ('{"city"', ': "Wien"}')]
     sent_text: list[Op] = [
         *(chunk(sse(delta({"reasoning_content": word}))) for word in ("Let ", "me ", "see")),
@@ -202,9 +204,9 @@ def test_who_comes_late_reads_all_that_was_sent(served: AdminClient, upstream: U
         chunk(sse(calls(piece(0, "call_1", "weather", "")))),
         *arguments,
     ]
-    client, id = begin(served, upstream.play([head(), chunk(HELLO), *sent_text, hang()]))
+    client, id = begin(admin, upstream.play([head(), chunk(HELLO), *sent_text, hang()]))
     client.read_until(b"Wien")
-    with client, events(served, f"/admin/calls/{id}/text") as text:
+    with client, events(admin, f"/admin/calls/{id}/text") as text:
         reported = [text.next() for _ in range(6)]
         assert reported == [
             ("joined", {"missed": 0}),
@@ -214,15 +216,16 @@ def test_who_comes_late_reads_all_that_was_sent(served: AdminClient, upstream: U
             ("text", {"text": "one two three", "kind": "text", "choice": 1}),
             ("text", {"text": 'weather{"city": "Wien"}', "kind": "tool"}),
         ]
-        served.ask("POST", f"/admin/calls/{id}/stop")
+        admin.ask("POST", f"/admin/calls/{id}/stop")
         assert text.next()[0] == "over"
 
 
-def test_of_a_very_long_answer_the_end_is_kept(served: AdminClient, upstream: Upstream) -> None:
+@pytest.mark.slow
+def test_of_a_very_long_answer_the_end_is_kept(admin: AdminClient, upstream: Upstream) -> None:
     words = [f"{number:09} " for number in range(12_000)]
-    client, id = begin(served, upstream.play([head(), chunk(HELLO), *map(chunk, map(sse, map(says, words))), hang()]))
+    client, id = begin(admin, upstream.play([head(), chunk(HELLO), *map(chunk, map(sse, map(says, words))), hang()]))
     client.read_until(words[-1].encode())
-    with client, events(served, f"/admin/calls/{id}/text") as text:
+    with client, events(admin, f"/admin/calls/{id}/text") as text:
         name, joined = text.next()
         kept = ""
         while len(kept) + joined["missed"] < 120_005:
@@ -232,6 +235,7 @@ def test_of_a_very_long_answer_the_end_is_kept(served: AdminClient, upstream: Up
     assert ("Hello" + "".join(words)).endswith(kept)
 
 
+@pytest.mark.slow
 def test_what_is_forbidden_by_a_reload_is_forgotten(tmp_path: Path, upstream: Upstream) -> None:
     allowed = settings(upstream.url, 0, admin={"content": True})
     with Gateway(tmp_path, upstream, allowed) as gateway:
@@ -250,12 +254,12 @@ def test_what_is_forbidden_by_a_reload_is_forgotten(tmp_path: Path, upstream: Up
                 assert text.next()[1]["missed"] > 0  # nothing of what was said by then
 
 
-def test_who_stops_reading_along_changes_nothing(served: AdminClient, upstream: Upstream) -> None:
+def test_who_stops_reading_along_changes_nothing(admin: AdminClient, upstream: Upstream) -> None:
     model = streams_for_ever(upstream, 0.002)
-    client, id = begin(served, model)
+    client, id = begin(admin, model)
     with client:
         for _ in range(3):
-            with events(served, f"/admin/calls/{id}/text") as text, events(served, f"/admin/calls/{id}/text") as other:
+            with events(admin, f"/admin/calls/{id}/text") as text, events(admin, f"/admin/calls/{id}/text") as other:
                 assert text.next()[0] == other.next()[0] == "joined"
                 read = ""
                 while len(read) < len("Helloword word "):
@@ -265,26 +269,28 @@ def test_who_stops_reading_along_changes_nothing(served: AdminClient, upstream: 
                     assert read == "Hello" + "word " * (len(read) // 5 - 1)
                 assert other.next()[0] == "text"
         client.read_until(b"word")
-        assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 200
+        assert admin.ask("POST", f"/admin/calls/{id}/stop")[0] == 200
 
 
-def test_a_reader_who_takes_nothing_is_dropped(served: AdminClient, upstream: Upstream) -> None:
+@pytest.mark.slow
+def test_a_reader_who_takes_nothing_is_dropped(admin: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), for_ever(sse(says("x" * 8_000)), 0.001)])
-    client, id = begin(served, model)
-    with client, RawClient(served.port, receive_buffer=4096) as reader:
+    client, id = begin(admin, model)
+    with client, RawClient(admin.port, receive_buffer=4096) as reader:
         reader.send(
-            f"GET /admin/calls/{id}/text HTTP/1.1\r\nHost: {served.place}\r\n"
-            f"Authorization: Bearer {served.token}\r\n\r\n".encode()
+            f"GET /admin/calls/{id}/text HTTP/1.1\r\nHost: {admin.place}\r\n"
+            f"Authorization: Bearer {admin.token}\r\n\r\n".encode()
         )
         deadline = time.monotonic() + 30
         sent = 0
         while time.monotonic() < deadline and sent < 3_000_000:
             sent += len(client.read_some())
-        assert served.get("/admin/state")["open_calls"] >= 1  # the call has gone on
+        assert admin.get("/admin/state")["open_calls"] >= 1  # the call has gone on
         reader.ends()
-        served.ask("POST", f"/admin/calls/{id}/stop")
+        admin.ask("POST", f"/admin/calls/{id}/stop")
 
 
+@pytest.mark.slow
 def test_content_is_reported_only_where_that_is_allowed(tmp_path: Path, upstream: Upstream) -> None:
     with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
         served = AdminClient(gateway)
@@ -302,86 +308,86 @@ def test_content_is_reported_only_where_that_is_allowed(tmp_path: Path, upstream
 # Stopping
 
 
-def stopped(served: AdminClient, upstream: Upstream, model: str, id: str) -> float:
+def stopped(admin: AdminClient, upstream: Upstream, model: str, id: str) -> float:
     """Stop a call; how many seconds it takes until the upstream is closed."""
     connection = upstream.connection(model)
     began = time.monotonic()
-    assert served.ask("POST", f"/admin/calls/{id}/stop") == (200, {"stopped": True})
+    assert admin.ask("POST", f"/admin/calls/{id}/stop") == (200, {"stopped": True})
     upstream.until(lambda: connection.closed_at)
     return connection.closed_at - began
 
 
-def test_a_stop_is_counted_as_ours_and_not_as_the_clients(served: AdminClient, upstream: Upstream) -> None:
+def test_a_stop_is_counted_as_ours_and_not_as_the_clients(admin: AdminClient, upstream: Upstream) -> None:
     def ended(reason: str) -> float:
         asked = urllib.request.Request(
-            f"http://{served.place}/metrics", headers={"Authorization": f"Bearer {served.token}"}
+            f"http://{admin.place}/metrics", headers={"Authorization": f"Bearer {admin.token}"}
         )
         with urllib.request.urlopen(asked, timeout=10) as answer:
             return value(parse(answer.read().decode()), "penstock_stream_end_total", reason=reason)
 
     before = ended("cut"), ended("client_gone")
     model = streams_for_ever(upstream)
-    client, id = begin(served, model)
+    client, id = begin(admin, model)
     with client:
-        stopped(served, upstream, model, id)
+        stopped(admin, upstream, model, id)
         client.response()
     assert (ended("cut"), ended("client_gone")) == (before[0] + 1, before[1])
 
 
 @prompt
-def test_a_stream_is_stopped_at_once(served: AdminClient, upstream: Upstream) -> None:
+def test_a_stream_is_stopped_at_once(admin: AdminClient, upstream: Upstream) -> None:
     model = streams_for_ever(upstream)
-    client, id = begin(served, model)
+    client, id = begin(admin, model)
     with client:
-        in_time(stopped(served, upstream, model, id), 0.1)
+        in_time(stopped(admin, upstream, model, id), 0.1)
         response = client.response()
         assert response.complete
         assert not response.done
         assert response.error["code"] == "stopped_by_operator"
-        entry = served.gateway.book.entry(id)
+        entry = admin.gateway.book.entry(id)
         assert (entry.outcome, entry.code, entry.status) == ("cancelled", "stopped_by_operator", 200)
         assert entry.attempts[0].outcome == "cancelled"
         assert entry.tokens.output > 0
-        assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
+        assert admin.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
 
 
 @pytest.mark.parametrize("stream", [True, False])
 @prompt
-def test_a_call_is_stopped_before_its_first_word(stream: bool, served: AdminClient, upstream: Upstream) -> None:
+def test_a_call_is_stopped_before_its_first_word(stream: bool, admin: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), hang()])
-    with served.gateway.begin(f"main/{model}", stream=stream) as client, events(served, "/admin/live") as live:
+    with admin.gateway.begin(f"main/{model}", stream=stream) as client, events(admin, "/admin/live") as live:
         upstream.asked(model)
         (reported,) = of_model(live.until(lambda data: of_model(data, model)), model)
         id = reported["id"]
-        in_time(stopped(served, upstream, model, id), 1.0)
+        in_time(stopped(admin, upstream, model, id), 1.0)
         response = client.response()
         assert (response.status, response.error["code"]) == (503, "stopped_by_operator")
         assert response.headers["x-should-retry"] == "false"
-        entry = served.gateway.book.entry(id)
+        entry = admin.gateway.book.entry(id)
         assert (entry.outcome, entry.code) == ("cancelled", "stopped_by_operator")
         assert len(entry.attempts) == 1
     assert upstream.requests(model) == upstream.requests(model)[:1]  # no other target is tried
 
 
 @pytest.mark.parametrize("id", ["req_0", "", "..", "%2e%2e", "a%2fb", "%c3%a9"])
-def test_what_is_not_running_is_not_stopped(id: str, served: AdminClient) -> None:
-    assert served.ask("POST", f"/admin/calls/{id}/stop")[0] in (400, 404)
-    assert served.ask("GET", f"/admin/calls/{id}/text")[0] in (400, 404)
+def test_what_is_not_running_is_not_stopped(id: str, admin: AdminClient) -> None:
+    assert admin.ask("POST", f"/admin/calls/{id}/stop")[0] in (400, 404)
+    assert admin.ask("GET", f"/admin/calls/{id}/text")[0] in (400, 404)
 
 
-def test_a_call_is_found_by_its_names(served: AdminClient, upstream: Upstream) -> None:
-    with events(served, "/admin/live") as live:
+def test_a_call_is_found_by_its_names(admin: AdminClient, upstream: Upstream) -> None:
+    with events(admin, "/admin/live") as live:
         live.until(lambda data: not data["total"])
     one_model, other = streams_for_ever(upstream, 0.2), streams_for_ever(upstream, 0.2)
-    (mine, id), (second, _) = begin(served, one_model), begin(served, other)
+    (mine, id), (second, _) = begin(admin, one_model), begin(admin, other)
     with mine, second:
         for text in (one_model, f"MAIN/{one_model}".upper(), id, id[-12:]):
-            with events(served, f"/admin/live?find={quote(text)}") as live:
+            with events(admin, f"/admin/live?find={quote(text)}") as live:
                 data = live.until(lambda data: data["found"])
                 assert (data["found"], data["total"]) == (1, 2)
                 assert [call["id"] for call in data["calls"] if call["phase"] != "over"] == [id]
                 assert data["next"] is None
-        with events(served, "/admin/live?find=nobody") as live:
+        with events(admin, "/admin/live?find=nobody") as live:
             _, data = live.next()
             assert (data["found"], data["total"], data["calls"]) == (0, 2, [])
 
@@ -389,14 +395,14 @@ def test_a_call_is_found_by_its_names(served: AdminClient, upstream: Upstream) -
 @pytest.mark.parametrize(
     "query", ["before=x", "before=1e9-a", "before=99999999999999999999-a", "fnid=a", "find=a&find=b"]
 )
-def test_what_cannot_be_looked_for_is_refused(query: str, served: AdminClient) -> None:
-    status, reported = served.ask("GET", f"/admin/live?{query}")
+def test_what_cannot_be_looked_for_is_refused(query: str, admin: AdminClient) -> None:
+    status, reported = admin.ask("GET", f"/admin/live?{query}")
     assert (status, reported["error"]["code"]) == (400, "invalid_parameter")
 
 
-def reach_all(served: AdminClient, number: int) -> None:
+def reach_all(admin: AdminClient, number: int) -> None:
     """If there are more calls than one message has, each call is on exactly one page."""
-    with events(served, "/admin/live") as live:
+    with events(admin, "/admin/live") as live:
         data = live.until(lambda data: data["total"] == number and data["next"])
     ids: list[str] = []
     while True:
@@ -406,19 +412,19 @@ def reach_all(served: AdminClient, number: int) -> None:
         ids += page
         if not data["next"]:
             break
-        with events(served, f"/admin/live?before={quote(data['next'])}") as live:
+        with events(admin, f"/admin/live?before={quote(data['next'])}") as live:
             _, data = live.next()
     assert len(ids) == len(set(ids)) == number
 
 
-def test_calls_that_are_not_reported_at_first_are_on_further_pages(served: AdminClient, upstream: Upstream) -> None:
-    with events(served, "/admin/live") as live:
+def test_calls_that_are_not_reported_at_first_are_on_further_pages(admin: AdminClient, upstream: Upstream) -> None:
+    with events(admin, "/admin/live") as live:
         live.until(lambda data: not data["total"])
     with ExitStack() as streams:
         model = streams_for_ever(upstream, 5.0)
         for _ in range(430):
-            streams.enter_context(served.gateway.begin(f"main/{model}", stream=True))
-        reach_all(served, 430)
+            streams.enter_context(admin.gateway.begin(f"main/{model}", stream=True))
+        reach_all(admin, 430)
 
 
 # Several workers

@@ -1,6 +1,6 @@
 """Every table of a gateway that is keyed by input of a client or a provider has a bound, whatever names they send.
 
-Each row fills its table through the interface that the names come in by. `docs/architecture.md` has the same list.
+Each row fills its table through the interface that the names come in by. `docs/bounds.md` has the same list.
 """
 
 import asyncio
@@ -14,36 +14,37 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from penstock.core.fast.templates import OpeningTemplate
+from penstock.core.fast.openings import OpeningTemplate
 from penstock.core.hub.events import TextDelta
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens
 from penstock.core.stream import StreamReader
 from penstock.gateway import mask
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.billing.tags import clean_tags
 from penstock.gateway.calls.breakers import MAX_TARGETS, BreakerTable
-from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import CallKind, Plans
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
-from penstock.gateway.content.end_users import MAX_KNOWN, EndUsers
-from penstock.gateway.content.users import ClaimedPseudonyms
+from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.mask import masked
-from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
-from penstock.gateway.relay.transcript import Transcript
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.event_gaps import MAX_STALLS, STALL_S, EventGaps
+from penstock.gateway.record.progress import Progress
+from penstock.gateway.record.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
 from penstock.serve import responses
+from penstock.serve.live.live_calls import LiveCalls, LiveFilter
 from penstock.serve.rejections import MAX_ROWS, Rejection, Rejections
 from penstock.serve.telemetry.counters import MAX_SERIES, SharedCounters
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
 from penstock.serve.telemetry.metric_specs import REQUESTS
-from penstock.serve.telemetry.metrics import Metrics
-from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
+from penstock.stores.content.end_users import MAX_KNOWN, EndUsers
+from penstock.stores.content.sql_users import ClaimedPseudonyms
 from tests.streams import begins, says, sse
 
 TEXT = """
@@ -77,8 +78,8 @@ def _call(model: str) -> Call:
     """A call that a made-up model has answered."""
     attempt = Attempt("acme", model, sent=True, status=200, ending="completed", commit_s=0.1)
     attempt.tokens = Tokens(input=3, output=5)
-    call = Call("id", f"acme/{model}", True, 0.0, attempts=[attempt], status=200, ending="completed")
-    call.commit_s = 0.1
+    call = Call("id", f"acme/{model}", True, 0.0, progress=Progress(attempts=[attempt], status=200, ending="completed"))
+    call.progress.commit_s = 0.1
     return call
 
 
@@ -138,16 +139,6 @@ def series(folder: Path) -> Table:
     return Table(
         lambda name: counters.add(REQUESTS, ("chat", name, *labels)), lambda: len(counters.counts()), MAX_SERIES
     )
-
-
-def places(_: Path) -> Table:
-    metrics = Metrics(dict)
-
-    def use(name: str) -> None:
-        call = _call(name)
-        metrics.settled(call, entry_of(call, lambda *_: 5))
-
-    return Table(use, lambda: len(metrics._common), 2 * MAX_VALUES)
 
 
 def histograms(_: Path) -> Table:
@@ -249,7 +240,6 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "bytes per token": ratios,
     "values of a metric's label": label_values,
     "series of a metric": series,
-    "places of usual calls": places,
     "series for a collector": histograms,
     "header lines": header_lines,
     "HTML references": references,

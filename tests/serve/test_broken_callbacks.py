@@ -15,16 +15,17 @@ from msgspec import structs
 
 from penstock.amounts import clock_ms
 from penstock.core.dialects.registry import DIALECTS
-from penstock.core.price import Price, Rates
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import Ledger
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, load
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.admission import Answer, Grant, Reservation
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.limits.admission import Decision, Grant, Reservation
+from penstock.gateway.record.entry import Entry
+from penstock.gateway.record.price import Price, Rates
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
@@ -45,7 +46,8 @@ gap_s = 30
 base_url = "http://p.example/v1"
 abort = "ABORT"
 """
-KEY = Key(id="key_1", name="a key", digest=b"1" * 32, hint="1234", created_ms=1, budget=10**12, concurrent=1)
+QUOTA = Quota(id="key_1", budget=10**12, period="month", concurrent=1)
+KEY = ClientKey(id="key_1", name="a key", digest=b"1" * 32, quotas=(QUOTA,))
 PRICE = Price(Rates(input=1_000, output=10_000))
 TOOL = '{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"}}]}}'
 Mode = Literal["once", "from then on"]
@@ -136,8 +138,7 @@ class Provider:
     def endpoint(self, url: str, headers: dict[str, str]) -> "Provider":  # noqa: ARG002
         return self
 
-    def secrets(self) -> tuple[str, ...]:
-        return ()
+    secrets: tuple[str, ...] = ()
 
     def idle_connection(self) -> UpstreamConnection:
         return self.connection
@@ -277,9 +278,9 @@ async def turns() -> None:
 
 def accounts_free(accounts: AccountsDouble) -> bool:
     """Whether the key, which may have one call at a time, has none."""
-    answers: list[Answer] = []
+    answers: list[Decision] = []
     accounts.reserve(
-        KEY, Reservation(id="another", cost=1, tokens=1, now=clock_ms(), until=clock_ms() + 1), answers.append
+        QUOTA, Reservation(id="another", cost=1, tokens=1, now=clock_ms(), until=clock_ms() + 1), answers.append
     )
     accounts.release(KEY.id, "another")
     return isinstance(answers[0], Grant)

@@ -15,13 +15,15 @@ from penstock.core.hub.events import Ending
 from penstock.core.stream import StreamReader
 from penstock.errors import ConfigError
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config import ContentRule, load
-from penstock.gateway.content.call_record import call_record
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.progress import Progress
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.serve.kept import call_content
 from penstock.serve.kept.call_content import CallContent
 from penstock.serve.kept.kept_content import KeptContent
+from penstock.stores.content.call_record import call_record
 from penstock.stores.content.open import CONTENT_FILE, open_file
 from tests.streams import DONE, begins, finishes, says, sse
 
@@ -60,7 +62,9 @@ class World:
         body = {"model": "acme/a", "stream": True, "messages": ASKED, "user": "ann-the-user"} | fields
         request = surface_dialect("openai_chat").read_request(json.dumps(body).encode(), {}, "/v1/chat/completions")
         attempt = Attempt("acme", "a", sent=True, ending=ending)
-        call = Call(id, "acme/a", True, 0.0, at_ms=_now_ms(), user="u_1", attempts=[attempt], ending=ending)
+        call = Call(
+            id, "acme/a", True, 0.0, at_ms=_now_ms(), user="u_1", progress=Progress(attempts=[attempt], ending=ending)
+        )
         self.content.begin(call, request, rule)
         if call.content is not None:
             reader = AccumulatingReader(StreamReader(), call.content.grow)

@@ -6,7 +6,8 @@ from pathlib import Path
 from penstock import StreamReader
 from penstock.cli.ledger import _notes
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
 from penstock.serve.responses import call_lines
 from penstock.serve.telemetry.log import Log
 from tests.streams import DONE, begins, calls, finishes, piece, sse
@@ -14,11 +15,11 @@ from tests.streams import DONE, begins, calls, finishes, piece, sse
 
 def test_arguments_that_are_no_json_stand_out(tmp_path: Path) -> None:
     call = Call("req_1", "m", stream=True, started=0.0)
-    call.attempts.append(Attempt("p", "m"))
+    call.progress.attempts.append(Attempt("p", "m"))
     reader = StreamReader()
     broken = calls(piece(0, "call_1", "tide", '{"city": "Par'))
-    call.watch([*reader.feed(sse(begins(), broken, finishes("tool_calls"), DONE)), *reader.close()])
-    call.ending = call.attempts[0].ending = "completed"
+    call.progress.watch([*reader.feed(sse(begins(), broken, finishes("tool_calls"), DONE)), *reader.close()])
+    call.progress.ending = call.progress.attempts[0].ending = "completed"
     entry = entry_of(call, lambda *_: 0)
     path = tmp_path / "log"
     with path.open("wb") as file:

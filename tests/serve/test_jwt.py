@@ -13,19 +13,20 @@ from penstock.core.hub.failure import Failure
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.config.people import JwtSettings
-from penstock.gateway.keys.keys import Key, digest_of
-from penstock.gateway.people.jwt_keys import team_keys
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.teams.chain import Chain
 from penstock.gateway.teams.changes import TeamTerms, create, delete
 from penstock.serve.jwt_clients import JwtClients
 from penstock.serve.signing_keys import SigningKeys
 from penstock.stores.book.sqlite import SqliteBook
-from tests.faults.client import body, post
+from tests.faults.client import body, get, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed
 from tests.faults.upstream import Upstream
 from tests.serve.identity import OTHER, IdentityProvider, part, signed_with_public_key, unsigned, until
 
-KEYS = team_keys(["acme/search"])
+KEYS = {"acme/search": Chain([]).jwt_key("acme/search")}
 TEAMS = {"dev": "acme/search", "gone": "acme/gone"}
 
 
@@ -51,14 +52,14 @@ def make(
     return clients
 
 
-def ask(clients: JwtClients, token: str) -> Key | Failure:
+def ask(clients: JwtClients, token: str) -> ClientKey | Failure:
     return clients.authenticate(token, digest_of(token), KEYS, time.time())
 
 
 def test_a_valid_token_is_that_of_its_team_and_user(provider: IdentityProvider, clients: JwtClients) -> None:
     for token in (provider.token(), provider.token(aud=["other", "penstock"]), provider.token(groups="dev")):
         found = ask(clients, token)
-        assert isinstance(found, Key), found
+        assert isinstance(found, ClientKey), found
         assert (found.id, found.team, found.subject) == ("jwt:acme/search", "acme/search", "ann")
         assert ask(clients, token) == found  # remembered
 
@@ -113,15 +114,15 @@ def test_a_forged_token_is_refused(forge: Any, provider: IdentityProvider, clien
 
 def test_a_remembered_token_still_expires(provider: IdentityProvider, clients: JwtClients) -> None:
     token = provider.token(exp=int(time.time()) + 100)
-    assert isinstance(ask(clients, token), Key)
+    assert isinstance(ask(clients, token), ClientKey)
     cached = clients.authenticate(token, digest_of(token), KEYS, time.time() + 99)
-    assert isinstance(cached, Key)
+    assert isinstance(cached, ClientKey)
     assert clients._verified[digest_of(token)].until_s < time.time() + 101
 
 
 def test_a_team_that_is_gone_is_refused_at_once(provider: IdentityProvider, clients: JwtClients) -> None:
     token = provider.token()
-    assert isinstance(ask(clients, token), Key)
+    assert isinstance(ask(clients, token), ClientKey)
     assert isinstance(clients.authenticate(token, digest_of(token), {}, time.time()), Failure)
 
 
@@ -137,19 +138,19 @@ def test_keys_are_rotated_and_withdrawn() -> None:
         warnings: list[str] = []
         clients = make(provider, 0.0, warnings.append)
         old, before = provider.token(), provider.keys[0]
-        assert isinstance(ask(clients, old), Key)
+        assert isinstance(ask(clients, old), ClientKey)
         provider.keys = [before, RSAKey.generate_key(2048, {"kid": "two"})]
         new = provider.token(provider.keys[1])
-        until(lambda: isinstance(ask(clients, new), Key))  # which is retried: 503, or 401
-        assert isinstance(ask(clients, old), Key)
+        until(lambda: isinstance(ask(clients, new), ClientKey))  # which is retried: 503, or 401
+        assert isinstance(ask(clients, old), ClientKey)
         provider.keys = provider.keys[1:]
         unknown = provider.token(RSAKey.generate_key(2048, {"kid": "three"}))
         until(lambda: isinstance(ask(clients, unknown), Failure) and isinstance(ask(clients, old), Failure))
-        assert isinstance(ask(clients, new), Key)
+        assert isinstance(ask(clients, new), ClientKey)
         provider.status = 500  # the keys stay
         until(lambda: isinstance(ask(clients, unknown), Failure) and bool(warnings))
         assert "500" not in warnings[0]
-        assert isinstance(ask(clients, new), Key)
+        assert isinstance(ask(clients, new), ClientKey)
         clients.close()
 
 
@@ -166,7 +167,7 @@ def test_other_signatures_are_possible(provider: IdentityProvider) -> None:
     provider.keys.append(key)
     clients = make(provider, algorithms=("ES256",), user_claim="")
     found = ask(clients, provider.token(key, {"alg": "ES256"}))
-    assert isinstance(found, Key)
+    assert isinstance(found, ClientKey)
     assert found.subject == ""
     assert isinstance(ask(clients, provider.token()), Failure)  # RS256 is not listed
     clients.close()
@@ -222,6 +223,9 @@ def test_a_gateway_takes_tokens_beside_keys(tmp_path: Path, provider: IdentityPr
         entry = gateway.book.entry(id)
         assert entry.key == "jwt:acme/search"
         assert entry.user.startswith("u_")
+        for sub, expected in (("bob", 200), ("ann", 404)):  # of one team, so of one key
+            as_user = {"Authorization": f"Bearer {provider.token(sub=sub)}"}
+            assert gateway.send(get(f"/v1/calls/{id}", as_user)).status == expected
         assert call(provider.token(OTHER))[0] == 401
         assert call(unsigned(provider, "none"))[0] == 401
         delete(book, "acme/search", 2)

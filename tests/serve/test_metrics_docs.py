@@ -4,8 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from penstock.serve.telemetry import otel_names as conventions
+from penstock.serve.telemetry import spans
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
+from tests.serve.attributes import attribute_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
@@ -22,8 +23,7 @@ def test_the_page_has_a_row_for_each_metric_with_its_labels() -> None:
 
 def test_the_page_has_a_row_for_each_attribute_of_ours() -> None:
     table = "\n".join(line for line in PAGE.splitlines() if line.startswith("| `penstock."))
-    constants = [value for name, value in vars(conventions).items() if name.isupper()]
-    named = {value for value in constants if isinstance(value, str) and value.startswith("penstock.")}
+    named = {name for name in attribute_names(spans) if name.startswith("penstock.")}
     assert set(re.findall(r"`(penstock\.[a-z_.]+)`", table)) == named
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys.keys import Key, digest_of
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.keys.keys import Key
 from penstock.serve.telemetry.metric_specs import FAMILIES
 from penstock.serve.telemetry.metrics import Metrics
 from penstock.stores.book.open import open_book
@@ -84,7 +85,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
     folder = tmp_path_factory.mktemp("scraped")
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(folder / "state")})
     book.change_keys(
-        lambda _: [Key(id="key_a", name="", digest=digest_of(KEY), hint="", created_ms=1, budget=10**9, period="month")]
+        lambda *_: [
+            Key(id="key_a", name="", digest=digest_of(KEY), hint="", created_ms=1, budget=10**9, period="month")
+        ]
     )
     book.close()
     with Collector(status=400) as collector:  # which takes nothing

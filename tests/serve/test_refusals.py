@@ -42,7 +42,7 @@ async def repeat() -> None:
 def test_many_addresses_become_few_entries() -> None:
     recorded = asyncio.run(flood())
     assert len(recorded) <= 2 * (MAX_UNKNOWN + MAX_KINDS + 1)
-    assert sum(entry.after["times"] for entry in recorded) == 2 * 10_000
+    assert sum(entry.after["times"] for entry in recorded) == 2 * 2_000
     assert {"(unknown)", "(others)", "user-0", f"user-{MAX_KINDS - 2}"} < {entry.who for entry in recorded}
 
 
@@ -50,7 +50,7 @@ async def flood() -> list[AuditEntry]:
     recorded: list[AuditEntry] = []
     refusals = Refusals(recorded.append)
     for _ in range(2):
-        for number in range(5_000):
+        for number in range(1_000):
             address = f"2001:db8::{number:x}"
             refusals.add(Actor("(unknown)", "none", address), "session.refuse", "", "invalid_admin_token")
             refusals.add(Actor(f"user-{number}", "proxy", address), "request.refuse", "", "permission_denied")

@@ -1,20 +1,25 @@
 """Rejected requests: why, of which key and from where; in few lines of the log, and without what the client sent."""
 
+from typing import Any
+
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.core.hub.failure import Failure
-from penstock.gateway.keys.keys import Key, KeyRing, digest_of, new_secret
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.key_secret import digest_of, new_secret
 from penstock.http.exchange import HttpRequest
 from penstock.serve.auth import Authenticator
 from penstock.serve.rejections import REASONS, Rejection, Rejections, merged
 from penstock.serve.request_head import parse_head
 
 SECRET, OLD = new_secret(), new_secret()
-KEY = Key(id="key_1", name="ci", digest=digest_of(SECRET), hint="", created_ms=1, previous=digest_of(OLD))
+KEY = ClientKey(id="key_1", name="ci", digest=digest_of(SECRET), previous=digest_of(OLD))
 LONG_AGO = 1
 # By reason: the key as it is stored, the secret that the client sends, and whether the key is named.
-CASES: dict[str, tuple[Key, str, bool]] = {
+CASES: dict[str, tuple[ClientKey, str, bool]] = {
     "no_key": (KEY, "", False),
     "unknown_key": (KEY, new_secret(), False),
     "mistyped_key": (KEY, SECRET[:-1], False),
@@ -26,17 +31,26 @@ CASES: dict[str, tuple[Key, str, bool]] = {
 }
 
 
-def reject(key: Key, secret: str) -> Rejection:
+class Unconnected(Struct):
+    """A request that no connection has."""
+
+    request: HttpRequest
+    body: bytes = b""
+    pieces: tuple[bytes, ...] = ()
+
+
+def reject(key: ClientKey, secret: str) -> Rejection:
     authenticator = Authenticator()
     authenticator.use(KeyRing([key]))
     request = HttpRequest("POST", "/v1/chat/completions", "", {"authorization": f"Bearer {secret}"})
-    rejection = authenticator.authenticate(parse_head(request))
+    exchange: Any = Unconnected(request)
+    rejection = authenticator.authenticate(parse_head(request), exchange)
     assert isinstance(rejection, Rejection)
     return rejection
 
 
 @pytest.mark.parametrize(("reason", "case"), CASES.items(), ids=CASES)
-def test_a_rejection_has_its_reason_and_the_key_if_it_is_known(reason: str, case: tuple[Key, str, bool]) -> None:
+def test_a_rejection_has_its_reason_and_the_key_if_it_is_known(reason: str, case: tuple[ClientKey, str, bool]) -> None:
     key, secret, named = case
     rejection = reject(key, secret)
     assert (rejection.reason, rejection.key) == (reason, key if named else None)

@@ -11,10 +11,11 @@ import pytest
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import NoLedger
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.gateway import Attempts, Gateway, Upstream
+from penstock.gateway.calls.attempt_loop import AttemptLoop
+from penstock.gateway.calls.gateway import Gateway, Upstream
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import load
+from penstock.gateway.record.call import Call
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
@@ -41,11 +42,11 @@ class Defective(Surface[ClientRequest]):
         return surface_dialect(self.dialect).read_request(body, request.headers, request.path)
 
 
-def _answer_not(_gateway: Gateway, _call: Call, request: ClientRequest, _client: AnswerSession) -> Attempts | None:
+def _answer_not(_gateway: Gateway, _call: Call, request: ClientRequest, _client: AnswerSession) -> AttemptLoop:
     raise KeyError(request.fields["messages"])
 
 
-def _answer_in_part(gateway: Gateway, call: Call, request: ClientRequest, client: AnswerSession) -> Attempts | None:
+def _answer_in_part(gateway: Gateway, call: Call, request: ClientRequest, client: AnswerSession) -> AttemptLoop:
     client.begin()
     return _answer_not(gateway, call, request, client)
 
@@ -122,7 +123,7 @@ def test_a_defect_is_reported_with_a_status_of_its_own(place: str, padding: int)
             "request_id": "req_1",
         }
     assert outcome.left == 0
-    assert [(call.status, call.code) for call in outcome.settled] == [(500, "internal_error")] * (
+    assert [(call.progress.status, call.progress.code) for call in outcome.settled] == [(500, "internal_error")] * (
         2 if place == "answers" else 0
     )
 
@@ -132,7 +133,7 @@ def test_a_defect_behind_the_beginning_is_the_last_frame() -> None:
     for answer in outcome.answers:
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert answer.count(b"data: ") == answer.count(b'"code":"internal_error"') == 1
-    assert [call.code for call in outcome.settled] == ["internal_error"] * 2
+    assert [call.progress.code for call in outcome.settled] == ["internal_error"] * 2
 
 
 @pytest.mark.parametrize("place", ["reads", "answers", "streams"])

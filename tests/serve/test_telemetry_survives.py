@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.calls.trace import new_span, trace_of
 from penstock.gateway.config import TelemetrySettings
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.trace import trace_of
 from penstock.serve.telemetry.traces import Traces
 from penstock.serve.workers.peers import WorkerPeers
 from tests.faults.gateway import Gateway, settings
@@ -25,12 +26,12 @@ from tests.serve.scrapes import of_worker, parse, scrape, value
 
 def over(*, broken: bool = False) -> Call:
     """A call that has ended, with one attempt; optionally one that cannot be converted to spans."""
-    call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, trace=trace_of(""))
+    trace = trace_of("")
+    call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, trace=trace)
     if broken:
-        call.parameters = None  # type: ignore[assignment]
-    call.span = new_span()
-    call.attempts = [Attempt("main", "m", ending="completed")]
-    call.ending = "completed"
+        trace.parameters = None  # type: ignore[assignment]
+    call.progress.attempts = [Attempt("main", "m", ending="completed")]
+    call.progress.ending = "completed"
     return call
 
 

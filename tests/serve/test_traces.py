@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.calls.trace import trace_of
-from penstock.gateway.relay.event_gaps import BOUNDS
-from penstock.serve.telemetry import otel_names as conventions
+from penstock.gateway.record.event_gaps import BOUNDS
+from penstock.gateway.record.trace import trace_of
+from penstock.serve.telemetry import histograms, spans
+from penstock.serve.telemetry.histograms import DURATION, FIRST_CHUNK, HISTOGRAMS, PER_CHUNK, TOKEN_USAGE
 from penstock.serve.telemetry.traces import MAX_QUEUED
 from tests.faults.client import AUTHORIZED, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
 from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, sleep, status, until_read
 from tests.promptness import in_time, prompt
+from tests.serve.attributes import attribute_names
 from tests.serve.collectors import Collector, Hanging, attributes, dead_url
 from tests.serve.scrapes import Served, served, value
 from tests.streams import says, sse
-
-pytestmark = pytest.mark.slow  # many cases
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -115,23 +115,22 @@ def test_histograms_are_the_four_of_the_conventions(tmp_path: Path, upstream: Up
         ask(gateway, "main/plain", stream=False)
     points = {metric.name: list(metric.histogram.data_points) for metric in collector.metrics}
     units = {metric.name: metric.unit for metric in collector.metrics}
-    assert units == conventions.UNITS
+    assert units == {name: unit for name, (unit, _, _) in HISTOGRAMS.items()}
     assert all(metric.histogram.aggregation_temporality == 2 for metric in collector.metrics)  # cumulative
     counts = {name: sum(point.count for point in found) for name, found in points.items()}
-    assert counts[conventions.DURATION] == 6
-    assert counts[conventions.FIRST_CHUNK] == 5
-    assert counts[conventions.TOKEN_USAGE] == 12
-    (gaps,) = points[conventions.PER_CHUNK]
+    assert counts[DURATION] == 6
+    assert counts[FIRST_CHUNK] == 5
+    assert counts[TOKEN_USAGE] == 12
+    (gaps,) = points[PER_CHUNK]
     assert gaps.count >= 10
     assert sum(gaps.bucket_counts[2:]) >= 5
     assert 0.1 < gaps.sum < 60
     assert not gaps.HasField("min")
-    tokens = {attributes(point.attributes)["gen_ai.token.type"]: point for point in points[conventions.TOKEN_USAGE]}
+    tokens = {attributes(point.attributes)["gen_ai.token.type"]: point for point in points[TOKEN_USAGE]}
     assert tokens.keys() == {"input", "output"}
-    assert sum(point.sum for point in points[conventions.TOKEN_USAGE]) == 6 * (5 + 3)
+    assert sum(point.sum for point in points[TOKEN_USAGE]) == 6 * (5 + 3)
     for name, found in points.items():
-        bounds = conventions.TOKEN_BOUNDS if name == conventions.TOKEN_USAGE else conventions.TIME_BOUNDS
-        assert all(tuple(point.explicit_bounds) == bounds for point in found)
+        assert all(tuple(point.explicit_bounds) == HISTOGRAMS[name][2] for point in found)
 
 
 def test_a_call_without_a_trace_begins_one(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
@@ -268,7 +267,7 @@ def test_a_collector_that_hangs_slows_no_one(tmp_path: Path, upstream: Upstream)
             time.sleep(0.5)  # by now it hangs with what it took
             assert ask(gateway, "main/good").done
             assert gateway.app is not None
-            traces = gateway.app._traces
+            traces = gateway.app.settlement.traces
             assert traces is not None
             (settled,) = itertools.islice(_waiting(traces), 1)
             for _ in range(MAX_QUEUED + 50):  # as if so many calls had come
@@ -349,13 +348,11 @@ PROVIDERS = {
 
 
 def test_every_name_is_one_of_the_conventions_or_ours() -> None:
-    constants = [value for name, value in vars(conventions).items() if name.isupper()]
-    texts = [value for value in constants if isinstance(value, str) and "." in value]
-    ours = {text for text in texts if text.startswith("penstock.")}
-    assert set(texts) - ours | set(conventions.PARAMETERS.values()) <= SPECIFIED
-    assert set(conventions.PROVIDERS.values()) == PROVIDERS
-    assert conventions.TIME_BOUNDS == BOUNDS
-    assert (conventions.TIME_BOUNDS, conventions.TOKEN_BOUNDS) == (SECONDS, TOKENS)
+    texts = {*attribute_names(spans), *attribute_names(histograms)} - set(spans.PROVIDERS.values())
+    assert {text for text in texts if not text.startswith("penstock.")} == SPECIFIED - {"gen_ai.request.stop_sequences"}
+    assert set(spans.PROVIDERS.values()) == PROVIDERS
+    assert histograms.TIME_BOUNDS == BOUNDS
+    assert (histograms.TIME_BOUNDS, histograms.TOKEN_BOUNDS) == (SECONDS, TOKENS)
 
 
 @pytest.mark.parametrize(

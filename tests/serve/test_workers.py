@@ -69,16 +69,26 @@ def test_of_a_real_time_process_only_the_loop_is_one(tmp_path: Path, workers: in
         assert process.stdout is not None
         while b"listens" not in (line := process.stdout.readline()):
             assert line, "it has ended"
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        policies = [
-            [os.sched_getscheduler(int(thread.name)) for thread in sorted(Path(f"/proc/{pid}/task").iterdir())]
-            for pid in (children if workers > 1 else [process.pid])
-        ]
+        deadline = time.monotonic() + 20  # the other worker may still start
+        while not (policies := _policies(process.pid, workers)) and time.monotonic() < deadline:
+            time.sleep(0.05)
         process.terminate()
+    assert policies
     for loop, *others in policies:
         assert loop & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
         assert others
         assert set(others) == {os.SCHED_OTHER}
+
+
+def _policies(pid: int, workers: int) -> list[list[int]]:
+    """The policies of the threads of each serving process, that of the event loop first; none while one starts."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    policies = [
+        [os.sched_getscheduler(int(thread.name)) for thread in sorted(Path(f"/proc/{process}/task").iterdir())]
+        for process in (children if workers > 1 else [pid])
+    ]
+    started = len(policies) == workers and all(loop and others for loop, *others in policies)
+    return policies if started else []
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_RESET_ON_FORK"), reason="this system has no real-time policy")

@@ -15,9 +15,9 @@ from contextlib import closing
 from typing import Any
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.admission import Answer, Grant, Reservation
+from penstock.gateway.keys.quota import Quota, Spender
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.limits.admission import Decision, Grant, Reservation
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.redis import RedisAccounts
 from penstock.stores.accounts.shared_accounts import SharedAccounts
@@ -38,8 +38,8 @@ def append(path: str, ids: list[str], cost: int) -> None:
 
 
 class Worker:
-    def __init__(self, name: str, store: str, ledger: str, key: Key, timeout_s: float) -> None:
-        self.name, self.ledger, self.key = name, ledger, key
+    def __init__(self, name: str, store: str, ledger: str, quota: Quota, timeout_s: float) -> None:
+        self.name, self.ledger, self.quota = name, ledger, quota
         storage: Storage = (
             RedisAccounts(Secret(store), timeout_s) if ":" in store else SqliteAccounts(store, max(timeout_s, 0.25))
         )
@@ -48,24 +48,24 @@ class Worker:
         self.outages: set[str] = set()
         self.number = 0
 
-    def ask(self, key: Key, since: int, recent: int) -> Spent:  # noqa: ARG002 - there is but one
+    def ask(self, who: Spender, since: int, recent: int) -> Spent:  # noqa: ARG002 - there is but one
         with closing(sqlite3.connect(self.ledger, timeout=20)) as ledger:
             rows = ledger.execute("SELECT id, cost, ended FROM entries").fetchall()
         return Spent(total=sum(row[1] for row in rows), recent=frozenset(row[0] for row in rows if row[2] > recent))
 
-    async def reserve(self, cost: int) -> tuple[str, Answer]:
+    async def reserve(self, cost: int) -> tuple[str, Decision]:
         self.number += 1
         id = f"{self.name}-{self.number}"
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         now = clock_ms()
-        self.accounts.reserve(self.key, Reservation(id, cost, 10, now, now + LASTS_MS), answered.set_result)
+        self.accounts.reserve(self.quota, Reservation(id, cost, 10, now, now + LASTS_MS), answered.set_result)
         return id, await answered
 
     async def finish(self, ids: list[str], cost: int) -> None:
         for id in ids:
-            self.accounts.settle(self.key.id, id, cost, 5)
+            self.accounts.settle(self.quota.id, id, cost, 5)
         await asyncio.to_thread(append, self.ledger, ids, cost)
-        self.accounts.booked([(self.key.id, id) for id in ids])
+        self.accounts.booked([(self.quota.id, id) for id in ids])
 
     async def variant(self, until: float, cost: int) -> tuple[int, float]:
         done, slowest = 0, 0.0
@@ -102,14 +102,14 @@ class Worker:
             case _:
                 id, answer = await self.reserve(0)
                 if isinstance(answer, Grant):
-                    self.accounts.release(self.key.id, id)
+                    self.accounts.release(self.quota.id, id)
                     await self.reserve(10**18)
         return {"degraded": self.accounts.degraded}
 
 
 async def main(name: str, store: str, ledger: str, limits: str, timeout_s: str) -> None:
-    key = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0, period="total", **json.loads(limits))
-    worker = Worker(name, store, ledger, key, float(timeout_s))
+    quota = Quota(id="key_1", **json.loads(limits))
+    worker = Worker(name, store, ledger, quota, float(timeout_s))
     while line := await asyncio.to_thread(sys.stdin.readline):
         sys.stdout.write(json.dumps(await worker.do(json.loads(line))) + "\n")
         sys.stdout.flush()

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota, Spender
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.account import Account
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.storage import StorageError, StoredValue
@@ -15,8 +15,8 @@ KEY = "key_1"
 MONTH = "2026-11"
 
 
-def key(**limits: Any) -> Key:
-    return Key(id=KEY, name="a key", digest=b"", hint="1234", created_ms=0, **limits)
+def quota(**limits: Any) -> Quota:
+    return Quota(id=KEY, spender=Spender(key=KEY), period="month", **limits)
 
 
 class MemoryStore:
@@ -43,20 +43,20 @@ class StoreLink:
     def pause(self) -> None:
         """Called before each operation, so that a test can let something else happen first."""
 
-    def load(self, key_id: str) -> StoredValue:
+    def load(self, account_id: str) -> StoredValue:
         self.pause()
         self._pass()
-        return self.memory.lies.get(key_id)
+        return self.memory.lies.get(account_id)
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
+    def swap(self, account_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         self.pause()
         if self.shut and not self.swallowing:
             raise StorageError("shut")
-        found = self.memory.lies.get(key_id)
+        found = self.memory.lies.get(account_id)
         if (found[0] if found else None) != expected:
             self._pass()
             return False, found
-        self.memory.lies[key_id] = version, data
+        self.memory.lies[account_id] = version, data
         self._pass()
         return True, None
 
@@ -85,8 +85,8 @@ class Ledger:
     def append(self, id: str, cost: int) -> None:
         self.entries.setdefault(id, (cost, self.now))
 
-    def ask(self, asked: Key, since: int, recent: int) -> Spent:
-        assert (asked.id, since) == (KEY, 1_793_491_200_000)
+    def ask(self, asked: Spender, since: int, recent: int) -> Spent:
+        assert (asked.key, since) == (KEY, 1_793_491_200_000)
         late = frozenset(id for id, (_, ended) in self.entries.items() if ended > recent)
         return Spent(total=self.total, recent=late)
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.gateway.billing.book import Book
+from penstock.stores.book.sql_book import Book
 from tests.stores.contents import ContentPlace
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 from tests.stores.postgres import PostgresServer

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.gateway.content.store import KeptRecord
+from penstock.gateway.content.kept_record import KeptRecord
 from penstock.providers.secret import Secret
 from penstock.stores.book.schema import Migration
 from penstock.stores.content.open import open_file, open_in_postgres

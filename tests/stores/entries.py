@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import AttemptEntry, Entry
 
 DAY_MS = 86_400_000
 FULL = Entry(

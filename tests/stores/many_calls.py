@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
+from penstock.gateway.record.entry import AttemptEntry, Entry, Outcome
 
 DAYS = 30
 DAY_MS = 86_400_000

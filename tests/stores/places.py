@@ -8,13 +8,13 @@ from typing import Protocol
 from penstock.providers.secret import Secret
 from penstock.stores.book.postgres import PostgresBook
 from penstock.stores.book.schema import MIGRATIONS, Migration
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.sqlite import SqliteBook
 from tests.stores.postgres import PostgresServer
 
 
 class Place(Protocol):
-    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook: ...
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Book: ...
 
     def execute(self, *statements: str) -> None:
         """Run SQL as anybody could."""
@@ -24,7 +24,7 @@ class SqlitePlace:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "ledger.db"
 
-    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook:
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Book:
         return SqliteBook.open(self.path, readonly=readonly, migrations=migrations)
 
     def execute(self, *statements: str) -> None:
@@ -43,7 +43,7 @@ class PostgresPlace:
         self.server = server
         self.url = server.new_database()
 
-    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook:
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Book:
         return PostgresBook.open(Secret(self.url), readonly=readonly, migrations=migrations)
 
     def execute(self, *statements: str) -> None:

@@ -1,23 +1,23 @@
 """A process that cannot reach the storage uses its share, and repairs the accounts when it can again."""
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
-from penstock.gateway.limits.period import period_at
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import Quota, Spender
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.limits.admission import Decision, Denial, Grant, Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, join_store, key
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, join_store, quota
 
-LIMITED = key(budget=1000)
+LIMITED = quota(budget=1000)
 LASTS = NOW + 3_600_000
 
 
-def reserve(id: str, cost: int, limited: Key = LIMITED) -> Operation:
+def reserve(id: str, cost: int, limited: Quota = LIMITED) -> Operation:
     return Reserve(limited, Reservation(id, cost, 0, NOW, LASTS))
 
 
-def ask(process: SharedAccountClient, id: str, cost: int, limited: Key = LIMITED) -> Answer:
+def ask(process: SharedAccountClient, id: str, cost: int, limited: Quota = LIMITED) -> Decision:
     answer = process.apply(KEY, [reserve(id, cost, limited)])[0]
     assert answer
     return answer
@@ -49,11 +49,11 @@ def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
 
 
 def test_requests_count_for_a_minute_whatever_the_storage_loses() -> None:
-    limited = key(requests_per_minute=8)
+    limited = quota(requests_per_minute=8)
     memory, ledger = MemoryStore(), Ledger()
     (process, link), (other, _) = join_store(memory, ledger), join_store(memory, ledger)
 
-    def made(by: SharedAccountClient, *ids: str) -> list[type[Answer]]:
+    def made(by: SharedAccountClient, *ids: str) -> list[type[Decision]]:
         """The answers to calls that have ended without a hold."""
         answers = []
         for id in ids:
@@ -104,7 +104,7 @@ def test_each_outage_begins_with_the_last_that_was_seen() -> None:
 def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls() -> None:
     memory, ledger, asked = MemoryStore(), Ledger(), list[int]()
 
-    def ask_ledger(_: Key, since: int, __: int) -> Spent:
+    def ask_ledger(_: Spender, since: int, __: int) -> Spent:
         asked.append(since)
         return Spent(total=0, recent=frozenset())
 
@@ -123,7 +123,7 @@ def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls(
 
 
 def test_what_ended_while_alone_is_reserved_no_longer() -> None:
-    unlimited = key()
+    unlimited = quota()
     memory, ledger = MemoryStore(), Ledger()
     process, link = join_store(memory, ledger)
     process.apply(KEY, [reserve("released", 10, unlimited), reserve("booked", 10, unlimited)])
@@ -170,7 +170,7 @@ def test_what_another_let_go_of_too_early_is_put_back() -> None:
 def test_without_the_ledger_no_one_can_tell_what_is_left_of_a_budget() -> None:
     ledger, fails = Ledger(), [True]
 
-    def ask_ledger(asked: Key, since: int, recent: int) -> Spent:
+    def ask_ledger(asked: Spender, since: int, recent: int) -> Spent:
         if fails:
             raise BookError("locked")
         return ledger.ask(asked, since, recent)
@@ -179,7 +179,7 @@ def test_without_the_ledger_no_one_can_tell_what_is_left_of_a_budget() -> None:
     denial = ask(process, "a", 1)
     assert isinstance(denial, Denial)
     assert (denial.limit, denial.code, denial.retry_after_s) == ("ledger", "ledger_unavailable", 5)
-    assert isinstance(ask(process, "a", 1, key(concurrent=1)), Grant), "no budget, no question"
+    assert isinstance(ask(process, "a", 1, quota(concurrent=1)), Grant), "no budget, no question"
     fails.clear()
     assert isinstance(ask(process, "b", 1), Denial), "it is left alone for a second"
     ledger.now += 1000

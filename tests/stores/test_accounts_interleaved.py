@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.account import Account
 from penstock.gateway.limits.admission import Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Operation, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, key
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, quota
 
 pytestmark = pytest.mark.slow
 
-LIMITED = key(budget=1000)
+LIMITED = quota(budget=1000)
 LASTS = NOW + 3_600_000
 
 
@@ -84,7 +84,7 @@ class World:
         for actor in self.actors:
             actor.pause()
 
-    def ask(self, asked: Key, since: int, recent: int) -> Spent:
+    def ask(self, asked: Spender, since: int, recent: int) -> Spent:
         self.pause()
         answer = self.ledger.ask(asked, since, recent)
         self.pause()

@@ -9,12 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.gateway.limits.admission import Denial, Grant, Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, Ledger, MemoryStore, StoreLink, join_store, key
+from tests.stores.accounts_together import KEY, MONTH, Ledger, MemoryStore, StoreLink, join_store, quota
 
 BUDGET = 1000
 PROCESSES = 3
 LASTS_MS = 30_000
-LIMITED = key(budget=BUDGET, concurrent=6)
+LIMITED = quota(budget=BUDGET, concurrent=6)
 WHO = st.integers(0, PROCESSES - 1)
 PICK = st.integers(0, 1000)
 

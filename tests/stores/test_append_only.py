@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.queries import Filter
+from penstock.stores.book.sql_book import Book
 from tests.stores.entries import FULL, entry
 from tests.stores.places import Place, PostgresPlace
 

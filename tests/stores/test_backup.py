@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Filter
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Filter
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.backup import back_up, restore
 from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.schema import MIGRATIONS
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "state").mkdir()
     with closing(SqliteBook.open(tmp_path / "state" / "ledger.db")) as book:
         book.append([entry("a"), entry("b")])
-        book.change_keys(lambda _: [KEY])
+        book.change_keys(lambda *_: [KEY])
     return tmp_path / "state"
 
 

@@ -9,13 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.changes import KeyChange, create, update
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
-from penstock.gateway.people.jwt_keys import team_keys
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
 from penstock.gateway.teams.changes import create as create_team
 from penstock.gateway.teams.changes import update as update_team
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.writer import BookWriter, Keys, SpentAccounts
 from tests.stores.entries import entry
 from tests.stores.places import SqlitePlace
@@ -59,7 +58,6 @@ def test_a_key_outside_the_book_has_the_limits_of_its_team(tmp_path: Path) -> No
     with closing(place.open()) as book:
         create_team(book, TeamTerms(path="acme", budgets={"day": 5}), now_ms)
         book.append([replace(entry("new", key="jwt:acme", at_ms=now_ms), team="acme")])
-    outside = team_keys(["acme", "never-created"])
 
     seeded: list[SpentAccounts] = []
 
@@ -67,21 +65,22 @@ def test_a_key_outside_the_book_has_the_limits_of_its_team(tmp_path: Path) -> No
         seeds: asyncio.Queue[Keys] = asyncio.Queue()
         writer = BookWriter(place.open, lambda _booked: None, seeds.put_nowait, print)
         writer.on_spent = seeded.append
-        writer.use_unstored(tuple(outside.values()))
+        writer.use_jwt_teams(frozenset({"acme", "never-created"}))
         writer.start([], 10)
         first = await asyncio.wait_for(seeds.get(), 10)
         with closing(place.open()) as book:
             update_team(book, "acme", TeamUpdate(blocked=True), now_ms)
+        writer.put(())  # so that it looks for changes now
         second = await asyncio.wait_for(seeds.get(), 10)
         writer.close(10)
         return first, second
 
     first, second = asyncio.run(run())
-    (limited,) = first.unstored  # the team of the other key does not exist
-    assert [(account.id, account.budget) for account in limited.further] == [("team:acme:day", 5 * 10**9)]
+    (limited,) = first.of_jwts  # the team of the other key does not exist
+    assert [(account.id, account.budget) for account in limited.quotas[1:]] == [("team:acme:day", 5 * 10**9)]
     spent = {account.id: spent.total for found in seeded for account, spent in found.accounts}
     assert spent["team:acme:day"] == entry("new").priced
-    assert "is blocked" in second.unstored[0].refusal(now_ms)
+    assert "is blocked" in second.of_jwts[0].refusal(now_ms)
 
 
 def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:
@@ -101,9 +100,11 @@ def test_a_key_with_another_period_is_seeded_again(tmp_path: Path) -> None:
         await asyncio.wait_for(seeds.get(), 10)
         with closing(place.open()) as book:
             update(book, [KeyChange("a", KeyUpdate(period="total", tokens_per_minute=5))], now_ms)
+        writer.put(())
         await asyncio.wait_for(seeds.get(), 10)
         with closing(place.open()) as book:
             update(book, [KeyChange("a", KeyUpdate(budget="7"))], now_ms)
+        writer.put(())
         await asyncio.wait_for(seeds.get(), 10)
         writer.close(10)
         return [spent.total for found in seeded for _, spent in found.accounts]
@@ -124,12 +125,13 @@ def test_only_spending_that_another_gateway_has_booked_is_read_again(tmp_path: P
     async def run() -> list[list[tuple[str, int]]]:
         keys: asyncio.Queue[Keys] = asyncio.Queue()
         seeded: asyncio.Queue[SpentAccounts] = asyncio.Queue()
-        writer = BookWriter(place.open, lambda _booked: None, keys.put_nowait, print, reread_s=0.01)
+        writer = BookWriter(place.open, lambda _booked: None, keys.put_nowait, print, reread_s=0.0)
         writer.on_spent = seeded.put_nowait
         writer.start([], 10)
         found = [await asyncio.wait_for(seeded.get(), 10)]
         with closing(place.open()) as book:
             book.append([replace(entry("new", key=first.id, at_ms=now_ms), team="acme")])
+        writer.put(())
         found.append(await asyncio.wait_for(seeded.get(), 10))
         writer.close(10)
         assert keys.qsize() == 1, "the keys have not changed, so the event loop does not get them again"

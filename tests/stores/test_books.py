@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.gateway.config import LedgerSettings, Secret
 from penstock.stores.book.open import open_book, state_folder
 from tests.stores.entries import FULL

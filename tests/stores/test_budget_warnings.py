@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from penstock.gateway.billing.book import Book
 from penstock.gateway.limits.warnings import TakenWarning
+from penstock.stores.book.sql_book import Book
 from tests.serve.webhooks import WARNING
 from tests.stores.entries import DAY_MS
 

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.content.store import ContentStore, HistoryLimits, fair_share
+from penstock.gateway.content.kept_record import HistoryLimits, fair_share
 from penstock.stores.content.open import open_file
 from penstock.stores.content.sql_content import SqlContent
 from tests.stores.contents import ContentPlace, record
@@ -24,7 +24,7 @@ def store(content_place: ContentPlace) -> Iterator[SqlContent]:
     opened.close()
 
 
-def ids(store: ContentStore, id: str, owner: str = "key_a", limits: HistoryLimits = ALL) -> list[str]:
+def ids(store: SqlContent, id: str, owner: str = "key_a", limits: HistoryLimits = ALL) -> list[str]:
     return [kept.id for kept in store.history("answer", owner, id, limits).records]
 
 

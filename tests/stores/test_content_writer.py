@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.content.store import ContentStore, KeptRecord
+from penstock.gateway.content.kept_record import KeptRecord
 from penstock.stores.content.open import open_file
 from penstock.stores.content.sql_content import SqlContent
 from penstock.stores.content.writer import ContentStoreWriter
@@ -29,7 +29,7 @@ class Disk:
         self.gate.set()
         self.entered = threading.Event()
 
-    def open(self) -> ContentStore:
+    def open(self) -> SqlContent:
         if self.failing:
             raise BookError(self.failing)
         return _Watched(open_file(self.path), self)
@@ -60,7 +60,7 @@ class Writing:
         )
         self.writer.limits = {"answer": 1_000_000}
 
-    def on_open(self, store: ContentStore) -> None:
+    def on_open(self, store: SqlContent) -> None:
         self.secrets.append(store.secret("ids"))
 
     def put(self, kept: KeptRecord) -> "asyncio.Future[str]":

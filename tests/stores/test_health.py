@@ -3,8 +3,8 @@
 import math
 import random
 
-from penstock.gateway.billing.book import Book
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
+from penstock.gateway.record.entry import AttemptEntry, Entry, Outcome
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.time_histogram import BOUNDS
 
 _MINUTE = 60_000

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BookError
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.journal import Journal, LeftoverCalls, recover
 
 ROOM = 64_000

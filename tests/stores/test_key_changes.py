@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -10,14 +11,16 @@ import pytest
 from msgspec import structs
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book, TakenOver
 from penstock.gateway.keys.changes import KeyChange, create, revoke, rotate, update
-from penstock.gateway.keys.keys import Key, KeyRing, digest_of
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import report
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
+from penstock.gateway.teams.chain import Chain
 from penstock.gateway.teams.changes import TeamTerms
 from penstock.gateway.teams.changes import create as create_team
-from penstock.gateway.teams.team import Team
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.sqlite import SqliteBook
 from tests.stores.places import Place
 
@@ -48,13 +51,9 @@ def test_a_change_that_fails_changes_nothing(book: Book) -> None:
 class _Overtaken(SqliteBook):
     """Another process deletes the team just before this one changes a key."""
 
-    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
+    def change_keys(self, change: Callable[[list[Key], AbstractSet[str]], Iterable[Key]]) -> list[Key]:
         self.change_teams(lambda teams, _: [structs.replace(team, deleted_ms=NOW) for team in teams])
-        super().take_over(change)
-
-    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
-        self.change_teams(lambda teams, _: [structs.replace(team, deleted_ms=NOW) for team in teams])
-        super().change_keys(change)
+        return super().change_keys(change)
 
 
 def test_a_key_gets_no_team_that_is_being_deleted(tmp_path: Path) -> None:
@@ -86,11 +85,15 @@ def test_a_rotation_changes_the_secret_alone(book: Book) -> None:
 def test_a_key_has_one_secret_before_its_own(book: Book) -> None:
     first, _ = create(book, KeyTerms(name="a"), NOW)
     second, _ = rotate(book, "a", "1h", NOW + 1)
-    ring = KeyRing(book.keys())
+    ring = KeyRing(map(Chain([]).client_key, book.keys()))
     assert all(ring.find(digest_of(secret), NOW + HOUR_MS) for secret in (first, second))
     third, key = rotate(book, "a", "0", NOW + 2)
-    ring = KeyRing(book.keys())
-    assert [ring.find(digest_of(secret), NOW + 2) for secret in (first, second, third)] == [None, None, key]
+    ring = KeyRing(map(Chain([]).client_key, book.keys()))
+    assert [ring.find(digest_of(secret), NOW + 2) for secret in (first, second, third)] == [
+        None,
+        None,
+        Chain([]).client_key(key),
+    ]
     assert [ring.rotated(secret, NOW + 2) is not None for secret in (first, second, third)] == [False, True, False]
 
 
@@ -98,8 +101,8 @@ def test_whoever_revokes_a_key_ends_both_its_secrets(book: Book) -> None:
     first, _ = create(book, KeyTerms(name="a"), NOW)
     second, _ = rotate(book, "a", "1h", NOW + 1)
     revoked = revoke(book, "a", NOW + 2)
-    ring = KeyRing(book.keys())
-    assert [ring.find(digest_of(secret), NOW + 2) for secret in (first, second)] == [revoked, revoked]
+    ring = KeyRing(map(Chain([]).client_key, book.keys()))
+    assert [ring.find(digest_of(secret), NOW + 2) for secret in (first, second)] == [Chain([]).client_key(revoked)] * 2
     assert "was revoked" in revoked.unusable(NOW + 2)
     assert revoke(book, "a", NOW + 9).revoked_ms == NOW + 2
     with pytest.raises(AdminError, match="is revoked or expired"):
@@ -110,9 +113,9 @@ def test_a_rotation_whose_confirmation_is_lost_is_done_once(book: Book) -> None:
     create(book, KeyTerms(name="a"), NOW)
 
     class Twice:
-        def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
+        def change_keys(self, change: Callable[[list[Key], AbstractSet[str]], Iterable[Key]]) -> list[Key]:
             book.change_keys(change)
-            book.change_keys(change)
+            return book.change_keys(change)
 
     version = book.keys_version()
     secret, key = rotate(cast(Book, Twice()), "a", "1h", NOW + 1)
@@ -166,12 +169,15 @@ def test_a_blocked_key_is_refused_and_keeps_its_name(book: Book) -> None:
     (blocked,) = update(book, [KeyChange("a", KeyUpdate(blocked=True))], NOW + 1)
     (still,) = update(book, [KeyChange("a", KeyUpdate(blocked=True))], NOW + 2)
     assert (blocked.blocked_ms, still.blocked_ms) == (NOW + 1, NOW + 1)
-    assert (blocked.unusable(NOW + 2), blocked.refusal(NOW + 2)) == ("", "this key is blocked; ask its administrator")
+    assert (blocked.unusable(NOW + 2), Chain([]).client_key(blocked).refusal(NOW + 2)) == (
+        "",
+        "this key is blocked; ask its administrator",
+    )
     assert report(book, still, NOW + 2)["state"] == "blocked"
     with pytest.raises(AdminError, match="with that name"):
         create(book, KeyTerms(name="a"), NOW + 2)
     (open_again,) = update(book, [KeyChange("a", KeyUpdate(blocked=False))], NOW + 3)
-    assert (open_again.blocked_ms, open_again.refusal(NOW + 3)) == (None, "")
+    assert (open_again.blocked_ms, Chain([]).client_key(open_again).refusal(NOW + 3)) == (None, "")
 
 
 def test_several_changes_are_made_or_none(book: Book) -> None:

@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.schema import FIRST_SCHEMA, MIGRATIONS, newest_schema
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
@@ -33,7 +33,7 @@ LATER = (*MIGRATIONS, _another)
 def test_a_migration_keeps_what_is_there(place: Place) -> None:
     book = place.open()
     book.append([FULL])
-    book.change_keys(lambda _: [KEY])
+    book.change_keys(lambda *_: [KEY])
     book.close()
     book = place.open(migrations=LATER)
     assert book.database.fetch("SELECT added FROM calls") == [(7,)]
@@ -53,7 +53,7 @@ def test_an_older_process_that_still_runs_can_book(place: Place) -> None:
     older = place.open()
     newer = place.open(migrations=LATER)
     older.append([FULL])
-    older.change_keys(lambda _: [KEY, PLAIN_KEY])
+    older.change_keys(lambda *_: [KEY, PLAIN_KEY])
     assert newer.entry("call_1") == older.entry("call_1") == FULL
     assert newer.keys() == older.keys()
     older.close()

@@ -6,15 +6,16 @@ import pytest
 from msgspec import structs
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book
 from penstock.gateway.keys import changes as key_changes
-from penstock.gateway.keys.keys import EndUserLimits, Key, digest_of
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.keys.keys import Key, KeyLimits
 from penstock.gateway.keys.terms import KeyTerms
-from penstock.gateway.people.audit import Actor, AuditEntry, entry_of, key_change
+from penstock.gateway.people.audit import Actor, AuditEntry, AuditFilter, entry_of, key_change
 from penstock.gateway.people.roles import RoleGrant
-from penstock.gateway.people.store import AdminSession, AuditFilter
+from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import TokenTerms
 from penstock.stores.book.rows import KEYS
+from penstock.stores.book.sql_book import Book
 from tests.stores.places import Place, PostgresPlace
 
 ANN = Actor("ann", "session", "192.0.2.1")
@@ -129,7 +130,7 @@ def test_a_change_of_each_stored_field_of_a_key_is_in_the_audit_log(column: str)
     value = getattr(key, column)
     other = {dict: {"day": 5}, bool: True, tuple: ("m",), str: "x"}.get(type(value), 7)
     if column == "end_users":
-        other = EndUserLimits(concurrent=3)
+        other = KeyLimits(concurrent=3)
     entry = key_change(ANN, 1, key, structs.replace(key, **{column: other}))
     assert entry is not None
     assert [*entry.before] == [*entry.after] == [column.removesuffix("_ms")]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from penstock.cli import doctor
 from penstock.errors import BookError, SlowQueryError
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.providers.secret import Secret
 from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.postgres import PostgresBook

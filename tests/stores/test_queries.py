@@ -6,8 +6,9 @@ from typing import TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from penstock.gateway.billing.book import Book, Filter
-from penstock.gateway.billing.entry import AttemptEntry
+from penstock.gateway.billing.queries import Filter
+from penstock.gateway.record.entry import AttemptEntry
+from penstock.stores.book.sql_book import Book
 from tests.stores.entries import DAY_MS, FULL, entry
 
 # The book of these tests: each a call of its own kind.

@@ -18,13 +18,13 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Book, Filter, Grouping
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Spender
+from penstock.gateway.billing.queries import Filter, Grouping
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book import archive, retention
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.retention import Pruner
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.writer import BookWriter, Retention
 from tests.stores.entries import DAY_MS, FULL, entry
 from tests.stores.many_calls import calls
@@ -73,7 +73,7 @@ def prune(book: Book, folder: Path, before_ms: int = WHEN) -> int:
 
 
 @pytest.mark.slow
-def test_no_sum_changes_while_calls_are_archived(book: SqlBook, tmp_path: Path) -> None:
+def test_no_sum_changes_while_calls_are_archived(book: Book, tmp_path: Path) -> None:
     made = calls(260)
     book.append(made)
     expected = sums(book)
@@ -100,7 +100,7 @@ def test_a_range_that_starts_where_calls_are_archived_is_extended_to_whole_hours
 
 
 @pytest.mark.slow
-def test_an_export_has_every_call_once_wherever_it_is(book: SqlBook, tmp_path: Path) -> None:
+def test_an_export_has_every_call_once_wherever_it_is(book: Book, tmp_path: Path) -> None:
     made = [*calls(260), replace(FULL, at_ms=5)]
     book.append(made)
     expected = [exported(book, tmp_path, wanted) for wanted in (*FILTERS, *OTHER_FILTERS)]
@@ -155,7 +155,7 @@ def test_sums_can_be_deleted_too_but_not_what_was_spent(book: Book, tmp_path: Pa
     assert len(exported(book, tmp_path)) == 3
 
 
-def test_one_process_prunes_at_a_time(place: Place, book: SqlBook, tmp_path: Path) -> None:
+def test_one_process_prunes_at_a_time(place: Place, book: Book, tmp_path: Path) -> None:
     book.append([entry(f"call {number}", number) for number in range(250)])
     other = place.open()
     assert book.prune(tmp_path / "a", WHEN) == 100
@@ -167,7 +167,7 @@ def test_one_process_prunes_at_a_time(place: Place, book: SqlBook, tmp_path: Pat
 
 
 def test_a_process_that_slept_deletes_nothing_after_another_machine_took_over(
-    place: Place, book: SqlBook, tmp_path: Path
+    place: Place, book: Book, tmp_path: Path
 ) -> None:
     made = [entry(f"call {number}", number) for number in range(250)]
     book.append(made)

@@ -1,7 +1,8 @@
 """What is booked is what is read, and it is booked once."""
 
-from penstock.gateway.billing.book import Book, Filter
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.queries import Filter
+from penstock.gateway.record.entry import AttemptEntry, Entry
+from penstock.stores.book.sql_book import Book
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
 
 
@@ -15,18 +16,18 @@ def test_every_field_comes_back(book: Book) -> None:
 
 
 def test_every_field_of_a_key_comes_back(book: Book) -> None:
-    book.change_keys(lambda _: [KEY, PLAIN_KEY])
+    book.change_keys(lambda *_: [KEY, PLAIN_KEY])
     assert book.keys() == [PLAIN_KEY, KEY]
 
 
 def test_a_key_takes_the_place_of_its_former_self(book: Book) -> None:
     before = book.keys_version()
-    book.change_keys(lambda _: [PLAIN_KEY])
+    book.change_keys(lambda *_: [PLAIN_KEY])
     then = book.keys_version()
-    book.change_keys(lambda _: [KEY, KEY])
+    book.change_keys(lambda *_: [KEY, KEY])
     assert book.keys_version() not in (before, then)
     changed = PLAIN_KEY.__class__(id=PLAIN_KEY.id, name="other", digest=b"1", hint="", created_ms=4)
-    book.change_keys(lambda _: [changed])
+    book.change_keys(lambda *_: [changed])
     assert book.keys() == [changed, KEY]
 
 
@@ -47,7 +48,7 @@ def test_who_comes_second_with_an_id_adds_nothing(book: Book) -> None:
 
 def test_nothing_is_appended_of_nothing(book: Book) -> None:
     book.append([])
-    book.change_keys(lambda _: [])
+    book.change_keys(lambda *_: [])
     assert book.last() == 0
     assert book.entries(Filter(), limit=10) == []
 

@@ -4,16 +4,15 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-import pytest
-
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
+from penstock.gateway.keys.quota import Quota, Spender
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.limits.account import BudgetUse
+from penstock.gateway.limits.admission import Decision, Denial, Grant, Reservation
 from penstock.stores.accounts.shared_accounts import SharedAccounts
-from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, key
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, quota
 
 WAIT_S = 10.0
-LIMITED = key(budget=1000, requests_per_minute=10)
+LIMITED = quota(budget=1000, requests_per_minute=10)
 
 
 class ClosingLink(StoreLink):
@@ -28,19 +27,19 @@ class ClosingLink(StoreLink):
 class Shared:
     """Accounts on a storage in memory, as the loop sees them."""
 
-    def __init__(self, memory: MemoryStore, ask: Callable[[Key, int, int], Spent] | None = None) -> None:
+    def __init__(self, memory: MemoryStore, ask: Callable[[Spender, int, int], Spent] | None = None) -> None:
         self.ledger, self.link = Ledger(), ClosingLink(memory)
         self.accounts = SharedAccounts(self.link, ask or self.ledger.ask, 0.25, self.ledger.clock, retry_s=0.01)
         self.changes: list[tuple[str, bool]] = []
         self.accounts.on_change = lambda name, answers: self.changes.append((name, answers))
 
-    async def reserve(self, id: str, cost: int, limited: Key = LIMITED) -> Answer:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def reserve(self, id: str, cost: int, limited: Quota = LIMITED) -> Decision:
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self.accounts.reserve(limited, Reservation(id, cost, 5, NOW, NOW + 3_600_000), answer.set_result)
         return await asyncio.wait_for(answer, WAIT_S)
 
-    async def extend(self, id: str, cost: int) -> Answer:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def extend(self, id: str, cost: int) -> Decision:
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self.accounts.extend(LIMITED, id, cost, 5, answer.set_result)
         return await asyncio.wait_for(answer, WAIT_S)
 
@@ -51,7 +50,9 @@ class Shared:
             await asyncio.sleep(0.002)
 
 
-def run(test: Callable[[Shared], Awaitable[None]], ask: Callable[[Key, int, int], Spent] | None = None) -> MemoryStore:
+def run(
+    test: Callable[[Shared], Awaitable[None]], ask: Callable[[Spender, int, int], Spent] | None = None
+) -> MemoryStore:
     memory = MemoryStore()
 
     async def inside() -> None:
@@ -70,15 +71,13 @@ def run(test: Callable[[Shared], Awaitable[None]], ask: Callable[[Key, int, int]
 def test_a_budget_is_shared_and_what_is_left_of_it_is_known() -> None:
     async def test(shared: Shared) -> None:
         accounts = shared.accounts
-        assert (accounts.store, accounts.degraded, accounts.reserved(LIMITED)) == ("shelf", "", 0)
-        assert accounts.remaining_share(LIMITED) is None
+        assert (accounts.store, accounts.degraded, accounts.used(LIMITED)) == ("shelf", "", BudgetUse())
         shared.ledger.append("before", 100)
         first = await shared.reserve("a", 600)
         assert isinstance(first, Grant)
         assert first.requests is not None
         assert (first.cost, first.requests.remaining) == (600, 9)
-        assert accounts.reserved(LIMITED) == 600
-        assert accounts.remaining_share(LIMITED) == pytest.approx(0.3)
+        assert accounts.used(LIMITED) == BudgetUse(spent=100, reserved=600)
         assert isinstance(await shared.reserve("b", 301), Denial)
         more = await shared.extend("a", 900)
         assert isinstance(more, Grant)
@@ -129,13 +128,13 @@ def test_an_outage_is_reported_and_so_is_its_end() -> None:
 
 
 def test_whatever_goes_wrong_a_call_gets_an_answer() -> None:
-    def ask(_key: Key, _since: int, _recent: int) -> Spent:
+    def ask(_who: Spender, _since: int, _recent: int) -> Spent:
         raise ZeroDivisionError
 
     async def test(shared: Shared) -> None:
         denial = await shared.reserve("a", 100)
         assert isinstance(denial, Denial)
         assert (denial.limit, denial.code, denial.retry_after_s) == ("ledger", "ledger_unavailable", 5.0)
-        assert isinstance(await shared.reserve("b", 100, key()), Grant), "without a budget, nothing has to be asked"
+        assert isinstance(await shared.reserve("b", 100, quota()), Grant), "without a budget, nothing has to be asked"
 
     run(test, ask)

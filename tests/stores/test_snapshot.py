@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.keys.keys import EndUserLimits, Key
+from penstock.gateway.keys.keys import Key, KeyLimits
 from penstock.gateway.people.roles import RoleGrant
-from penstock.gateway.people.store import AdminSession
+from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import TokenTerms, make_token
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.snapshot import MAX_AGE_S, KnownKeys, KnownUsers, LocalSnapshot
@@ -20,7 +20,7 @@ KEY = Key(
     created_ms=1,
     budgets={"day": 5},
     tags={"a": "b"},
-    end_users=EndUserLimits(budgets={"month": 7}),
+    end_users=KeyLimits(budgets={"month": 7}),
 )
 TEAM = Team(path="acme", created_ms=1)
 USERS = KnownUsers(

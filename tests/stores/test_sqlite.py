@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from penstock.errors import BookError, BookUnusableError, SlowQueryError
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.stores.book.sqlite import SqliteBook, SqliteDatabase
 from tests.stores.entries import FULL, entry
 
@@ -215,7 +215,7 @@ def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> Non
     book_elsewhere = (
         "import sys; from pathlib import Path; from penstock.stores.book.sqlite import SqliteBook\n"
         "from tests.stores.entries import KEY\n"
-        "book = SqliteBook.open(Path(sys.argv[1])); book.change_keys(lambda _: [KEY]); book.close()"
+        "book = SqliteBook.open(Path(sys.argv[1])); book.change_keys(lambda *_: [KEY]); book.close()"
     )
     versions = []
     for _ in range(2):

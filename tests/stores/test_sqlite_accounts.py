@@ -64,7 +64,7 @@ def test_no_one_is_turned_away_while_another_is_kept_waiting_in_its_midst(tmp_pa
             threads.submit(begun.swap, "key_1", b"1", b"2", b"two"),
             threads.submit(fresh.swap, "key_2", None, b"1", b"one"),
         ]
-        time.sleep(0.4)
+        time.sleep(0.2)
         other.execute("COMMIT")
         in_time(time.monotonic() - began, 0.8)  # they wait for a second
         assert [done.result() for done in tried] == [(True, None)] * 2

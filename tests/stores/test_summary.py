@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.gateway.billing.book import Book, Filter, Grouping
-from penstock.gateway.billing.entry import AttemptEntry
-from penstock.gateway.keys.keys import Spender
+from penstock.gateway.billing.queries import Filter, Grouping
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.record.entry import AttemptEntry
 from penstock.stores.book.database import Queryable, Row, Value
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.book.time_histogram import BINS, BOUNDS
 from penstock.stores.book.writer import BookWriter
@@ -234,7 +234,7 @@ def place_of(place: SqlitePlace) -> int:
     return int(summed or 0)
 
 
-def test_there_is_a_column_for_each_bin(book: SqlBook) -> None:
+def test_there_is_a_column_for_each_bin(book: Book) -> None:
     (row,) = book.database.fetch("SELECT COUNT(*) FROM summed_times")
     assert row == (0,)
     assert BINS == len(BOUNDS) == 83
@@ -265,7 +265,7 @@ class Watched(SqliteDatabase):
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlBook]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
     """A book of 30,000 calls, all but the last thousand summed up."""
     place = SqlitePlace(tmp_path_factory.mktemp("many"))
     book = place.open()
@@ -273,7 +273,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlBook]:
     assert all(book.sum_up(2_900) for _ in range(10))
     book.close()
     watched = Watched(place.path, readonly=True)
-    yield SqlBook(watched)
+    yield Book(watched)
     watched.close()
 
 
@@ -332,7 +332,7 @@ LISTS: dict[str, tuple[str, Filter]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [None, 9_000], ids=["first page", "deep in"])
 @pytest.mark.parametrize(("how", "wanted"), LISTS.values(), ids=LISTS)
-def test_a_list_is_looked_up_by(many: SqlBook, how: str, wanted: Filter, before: int | None) -> None:
+def test_a_list_is_looked_up_by(many: Book, how: str, wanted: Filter, before: int | None) -> None:
     database = many.database
     assert isinstance(database, Watched)
     database.watch()
@@ -342,7 +342,7 @@ def test_a_list_is_looked_up_by(many: SqlBook, how: str, wanted: Filter, before:
     assert before or any(how in plan for plan in database.plans), database.plans
 
 
-SUMS: dict[str, Callable[[SqlBook], object]] = {
+SUMS: dict[str, Callable[[Book], object]] = {
     "health of a day": lambda book: book.health(_LATE + 77, 30 * DAY_MS + 1, _HALF_HOUR),
     "health of a month": lambda book: book.health(77, 30 * DAY_MS + 1, 43_200_000),
     "spend by key": lambda book: book.usage(Filter(since_ms=77), ["key"]),
@@ -360,7 +360,7 @@ SUMS: dict[str, Callable[[SqlBook], object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", SUMS)
-def test_a_sum_is_not_made_of_all_calls_or_hours(many: SqlBook, what: str) -> None:
+def test_a_sum_is_not_made_of_all_calls_or_hours(many: Book, what: str) -> None:
     database = many.database
     assert isinstance(database, Watched)
     database.watch()

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.gateway.billing.book import Book, Filter, Grouping, UsageRow
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.queries import Filter, Grouping, UsageRow
+from penstock.gateway.record.entry import AttemptEntry, Entry
+from penstock.stores.book.sql_book import Book
 from tests.stores.entries import many_entries
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 

@@ -6,14 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book, Filter, with_teams
+from penstock.gateway.billing.queries import Filter, with_teams
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.changes import KeyChange
-from penstock.gateway.keys.keys import EndUserLimits, Spender
-from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate
+from penstock.gateway.keys.keys import KeyLimits
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, LimitTerms
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, delete, update
 from penstock.gateway.teams.report import report_teams
 from penstock.stores.accounts.sqlite import SqliteAccounts
+from penstock.stores.book.sql_book import Book
 from tests.stores.entries import DAY_MS, entry
 
 NOW = 1_794_700_800_000  # 2026-11-15
@@ -27,7 +29,7 @@ def add_teams(book: Book) -> None:
 
 def test_what_is_created_and_changed_is_what_is_kept(book: Book) -> None:
     version = book.keys_version()
-    users = EndUserTerms(budgets={"day": "0.5"}, concurrent=2)
+    users = LimitTerms(budgets={"day": "0.5"}, concurrent=2)
     terms = TeamTerms(
         path="acme", budgets={"month": 500, "day": "50"}, tokens_per_minute=9, models=("x",), end_users=users
     )
@@ -35,7 +37,7 @@ def test_what_is_created_and_changed_is_what_is_kept(book: Book) -> None:
     assert book.teams() == [made]
     assert book.keys_version() != version
     assert (made.level, dict(made.budgets)) == ("organisation", {"day": 50 * 10**9, "month": 500 * 10**9})
-    assert made.end_users == EndUserLimits(budgets={"day": 5 * 10**8}, concurrent=2)
+    assert made.end_users == KeyLimits(budgets={"day": 5 * 10**8}, concurrent=2)
     given = TeamUpdate(budgets={"day": None, "week": 7}, tokens_per_minute=None, models=(), blocked=True)
     changed = update(book, "acme", given, NOW + 1)
     budgets = {"week": 7 * 10**9, "month": 500 * 10**9}

@@ -5,7 +5,7 @@ from multiprocessing.synchronize import Barrier
 
 import pytest
 
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from tests.stores.entries import entry
 from tests.stores.places import Place
 

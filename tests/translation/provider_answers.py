@@ -63,6 +63,8 @@ ANSWERS: dict[str, dict[str, ProviderAnswer]] = {
             co.answer(*co.says_all("Hmm", ", well", kind="thinking"), *co.says_all("So.", index=1)),
             co.body(content=[co.text("Hmm, well", "thinking"), co.text("So.")]),
         ),
+    },
+    "reasoning with a seal": {
         BEDROCK: ProviderAnswer(
             aws.answer(aws.thinks_all("Hmm", ", well", seal="c2ln"), aws.says_all("So.", index=1)),
             aws.body(
@@ -233,6 +235,8 @@ ANSWERS: dict[str, dict[str, ProviderAnswer]] = {
             co.answer(*co.says_all("High at noon")[:-1], *co.cites("High", title="D"), co.closes()),
             co.body(content=[co.text("High at noon")], citations=[co.citation("High", title="D")]),
         ),
+    },
+    "a citation of a place in a document": {
         BEDROCK: ProviderAnswer(
             aws.answer(aws.says("High at noon"), aws.delta(citation=PAGE), aws.block("Stop")),
             aws.body({"citationsContent": {"content": [{"text": "High at noon"}], "citations": [PAGE]}}),

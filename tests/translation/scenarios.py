@@ -30,8 +30,8 @@ from tests.translation.support import (
     folded,
 )
 
-CLIENTS = (CHAT, MESSAGES, RESPONSES, GEMINI)
-PROVIDERS = (*CLIENTS, OLLAMA, COHERE, BEDROCK)
+CLIENTS = (CHAT, MESSAGES, RESPONSES, GEMINI, COHERE, BEDROCK)
+PROVIDERS = (CHAT, MESSAGES, RESPONSES, GEMINI, OLLAMA, COHERE, BEDROCK)
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
 CORK = '{"port":"Cork"}'
@@ -68,7 +68,7 @@ class Scenario:
     wires: dict[str, bytes] = field(default_factory=dict)
     """The streams of providers, by dialect."""
     bodies: dict[str, bytes] = field(default_factory=dict)
-    """The unstreamed answers of providers; those of the dialects that clients speak, Penstock's own writers write."""
+    """The unstreamed answers of providers; those that are not here, Penstock's own writers write."""
     clients: dict[str, Json] = field(default_factory=dict)
     losses: dict[str, Lost] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Scenario:
 
     def body(self, provider: str) -> bytes:
         """The unstreamed answer of a provider."""
-        if provider not in CLIENTS:
+        if provider in self.bodies:
             return self.bodies[provider]
         writer = StreamWriter.for_call(provider, facts(provider, provider))
         return writer.write_body(folded(provider, self.wires[provider]))
@@ -145,6 +145,7 @@ WEB_PAGE = {
     "type": "url_citation",
     "url_citation": {"url": "https://tides.example", "title": "Tides", "start_index": 0, "end_index": 4},
 }
+FILTERED: Lost = [("field-dropped", "finish reason content_filter")]
 TWO_CALLS = Seen(
     text="Let me look.",
     calls=(("call_1", "get_tide", TIDE), ("call_2", "get_tide", CORK)),
@@ -166,6 +167,11 @@ _SCENARIOS: dict[str, Scenario] = {
             CHAT: in_chat(
                 chat.delta({"reasoning_content": "Hmm"}), chat.delta({"reasoning_content": ", well"}), chat.says("So.")
             ),
+        },
+    ),
+    "reasoning with a seal": Scenario(
+        seen=Seen(text="So.", reasoning="Hmm, well"),
+        wires={
             MESSAGES: in_messages(
                 ant.opens(0, "thinking"),
                 ant.thinks("Hmm"),
@@ -177,6 +183,7 @@ _SCENARIOS: dict[str, Scenario] = {
             RESPONSES: res.answer(*res.thinks_all(["Hmm", ", well"], seal="gAAA"), *res.says_all("So.", index=1)),
             GEMINI: gem.answer(gem.thinks("Hmm"), gem.thinks(", well", thoughtSignature="c2VhbA=="), gem.says("So.")),
         },
+        losses=both(COHERE, losses=[("seal-dropped", "")]),
     ),
     "two parallel calls": Scenario(
         seen=TWO_CALLS,
@@ -236,7 +243,7 @@ _SCENARIOS: dict[str, Scenario] = {
         wires={
             CHAT: in_chat(chat.chunk(chat.choice({"content": "So."}, logprobs={"content": [LOGPROB]}))),
         },
-        losses=both(MESSAGES, GEMINI, losses=[("field-dropped", "logprobs")]),
+        losses=both(MESSAGES, GEMINI, COHERE, BEDROCK, losses=[("field-dropped", "logprobs")]),
     ),
     "an empty list of calls beside text": Scenario(
         seen=Seen(text="So."),
@@ -250,7 +257,8 @@ _SCENARIOS: dict[str, Scenario] = {
         },
         clients={
             client: {"text": "I cannot.", "refusal": "", "finish": "content_filter"} for client in (MESSAGES, GEMINI)
-        },
+        }
+        | {client: {"text": "I cannot.", "refusal": ""} for client in (COHERE, BEDROCK)},
     ),
     "a refusal of Claude": Scenario(
         seen=Seen(text="I cannot", finish="content_filter"),
@@ -259,7 +267,9 @@ _SCENARIOS: dict[str, Scenario] = {
                 *ant.says_all("I cannot"), reason="refusal", stop_details={"type": "refusal", "category": "cyber"}
             ),
         },
-        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "stop_details")]),
+        clients={COHERE: {"finish": "stop"}},
+        losses=both(CHAT, RESPONSES, GEMINI, BEDROCK, losses=[("field-dropped", "stop_details")])
+        | {COHERE: [("field-dropped", "stop_details"), *FILTERED]},
     ),
     "a content filter": Scenario(
         seen=Seen(text="How to", finish="content_filter"),
@@ -268,6 +278,8 @@ _SCENARIOS: dict[str, Scenario] = {
             RESPONSES: cut_short(*res.says_all("How to"), reason="content_filter"),
             GEMINI: gem.answer(gem.says("How to"), finish=gem.finishes("SAFETY")),
         },
+        clients={COHERE: {"finish": "stop"}},
+        losses={COHERE: FILTERED},
     ),
     "the limit on the output": Scenario(
         seen=Seen(text="Once upon", finish="length"),
@@ -304,7 +316,7 @@ _SCENARIOS: dict[str, Scenario] = {
         wires={
             MESSAGES: in_messages(*ant.says_all("Once"), reason="stop_sequence", stop_sequence="END"),
         },
-        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "stop_sequence")]),
+        losses=both(CHAT, RESPONSES, GEMINI, COHERE, losses=[("field-dropped", "stop_sequence")]),
     ),
     "cached input": Scenario(
         seen=Seen(text="So.", tokens=Tokens(input=100, output=9, cached=60)),
@@ -370,6 +382,8 @@ _SCENARIOS: dict[str, Scenario] = {
                 ),
             ),
         },
+        clients={BEDROCK: {"tokens": Tokens(input=100, output=9, cached=60)}},
+        losses={BEDROCK: [("field-dropped", "usage.reasoning")]},
     ),
     "writes into the cache": Scenario(
         seen=Seen(text="So.", tokens=Tokens(input=100, output=9, cached=60, cache_write=30)),
@@ -390,8 +404,8 @@ _SCENARIOS: dict[str, Scenario] = {
                 ),
             ),
         },
-        clients={GEMINI: {"tokens": Tokens(input=100, output=9, cached=60)}},
-        losses=both(GEMINI, losses=[("field-dropped", "usage.cache_write")]),
+        clients={client: {"tokens": Tokens(input=100, output=9, cached=60)} for client in (GEMINI, COHERE)},
+        losses=both(GEMINI, COHERE, losses=[("field-dropped", "usage.cache_write")]),
     ),
     "a credit in the usage": Scenario(
         seen=Seen(text="So."),
@@ -401,7 +415,9 @@ _SCENARIOS: dict[str, Scenario] = {
                 usage={"input_tokens": 7, "output_tokens": 4, "fallback_credit": {"status": "applied", "tokens": 9}},
             )
         },
-        losses=both(CHAT, RESPONSES, GEMINI, losses=[("field-dropped", "usage.fallback_credit.tokens")]),
+        losses=both(
+            CHAT, RESPONSES, GEMINI, COHERE, BEDROCK, losses=[("field-dropped", "usage.fallback_credit.tokens")]
+        ),
     ),
     "heartbeats": Scenario(
         seen=Seen(text="So."),
@@ -432,12 +448,8 @@ _SCENARIOS: dict[str, Scenario] = {
             RESPONSES: res.wire(*res.begins(), *res.says_all("Half")[:3]),
             GEMINI: gem.wire(gem.says("Half")),
         },
-        clients={
-            CHAT: {"ending": "failed"},
-            MESSAGES: {"ending": "failed", "tokens": Tokens(input=5)},
-            RESPONSES: {"ending": "failed"},
-            GEMINI: {"ending": "failed"},
-        },
+        clients={client: {"ending": "failed"} for client in CLIENTS}
+        | {MESSAGES: {"ending": "failed", "tokens": Tokens(input=5)}},
     ),
     "two choices": Scenario(
         seen=Seen(text="One"),
@@ -454,7 +466,7 @@ _SCENARIOS: dict[str, Scenario] = {
             ),
             GEMINI: gem.answer(gem.says("One"), gem.says("Two", index=1), gem.finishes(index=1)),
         },
-        losses=both(MESSAGES, RESPONSES, losses=[("choices-dropped", "")]),
+        losses=both(MESSAGES, RESPONSES, COHERE, BEDROCK, losses=[("choices-dropped", "")]),
     ),
     "a tool of Anthropic's own, and a citation": Scenario(
         seen=Seen(text="It rises."),
@@ -475,17 +487,24 @@ _SCENARIOS: dict[str, Scenario] = {
             CHAT,
             RESPONSES,
             GEMINI,
+            BEDROCK,
             losses=[
                 ("server-activity-hidden", "web_search"),
                 ("server-activity-hidden", "web_search_tool_result"),
                 ("citation-dropped", "D"),
             ],
-        ),
+        )
+        | {
+            COHERE: [
+                ("server-activity-hidden", "web_search"),
+                ("server-activity-hidden", "web_search_tool_result"),
+            ]
+        },
     ),
     "a tool of OpenAI's own": Scenario(
         seen=Seen(text="It rises."),
         wires={RESPONSES: res.answer(*res.SEARCHES, *res.says_all("It rises.", index=1, id="msg_2"))},
-        losses=both(CHAT, MESSAGES, GEMINI, losses=[("server-activity-hidden", "web_search_call")]),
+        losses=both(CHAT, MESSAGES, GEMINI, COHERE, BEDROCK, losses=[("server-activity-hidden", "web_search_call")]),
     ),
     "code that Gemini executes": Scenario(
         seen=Seen(text="It is 2."),
@@ -494,13 +513,15 @@ _SCENARIOS: dict[str, Scenario] = {
             CHAT,
             MESSAGES,
             RESPONSES,
+            COHERE,
+            BEDROCK,
             losses=[("server-activity-hidden", "executableCode"), ("server-activity-hidden", "codeExecutionResult")],
         ),
     ),
     "a tool of Amazon's own": Scenario(
         seen=Seen(text="It rises."),
         losses=both(
-            *CLIENTS,
+            *(client for client in CLIENTS if client != BEDROCK),
             losses=[("server-activity-hidden", "nova_grounding"), ("server-activity-hidden", "toolResult")],
         ),
     ),
@@ -514,7 +535,7 @@ _SCENARIOS: dict[str, Scenario] = {
     "a source beside its text, and one of another kind": Scenario(
         seen=Seen(text="High at noon", sources=("https://tides.example",)),
         wires={CHAT: in_chat(chat.delta({"content": "High at noon", "annotations": [WEB_PAGE, {"type": "file"}]}))},
-        losses=both(MESSAGES, RESPONSES, GEMINI, losses=[("citation-dropped", "annotations")]),
+        losses=both(MESSAGES, RESPONSES, GEMINI, COHERE, BEDROCK, losses=[("citation-dropped", "annotations")]),
     ),
     "audio, and its transcript": Scenario(
         seen=Seen(),
@@ -524,16 +545,22 @@ _SCENARIOS: dict[str, Scenario] = {
                 chat.delta({"audio": {"data": "c291bmQ=", "transcript": "at noon", "expires_at": 9}}),
             )
         },
-        clients={client: {"text": "High at noon"} for client in (MESSAGES, RESPONSES, GEMINI)},
-        losses=both(MESSAGES, RESPONSES, GEMINI, losses=[("media-dropped", "")]),
+        clients={client: {"text": "High at noon"} for client in CLIENTS if client != CHAT},
+        losses=both(*(client for client in CLIENTS if client != CHAT), losses=[("media-dropped", "")]),
     ),
     "a citation of a document": Scenario(
         seen=Seen(text="High at noon"),
-        losses=both(*CLIENTS, losses=[("citation-dropped", "D")]),
+        losses=both(CHAT, MESSAGES, RESPONSES, GEMINI, BEDROCK, losses=[("citation-dropped", "D")]),
+    ),
+    "a citation of a place in a document": Scenario(
+        seen=Seen(text="High at noon"),
+        losses=both(CHAT, MESSAGES, RESPONSES, GEMINI, losses=[("citation-dropped", "D")]),
     ),
     "a blocked prompt": Scenario(
         seen=Seen(finish="content_filter", tokens=Tokens(input=7)),
         wires={GEMINI: gem.HEALTHY["a blocked prompt"]},
+        clients={COHERE: {"finish": "stop"}},
+        losses={COHERE: FILTERED},
     ),
     "an image": Scenario(
         seen=Seen(text="Here."),
@@ -545,13 +572,13 @@ _SCENARIOS: dict[str, Scenario] = {
             ),
             GEMINI: gem.answer(gem.message(gem.IMAGE, {"text": "Here."})),
         },
-        losses=both(CHAT, MESSAGES, losses=[("media-dropped", "")]),
+        losses=both(CHAT, MESSAGES, COHERE, losses=[("media-dropped", "")]),
     ),
     "a pause": Scenario(
         seen=Seen(text="So", finish="pause"),
         wires={MESSAGES: in_messages(*ant.says_all("So"), reason="pause_turn")},
-        clients={client: {"finish": "stop"} for client in (CHAT, RESPONSES, GEMINI)},
-        losses=both(CHAT, RESPONSES, GEMINI, losses=[("pause-unknown", "pause_turn")]),
+        clients={client: {"finish": "stop"} for client in CLIENTS if client != MESSAGES},
+        losses=both(*(client for client in CLIENTS if client != MESSAGES), losses=[("pause-unknown", "pause_turn")]),
     ),
 }
 SCENARIOS = {

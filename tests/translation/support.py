@@ -26,9 +26,11 @@ _LEAST: dict[str, Json] = {
     MESSAGES: {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100},
     RESPONSES: {"input": "Hi"},
     GEMINI: {"contents": "Hi"},
+    COHERE: {"messages": [{"role": "user", "content": "Hi"}]},
+    BEDROCK: {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
 }
 # Where a request is sent, if its model is in the path.
-_PATHS = {GEMINI: "/v1beta/models/m:generateContent"}
+_PATHS = {GEMINI: "/v1beta/models/m:generateContent", BEDROCK: "/model/m/converse"}
 
 
 def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple[Json, Lost]:

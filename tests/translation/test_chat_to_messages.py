@@ -48,6 +48,20 @@ MESSAGES: dict[str, tuple[list[Json], Json, Lost]] = {
         {"messages": [ASKED]},
         [],
     ),
+    "results of tools go before what the user adds": (
+        [HI, calls("a"), HI, {"role": "tool", "tool_call_id": "a", "content": "21"}],
+        {
+            "messages": [
+                ASKED,
+                {"role": "assistant", "content": uses("a", city="Rome")},
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "a", "content": [text("21")]}, text("Hi")],
+                },
+            ]
+        },
+        [],
+    ),
     "images": (
         [
             {
@@ -270,7 +284,7 @@ FIELDS: dict[str, tuple[Json, Json, Lost]] = {
     "the user, and other fields": (
         {"max_tokens": 9, "user": "ann", "metadata": {"team": "x"}, "store": True, "prompt_cache_key": "k"},
         {"metadata": {"user_id": "ann"}},
-        [("field-dropped", "store"), ("field-dropped", "metadata"), ("cache-hint-dropped", "prompt_cache_key")],
+        [("field-dropped", "metadata"), ("field-dropped", "store"), ("cache-hint-dropped", "prompt_cache_key")],
     ),
     "an effort": (
         {"max_tokens": 20_000, "reasoning_effort": "low"},

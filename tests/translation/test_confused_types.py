@@ -147,6 +147,87 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "safetySettings": [{"category": "a", "threshold": "b"}],
         },
     ),
+    "cohere": (
+        "/v2/chat",
+        {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "s"},
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": PNG}}],
+                },
+                {
+                    "role": "assistant",
+                    "tool_plan": "p",
+                    "content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "x"}],
+                    "citations": [{"start": 0, "end": 1, "text": "x", "sources": [{"document": {"title": "t"}}]}],
+                    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+                },
+                {
+                    "role": "tool",
+                    "tool_call_id": "c",
+                    "content": [{"type": "document", "document": {"id": "d", "data": {"a": 1}}}],
+                },
+            ],
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "strict_tools": True,
+            "tool_choice": "REQUIRED",
+            "response_format": {"type": "json_object", "json_schema": SCHEMA},
+            "thinking": {"type": "enabled", "token_budget": 1_024},
+            "max_tokens": 99,
+            "stop_sequences": ["a"],
+            "temperature": 0.5,
+            "k": 3,
+            "logprobs": True,
+            "documents": [{"data": {"a": "b"}}],
+        },
+    ),
+    "bedrock_converse": (
+        "/model/m/converse",
+        {
+            "system": [{"text": "s"}, {"cachePoint": {"type": "default", "ttl": "1h"}}],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"text": "x"},
+                        {"image": {"format": "png", "source": {"bytes": "AA=="}}},
+                        {"document": {"format": "txt", "name": "d", "source": {"content": [{"text": "x"}]}}},
+                        {"searchResult": {"source": "s", "title": "t", "content": [{"text": "x"}]}},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"reasoningContent": {"reasoningText": {"text": "t", "signature": "s"}}},
+                        {"reasoningContent": {"redactedContent": "AA=="}},
+                        {"citationsContent": {"content": [{"text": "x"}], "citations": [{"location": {"web": {}}}]}},
+                        {"toolUse": {"toolUseId": "c", "name": "f", "input": {"a": 1}}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [{"toolResult": {"toolUseId": "c", "content": [{"json": {}}], "status": "error"}}],
+                },
+            ],
+            "toolConfig": {
+                "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": SCHEMA}}}, {"cachePoint": {}}],
+                "toolChoice": {"tool": {"name": "f"}},
+            },
+            "inferenceConfig": {"maxTokens": 99, "temperature": 0.5, "topP": 0.5, "stopSequences": ["a"]},
+            "additionalModelRequestFields": {
+                "thinking": {"type": "enabled", "budget_tokens": 1_024},
+                "top_k": 3,
+                "output_config": {"effort": "low"},
+            },
+            "outputConfig": {
+                "textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": "{}", "name": "a"}}}
+            },
+            "serviceTier": {"type": "flex"},
+            "requestMetadata": {"a": "b"},
+        },
+    ),
 }
 VALUES: tuple[object, ...] = (1.5, {}, [], "", True, None, -1, {"a": 1}, ["a"], 10**30, [{}], [[]], {"type": {}}, 1e300)
 
@@ -201,6 +282,11 @@ TWICE: dict[str, tuple[str, bytes]] = {
     "gemini: candidateCount": (
         "gemini",
         b'{"contents":[{}],"generation_config":{"candidate_count":1,"candidate_count":99}}',
+    ),
+    "cohere: max_tokens": ("cohere", b'{"model":"m","messages":[{}],"max_tokens":5,"max_tokens":500}'),
+    "bedrock: maxTokens": (
+        "bedrock_converse",
+        b'{"messages":[{}],"inferenceConfig":{"maxTokens":5,"maxTokens":500}}',
     ),
     "responses: service_tier": ("openai_responses", b'{"model":"m","input":"x","service_tier":"a","service_tier":"b"}'),
 }

@@ -176,6 +176,29 @@ def next_of_gemini(fields: Json, answer: Json) -> None:
     fields["contents"] += [content, {"role": "user", "parts": results}]
 
 
+def next_of_cohere(fields: Json, answer: Json) -> None:
+    message = answer["message"]
+    results = [
+        {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "content": [{"type": "document", "document": {"data": {"seen": result_of(call["function"])}}}],
+        }
+        for call in message["tool_calls"]
+    ]
+    fields["messages"] += [message, *results]
+
+
+def next_of_bedrock(fields: Json, answer: Json) -> None:
+    message = answer["output"]["message"]
+    results = [
+        {"toolResult": {"toolUseId": use["toolUseId"], "content": [{"json": {"seen": result_of(use)}}]}}
+        for block in message["content"]
+        if (use := block.get("toolUse"))
+    ]
+    fields["messages"] += [message, {"role": "user", "content": results}]
+
+
 def result_of(call: Json) -> str:
     """A result that names the arguments of its call."""
     given = call[next(name for name in ("arguments", "input", "args") if name in call)]
@@ -188,12 +211,18 @@ START: dict[str, Json] = {
     MESSAGES: {"messages": [{"role": "user", "content": "Tides?"}]},
     RESPONSES: {"input": [{"role": "user", "content": "Tides?"}]},
     GEMINI: {"contents": [{"role": "user", "parts": [{"text": "Tides?"}]}]},
+    COHERE: {"messages": [{"role": "user", "content": "Tides?"}]},
+    BEDROCK: {"messages": [{"role": "user", "content": [{"text": "Tides?"}]}]},
 }
+# The APIs whose answers have no place for a proof, so that its loss is declared.
+UNPROVED = (COHERE,)
 CONTINUE: dict[str, Callable[[Json, Json], None]] = {
     CHAT: next_of_chat,
     MESSAGES: next_of_messages,
     RESPONSES: next_of_responses,
     GEMINI: next_of_gemini,
+    COHERE: next_of_cohere,
+    BEDROCK: next_of_bedrock,
 }
 # Where a provider's request has the ids of calls, and those of their results: a path of members for each.
 IDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -244,6 +273,9 @@ def test_calls_and_proofs_of_three_turns_stay_apart(client: str, provider: str) 
     written = json.dumps(body)
     places = [written.index(f"result of {port} {turn}") for turn in TURNS for port in PORTS]
     assert places == sorted(places)
+    if client in UNPROVED and client != provider:
+        assert not any(proof(turn) in written for turn in TURNS)
+        return
     if provider in (MESSAGES, RESPONSES, BEDROCK):
         assert [written.count(proof(turn)) for turn in TURNS] == [1, 1]
     if provider == GEMINI:
@@ -269,7 +301,7 @@ SIGNED: dict[str, list[Json]] = {
 
 
 @pytest.mark.parametrize("parts", SIGNED.values(), ids=SIGNED)
-@pytest.mark.parametrize("client", [*CLIENTS, "chat, streamed"])
+@pytest.mark.parametrize("client", [*(client for client in CLIENTS if client not in UNPROVED), "chat, streamed"])
 def test_a_signature_of_gemini_returns_to_its_part(client: str, parts: list[Json]) -> None:
     api = CHAT if client not in CLIENTS else client
     fields: Json = json.loads(json.dumps(START[api]))

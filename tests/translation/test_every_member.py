@@ -35,6 +35,7 @@ REFUSED: dict[str, tuple[str, Json, str]] = {
     "an unknown role of Messages": (MESSAGES, {"messages": [{"role": "robot", "content": "x"}]}, "messages"),
     "an unknown role of Responses": (RESPONSES, {"input": [{"role": "robot", "content": "x"}]}, "input"),
     "an unknown role of Gemini": (GEMINI, {"contents": [{"role": "robot", "parts": [{"text": "x"}]}]}, "contents"),
+    "an unknown role of Cohere": (COHERE, {"messages": [{"role": "developer", "content": "x"}]}, "messages"),
     "a tool that is not declared": (
         CHAT,
         {"messages": [HI], "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},

@@ -80,7 +80,7 @@ def test_other_reasoning_is_left_out_and_declared(seal: str | None) -> None:
 def test_reasoning_that_was_not_wrapped_stays() -> None:
     asked = json.dumps(conversation(thinks("gAAA"), CALL)).encode()
     body, lost = forwarded(asked)
-    assert body == asked.replace(b'"m"', b'"target"')[:-1] + b',"store":false}'
+    assert body == asked.replace(b'"m"', b'"target"')[:-1] + b', "store": false}'
     assert lost == []
 
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.promptness import cpu_s
 from tests.translation.support import CHAT, GEMINI, OLLAMA, asked
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ _MOST_S = 2.0
 def test_messages_of_one_turn_are_joined_in_linear_time(message: dict[str, str], count: int) -> None:
     began = time.process_time()
     body, _ = asked(CHAT, GEMINI, {"messages": [_PADDING, *[message] * count]})
-    assert time.process_time() - began < _MOST_S
+    assert time.process_time() - began < cpu_s(_MOST_S)
     assert [len(content["parts"]) for content in body["contents"]] == [count + 1]
 
 
@@ -31,5 +32,5 @@ def test_images_and_texts_are_separated_in_linear_time() -> None:
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     began = time.process_time()
     body, _ = asked(CHAT, OLLAMA, {"messages": [_PADDING, {"role": "user", "content": images}]})
-    assert time.process_time() - began < _MOST_S
+    assert time.process_time() - began < cpu_s(_MOST_S)
     assert len(body["messages"][1]["images"]) == 16_000

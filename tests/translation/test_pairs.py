@@ -27,6 +27,7 @@ from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario,
 from tests.translation.support import (
     BEDROCK,
     CHAT,
+    COHERE,
     GEMINI,
     ISSUER,
     MESSAGES,
@@ -110,7 +111,7 @@ def test_an_unstreamed_answer(provider: str, client: str, scenario: Scenario) ->
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 def test_a_seal_reaches_a_chat_client_and_can_be_unwrapped(streamed: bool) -> None:
-    wire = SCENARIOS["reasoning"].wires[MESSAGES]
+    wire = SCENARIOS["reasoning with a seal"].wires[MESSAGES]
     out, _ = translated(MESSAGES, CHAT, wire)
     if not streamed:
         out = StreamWriter.for_call(CHAT, facts(MESSAGES, CHAT)).write_body(folded(MESSAGES, wire))
@@ -128,19 +129,19 @@ MADE = {
 
 
 @pytest.mark.parametrize("provider", MADE)
-@pytest.mark.parametrize("client", [MESSAGES, RESPONSES, GEMINI])
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES, GEMINI, BEDROCK])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 def test_a_seal_reaches_clients_and_can_be_unwrapped(provider: str, client: str, streamed: bool) -> None:
-    """Anthropic's and Google's seals for clients of their own APIs are as they were: such clients may call them
+    """Seals of Anthropic, Google and Amazon for clients of their own APIs are as they were: such clients may call them
     directly."""
-    wire = SCENARIOS["reasoning"].wires[provider]
+    wire = SCENARIOS["reasoning with a seal"].wires[provider]
     out, _ = translated(provider, client, wire)
     if not streamed:
         out = StreamWriter.for_call(client, facts(provider, client)).write_body(folded(provider, wire))
     (part, *_) = folded(client, out).choices[0].parts
     assert isinstance(part, ReasoningPart)
     (seal,) = part.seals
-    if provider == client and client in (MESSAGES, GEMINI):
+    if provider == client and client in (MESSAGES, GEMINI, BEDROCK):
         assert seal == MADE[provider]
     else:
         wrapped = unwrapped(seal.value) if client == GEMINI else seal.value
@@ -148,6 +149,7 @@ def test_a_seal_reaches_clients_and_can_be_unwrapped(provider: str, client: str,
 
 
 ASKS: Json = {"role": "user", "content": "Hi"}
+ASKS_BEDROCK: Json = {"role": "user", "content": [{"text": "Hi"}]}
 ASKS_GEMINI: Json = {"role": "user", "parts": [{"text": "Hi"}]}
 # The next request of a client, with the answer that it got in an unstreamed body.
 CONTINUED: dict[str, Callable[[Any], Json]] = {
@@ -158,14 +160,18 @@ CONTINUED: dict[str, Callable[[Any], Json]] = {
         "contents": [ASKS_GEMINI, body["candidates"][0]["content"], ASKS_GEMINI],
         "generationConfig": {"maxOutputTokens": 100},
     },
+    BEDROCK: lambda body: {
+        "messages": [ASKS_BEDROCK, body["output"]["message"], ASKS_BEDROCK],
+        "inferenceConfig": {"maxTokens": 100},
+    },
 }
 
 
 @pytest.mark.parametrize("provider", MADE)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CONTINUED)
 def test_a_seal_comes_back_to_its_issuer_only(provider: str, client: str) -> None:
     """A client of the provider's own API has its request forwarded, and may call it directly."""
-    answer = folded(provider, SCENARIOS["reasoning"].wires[provider])
+    answer = folded(provider, SCENARIOS["reasoning with a seal"].wires[provider])
     body = json.loads(StreamWriter.for_call(client, facts(provider, client)).write_body(answer))
     fields = CONTINUED[client](body)
     own, losses = asked(client, provider, fields)
@@ -199,6 +205,8 @@ def test_usage_of_another_dialect_has_openai_s_fields_only() -> None:
     }
 
 
+# The APIs whose answers do not name the model.
+UNNAMED = (COHERE, BEDROCK)
 FALLBACK: Json = {
     "from": {"model": "weir-3"},
     "to": {"model": "weir-2"},
@@ -215,6 +223,9 @@ def test_an_answer_is_that_of_the_model_which_served_it(client: str) -> None:
     assert (answer.model, answer.repairs) == ("weir-2", ())
     whole = folded(client, StreamWriter.for_call(client, facts(MESSAGES, client)).write_body(answer))
     out, _ = translated(MESSAGES, client, wire)
+    if client in UNNAMED:
+        assert b"weir-" not in out
+        return
     last = out[out.rindex(b"weir-") :]
     assert (whole.model, last[:6]) == ("weir-2", b"weir-2")
 

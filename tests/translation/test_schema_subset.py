@@ -1,11 +1,12 @@
-"""JSON Schemas for Claude: Anthropic's SDK judges those of answers, and `jsonschema` what fulfils those of tools."""
+"""JSON Schemas for Claude: `jsonschema` judges what fulfils those of tools. `tests/judges/test_schema_subset.py` has
+Anthropic's SDK judge those of answers.
+"""
 
 from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 import pytest
-from anthropic import transform_schema
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -13,81 +14,14 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.hub.losses import Loss
+from tests.translation.schemas import LEAVES, NAMES, SCHEMAS, SIMPLE
 from tests.translation.support import CHAT, GEMINI, MESSAGES, RESPONSES, Json, asked
-
-NAMES = st.sampled_from(["a", "b", "c"])
-SIMPLE = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), NAMES)
-DESCRIBED = st.fixed_dictionaries({}, optional={"description": NAMES, "title": NAMES, "default": SIMPLE})
-TEXTS = st.fixed_dictionaries(
-    {"type": st.just("string")},
-    optional={
-        "minLength": st.integers(0, 3),
-        "pattern": st.just("^a"),
-        "format": st.sampled_from(["date", "uuid", "regex", "iri"]),
-    },
-)
-NUMBERS = st.fixed_dictionaries(
-    {"type": st.sampled_from(["integer", "number"])},
-    optional={"minimum": st.integers(0, 3), "exclusiveMaximum": st.integers(3, 9), "multipleOf": st.just(2)},
-)
-LEAVES: st.SearchStrategy[Json] = st.one_of(
-    TEXTS,
-    NUMBERS,
-    st.fixed_dictionaries({"type": st.sampled_from(["boolean", "null"])}),
-    st.fixed_dictionaries({"enum": st.lists(SIMPLE, min_size=1, max_size=3)}, optional={"type": st.just("string")}),
-    st.fixed_dictionaries({"const": SIMPLE}),
-    st.just({"$ref": "#/$defs/d"}),
-)
-
-
-def _larger(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
-    """Schemas with other schemas in them."""
-    objects = st.fixed_dictionaries(
-        {"type": st.just("object"), "properties": st.dictionaries(NAMES, inner, max_size=3)},
-        optional={
-            "required": st.lists(NAMES, unique=True, max_size=2),
-            "additionalProperties": st.booleans(),
-            "maxProperties": st.just(3),
-        },
-    )
-    arrays = st.fixed_dictionaries(
-        {"type": st.just("array")},
-        optional={"items": inner, "minItems": st.integers(0, 2), "uniqueItems": st.booleans()},
-    )
-    several = st.lists(inner, min_size=1, max_size=3)
-    combined = st.one_of(*(st.fixed_dictionaries({name: several}) for name in ("anyOf", "oneOf")))
-    return st.one_of(
-        objects, arrays, combined, st.fixed_dictionaries({"allOf": st.lists(LEAVES, min_size=1, max_size=2)})
-    )
-
-
-SCHEMAS = st.builds(
-    lambda schema, described, defined: {**described, **schema, "$defs": {"d": defined}},
-    st.recursive(LEAVES, _larger, max_leaves=8).filter(lambda schema: "$ref" not in schema),
-    DESCRIBED,
-    TEXTS,
-)
-
-
-def undescribed(schema: object) -> object:
-    """The schema without descriptions, whose wording is our own."""
-    if isinstance(schema, list):
-        return [undescribed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    named = ("properties", "$defs")
-    return {
-        name: {key: undescribed(each) for key, each in value.items()} if name in named else undescribed(value)
-        for name, value in schema.items()
-        if name != "description" or isinstance(value, dict)
-    }
 
 
 @given(SCHEMAS)
-def test_a_schema_is_transformed_as_anthropics_sdk_does(schema: Json) -> None:
+def test_the_subset_of_a_schema_is_its_own_subset(schema: Json) -> None:
     losses: list[Loss] = []
     written = SchemaSubset(losses).output(schema)
-    assert undescribed(written) == undescribed(transform_schema(schema))
     found = len(losses)
     assert SchemaSubset(losses).output(written) == written
     assert len(losses) == found, "the subset loses nothing"

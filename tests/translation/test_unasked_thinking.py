@@ -17,9 +17,10 @@ from penstock.core.hub.events import BlockEnd, BlockStart, ChoiceStart, End, Fin
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ReasoningShown
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from tests import gemini as gem
 from tests import streams as chat
@@ -71,9 +72,9 @@ def answers(provider: str, wire: bytes, shown: ReasoningShown) -> list[tuple[lis
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != MESSAGES])
 def test_thinking_that_was_not_asked_for_is_hidden_and_declared(provider: str, shown: ReasoningShown) -> None:
     """Its tokens are reported and booked as before."""
-    scenario = SCENARIOS["reasoning"]
-    (_, _, tokens), _ = answers(provider, scenario.wires[provider], "all")
-    for blocks, losses, reported in answers(provider, scenario.wires[provider], shown):
+    wire = (SCENARIOS["reasoning"].wires | SCENARIOS["reasoning with a seal"].wires)[provider]
+    (_, _, tokens), _ = answers(provider, wire, "all")
+    for blocks, losses, reported in answers(provider, wire, shown):
         assert blocks == [{"type": "text", "text": "So."}]
         assert losses == [("reasoning-hidden", "")]
         assert reported == tokens
@@ -95,7 +96,7 @@ def test_a_seal_after_the_end_of_its_block_opens_no_block(shown: ReasoningShown)
 
 
 def test_claude_s_own_thinking_is_as_claude_sent_it() -> None:
-    for blocks, losses, _ in answers(MESSAGES, SCENARIOS["reasoning"].wires[MESSAGES], "none"):
+    for blocks, losses, _ in answers(MESSAGES, SCENARIOS["reasoning with a seal"].wires[MESSAGES], "none"):
         assert [block["type"] for block in blocks] == ["thinking", "text"]
         assert losses == []
 
@@ -129,8 +130,8 @@ def test_a_client_gets_pings_while_hidden_thinking_streams() -> None:
 
     async def run() -> Reads:
         call = Call("req_1", "m", stream=True, started=loop.time())
-        call.attempts.append(Attempt("p", "m"))
-        call.control = AttemptControl(call.attempts[0])
+        call.progress.attempts.append(Attempt("p", "m"))
+        call.progress.control = AttemptControl(call.progress.attempts[0])
         known = structs.replace(facts(CHAT, MESSAGES), reasoning="none")
         writer, client = StreamWriter.for_call(MESSAGES, known), Reads(loop)
         timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=10, total_s=9000, drain_s=0)

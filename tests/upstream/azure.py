@@ -40,6 +40,7 @@ class EntraServer(TokenServer):
         self._authority.issue_cert(ENTRA).configure_cert(context)
         own = self._authority.issue_cert("gateway.example", key_type=trustme.KeyType.RSA)
         self._certificate = own.private_key_and_cert_chain_pem.bytes()
+        self._public_key = RSAKey.import_key(own.cert_chain_pems[0].bytes())
         super().__init__(context)
 
     def service_principal(self, secret: str = SECRET) -> dict[str, str]:
@@ -96,8 +97,8 @@ class EntraServer(TokenServer):
         if form.get("client_secret") == SECRET or form.get("client_assertion") == FEDERATED:
             return True
         try:
-            key = RSAKey.import_key(self._certificate.decode())
-            claims = jwt.decode(form.get("client_assertion", ""), key, algorithms=["RS256", "PS256"]).claims
+            assertion = form.get("client_assertion", "")
+            claims = jwt.decode(assertion, self._public_key, algorithms=["RS256", "PS256"]).claims
         except (JoseError, ValueError):
             return False
         return (claims["iss"], claims["sub"]) == (CLIENT, CLIENT)

@@ -55,7 +55,7 @@ def endpoint(folder: Path, credentials: AwsCredentials) -> AuthorizedEndpoint:
     provider = config(folder, '[providers.bedrock]\nauth = "aws"\n').providers["bedrock"]
 
     async def make() -> AuthorizedEndpoint:
-        remote = Remote(Pool(UpstreamLimits(), ssl.create_default_context()), {})
+        remote = Remote(Pool(UpstreamLimits(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)), {})
         return AuthorizedRemote(remote, credentials).endpoint(provider.url(MODEL), provider.credentials())
 
     return asyncio.run(make())

@@ -5,9 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
-from anthropic import AnthropicFoundry, BadRequestError
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config, load
@@ -200,20 +198,3 @@ def test_a_token_and_a_key_exclude_each_other(tmp_path: Path) -> None:
 def test_a_token_is_not_sent_in_the_open(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="in the open over http://"):
         config(tmp_path, '[providers.azure]\nauth = "azure"\nbase_url = "http://a.example"\n')
-
-
-def test_claude_in_foundry_is_addressed_as_by_the_official_client() -> None:
-    env = {"ANTHROPIC_FOUNDRY_API_KEY": "a-key-of-some-length", "ANTHROPIC_FOUNDRY_RESOURCE": "me"}
-    provider = load(None, env).providers["azure-anthropic"]
-    asked: list[httpx2.Request] = []
-
-    def refuse(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request)
-        return httpx2.Response(400, json={"type": "error", "error": {"type": "invalid_request_error", "message": "no"}})
-
-    transport = httpx2.Client(transport=httpx2.MockTransport(refuse))
-    official = AnthropicFoundry(api_key="a-key-of-some-length", resource="me", http_client=transport, max_retries=0)
-    with pytest.raises(BadRequestError):
-        official.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
-    assert str(asked[0].url) == provider.url("m")
-    assert provider.credentials().items() <= dict(asked[0].headers).items()

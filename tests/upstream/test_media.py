@@ -1,6 +1,7 @@
 """Media that the gateway fetches: which URLs, within which limits, from a real server on loopback."""
 
 import asyncio
+import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -15,6 +16,8 @@ from penstock.upstream.media import MediaError, MediaFetcher
 T = TypeVar("T")
 PNG = b"\x89PNG\r\n\x1a\n\0" + b"x" * 399
 HERE = "127.0.0.1"
+# Trusts no certificate: to read those of the system takes longer than a test.
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 # What the server answers, by path.
 ANSWERS: dict[str, bytes] = {
     "/a.png?b=c": b"HTTP/1.1 200 OK\r\ncontent-type: image/jpg\r\ncontent-length: 408\r\n\r\n" + PNG,
@@ -69,7 +72,7 @@ def run(work: Callable[[str, Server], Awaitable[T]]) -> T:
 
 def fetched(path: str, hosts: tuple[str, ...] = (HERE,), *, timeout_s: float = 10.0) -> MediaPart:
     async def work(url: str, _: Server) -> MediaPart:
-        (part,) = (await MediaFetcher(hosts, 2_000, timeout_s).fetch([url + path])).values()
+        (part,) = (await MediaFetcher(hosts, 2_000, timeout_s, TLS).fetch([url + path])).values()
         return part
 
     return run(work)
@@ -88,7 +91,7 @@ def test_nothing_is_kept_of_hosts_that_clients_choose() -> None:
         return ["10.0.0.1"]
 
     async def work() -> dict[str, object]:
-        fetcher = MediaFetcher(("*.example",), 2_000, 1.0, resolver=resolved)
+        fetcher = MediaFetcher(("*.example",), 2_000, 1.0, TLS, resolver=resolved)
         for number in range(3):
             with pytest.raises(MediaError):
                 await fetcher.fetch([f"http://a{number}.example/x.png"])
@@ -140,7 +143,7 @@ def test_the_time_is_limited() -> None:
 def test_only_a_host_that_is_written_out_may_be_on_this_machine(hosts: tuple[str, ...]) -> None:
     async def work(url: str, server: Server) -> list[bytes]:
         with pytest.raises(MediaError, match=r"public address|does not allow"):
-            await MediaFetcher(hosts, 2_000, 10.0).fetch([url + "/text"])
+            await MediaFetcher(hosts, 2_000, 10.0, TLS).fetch([url + "/text"])
         return server.heads
 
     assert run(work) == []
@@ -158,7 +161,7 @@ def test_a_name_must_have_a_public_address(address: str) -> None:
         return [address]
 
     async def work() -> None:
-        await MediaFetcher(("*.example",), 2_000, 1.0, resolver=resolved).fetch(["http://a.example/x.png"])
+        await MediaFetcher(("*.example",), 2_000, 1.0, TLS, resolver=resolved).fetch(["http://a.example/x.png"])
 
     with pytest.raises(MediaError, match="upstream_forbidden_address"):
         asyncio.run(work())
@@ -179,7 +182,7 @@ def test_a_public_address_is_no_private_one(address: str) -> None:
 )  # fmt: skip
 def test_only_plain_urls_are_fetched(url: str) -> None:
     async def work() -> None:
-        await MediaFetcher(("*",), 2_000, 1.0).fetch([url])
+        await MediaFetcher(("*",), 2_000, 1.0, TLS).fetch([url])
 
     with pytest.raises(MediaError, match="must begin with"):
         asyncio.run(work())
@@ -196,4 +199,4 @@ def test_the_number_of_urls_is_limited() -> None:
 @pytest.mark.parametrize("host", ["a..example", f"{'a' * 64}.example"])
 def test_a_name_that_no_host_can_have_cannot_be_reached(host: str) -> None:
     with pytest.raises(MediaError, match="upstream_dns_failed"):
-        asyncio.run(MediaFetcher(("*",), 2_000, 1.0).fetch([f"http://{host}/x.png"]))
+        asyncio.run(MediaFetcher(("*",), 2_000, 1.0, TLS).fetch([f"http://{host}/x.png"]))

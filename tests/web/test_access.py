@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.tables import FULL
 from tests.web.conftest import Visitor
 from tests.web.site import AUDIT, PICTURES, Site, until
 from tests.web.traffic import CUT, REPAIRED, endless
@@ -85,8 +86,11 @@ def show(site: Site, page: Page, view: str) -> None:
         page.locator("datalist option[value=pair-0]").wait_for(state="attached")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# Colours and widths do not depend on each other: a usual run has each once.
+LOOKS = [("light", 1280), ("dark", 390), *[("dark", 1280), ("light", 390)] * FULL]
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_every_view_is_for_everybody(site: Site, visit: Visitor, scheme: str, width: int) -> None:
     found = {}
     page = visit("calls", scheme=scheme, width=width)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.book.open import FILE
 from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.gateway import Gateway, settings

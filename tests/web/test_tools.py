@@ -246,7 +246,7 @@ def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, v
 APIS = {
     "OpenAI chat completions": ("chat", "[DONE]"),
     "Anthropic Messages": ("messages", '{"type":"message_stop"}'),
-    "OpenAI Responses": ("responses", '"type":"response.completed"'),
+    "OpenAI Responses": ("responses", "[DONE]"),
     "Gemini": ("gemini", '"finishReason":"STOP"'),
 }
 

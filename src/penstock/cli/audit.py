@@ -1,18 +1,15 @@
 """`penstock audit`: lists the audit log of the admin API and the commands."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from penstock.amounts import clock_ms
 from penstock.cli.book import reading
-from penstock.cli.options import config_option, json_option
+from penstock.cli.options import config_option, json_option, moment_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
-from penstock.errors import AdminError
-from penstock.gateway.keys.terms import parse_moment
-from penstock.gateway.people.audit import AuditEntry, audit_json
-from penstock.gateway.people.store import AuditFilter
+from penstock.gateway.people.audit import AuditEntry, AuditFilter, audit_json
 
 _COLUMNS = (
     Column("time (UTC)"),
@@ -27,8 +24,8 @@ _COLUMNS = (
 
 @click.command(short_help="List who changed what, and who looked at content.")
 @config_option
-@click.option("--since", default="", metavar="TIME", help="Since then: 7d, 12h, 2026-11-01 (UTC).")
-@click.option("--until", default="", metavar="TIME", help="Before then.")
+@moment_option("--since", "Since then: 7d, 12h, 2026-11-01 (UTC).")
+@moment_option("--until", "Before then.")
 @click.option("--who", default="", metavar="NAME", help="Acts of this user.")
 @click.option("--action", default="", metavar="ACTION", help="Such as key.create, or key for all acts on keys.")
 @click.option("--subject", default="", metavar="ID", help="Acts on this key, token, call or user.")
@@ -36,19 +33,10 @@ _COLUMNS = (
     "-n", "--last", "count", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."
 )
 @json_option
-def command(file: Path | None, *, since: str, until: str, count: int, as_json: bool, **named: str) -> None:
+def command(file: Path | None, *, count: int, as_json: bool, **wanted: Any) -> None:
     """List the audit log, the newest entry first: administrative acts, and looks at content (docs/people.md)."""
-    now = clock_ms()
-    try:
-        wanted = AuditFilter(
-            since_ms=parse_moment(since, now, "--since", past=True) if since else None,
-            until_ms=parse_moment(until, now, "--until", past=True) if until else None,
-            **named,
-        )
-    except AdminError as error:
-        raise click.UsageError(str(error)) from error
     with reading(file) as book:
-        entries = [entry for _, entry in book.people.audit(wanted, limit=count)]
+        entries = [entry for _, entry in book.people.audit(AuditFilter(**wanted), limit=count)]
     if as_json:
         click.echo(to_json({"entries": [audit_json(entry) for entry in entries]}))
     else:

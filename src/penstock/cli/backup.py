@@ -17,8 +17,7 @@ _NOT_SQLITE = "the ledger is in PostgreSQL: use {}, as docs/deploy.md shows"
 @click.command("backup", short_help="Copy the ledger to a file, while the gateway runs.")
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
 @config_option
-@click.pass_context
-def backup_command(ctx: click.Context, target: Path, file: Path | None) -> None:
+def backup_command(target: Path, file: Path | None) -> None:
     """Copy the ledger to FILE, which must not exist. The gateway may run meanwhile.
 
     FILE has all calls and keys that were booked when the command started, in one consistent state. It is a ledger
@@ -28,7 +27,7 @@ def backup_command(ctx: click.Context, target: Path, file: Path | None) -> None:
     from penstock.stores.book.open import FILE, state_folder  # noqa: PLC0415
 
     with book_errors():
-        settings = _sqlite_settings(ctx, file, "pg_dump")
+        settings = _sqlite_settings(file, "pg_dump")
         calls = back_up(state_folder(settings, os.environ) / FILE, target)
     click.echo(one_line(f"{target}: {counted(calls, 'call')}"))
 
@@ -36,8 +35,7 @@ def backup_command(ctx: click.Context, target: Path, file: Path | None) -> None:
 @click.command("restore", short_help="Replace the ledger by a backup, while no gateway runs.")
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @config_option
-@click.pass_context
-def restore_command(ctx: click.Context, source: Path, file: Path | None) -> None:
+def restore_command(source: Path, file: Path | None) -> None:
     """Replace the ledger by the backup FILE. No gateway may use the ledger meanwhile.
 
     The old ledger stays beside the new one, under another name. What was booked after the backup is not in the ledger
@@ -47,17 +45,16 @@ def restore_command(ctx: click.Context, source: Path, file: Path | None) -> None
     from penstock.stores.book.open import state_folder  # noqa: PLC0415
 
     with book_errors():
-        settings = _sqlite_settings(ctx, file, "pg_restore")
+        settings = _sqlite_settings(file, "pg_restore")
         calls, old = restore(source, state_folder(settings, os.environ))
     click.echo(f"restored {counted(calls, 'call')}")
     if old is not None:
         click.echo(one_line(f"the old ledger is {old}"), err=True)
 
 
-def _sqlite_settings(ctx: click.Context, file: Path | None, program: str) -> LedgerSettings:
-    """The settings of the ledger; an error if it is not in SQLite. `--config` may precede the command's name, too."""
-    outer = ctx.parent.params.get("file") if ctx.parent is not None else None
-    settings = load_config(file or outer).ledger
+def _sqlite_settings(file: Path | None, program: str) -> LedgerSettings:
+    """The settings of the ledger; an error if it is not in SQLite."""
+    settings = load_config(file).ledger
     if settings.postgres is not None:
         raise BookError(_NOT_SQLITE.format(program))
     if not settings.enabled:

@@ -12,12 +12,12 @@ import click
 from penstock.amounts import clock_ms
 from penstock.cli.text import one_line
 from penstock.errors import AdminError, BookError, ConfigError
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config, default_file, load
-from penstock.gateway.content.store import ContentStore
 from penstock.gateway.people.audit import Actor, entry_of
 from penstock.stores.book.open import open_book
+from penstock.stores.book.sql_book import Book
 from penstock.stores.content.open import has_content, open_content
+from penstock.stores.content.sql_content import SqlContent
 
 _UNREADABLE = 2
 
@@ -40,6 +40,13 @@ def book_of(config: Config, *, readonly: bool = False) -> Iterator[Book]:
 
 
 @contextmanager
+def opened(file: Path | None) -> Iterator[tuple[Book, int]]:
+    """Open the book of a configuration for changes; and the time of them."""
+    with book_of(load_config(file)) as book:
+        yield book, clock_ms()
+
+
+@contextmanager
 def reading(file: Path | None) -> Iterator[Book]:
     """Open the book of a configuration for reading."""
     with book_of(load_config(file), readonly=True) as book:
@@ -47,7 +54,7 @@ def reading(file: Path | None) -> Iterator[Book]:
 
 
 @contextmanager
-def content_of(config: Config) -> Iterator[ContentStore | None]:
+def content_of(config: Config) -> Iterator[SqlContent | None]:
     """Open the content store of a configuration; None if there is no such file."""
     if config.ledger.postgres is None and not has_content(config.ledger, os.environ):
         yield None

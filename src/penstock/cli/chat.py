@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,7 +44,7 @@ def _check_key(ctx: click.Context, parameter: click.Parameter, key: str | None) 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (pipe only).")
 @click.option("--no-history", is_flag=True, help="Do not save the input history.")
-def command(model: str | None, url: str | None, key: str, file: Path | None, **flags: bool) -> None:
+def command(*, no_history: bool, **options: Any) -> None:
     """Chat with a model. Without --url, a gateway runs inside this process.
 
     \b
@@ -57,7 +58,4 @@ def command(model: str | None, url: str | None, key: str, file: Path | None, **f
     """
     from penstock.cli.chat_ui.run import ChatOptions, run  # noqa: PLC0415 - half a gateway, of which --help needs nothing
 
-    wanted = ChatOptions(
-        model=model, url=url, key=key, file=file, as_json=flags["as_json"], history=not flags["no_history"]
-    )
-    sys.exit(run(wanted))
+    sys.exit(run(ChatOptions(**options, history=not no_history)))

@@ -25,8 +25,8 @@ from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.core.provider_errors.account_errors import read_problem
 from penstock.errors import BookError, ConfigError, EmptyBookError, OldBookError, UnreadableConfigError
-from penstock.gateway.calls.error_body import MAX_ERROR_BODY, read_body
 from penstock.gateway.config import Config, Provider, default_file, load
+from penstock.gateway.record.error_body import MAX_ERROR_BODY, read_body
 from penstock.providers.provider import KEY
 from penstock.providers.secret import Secret
 
@@ -115,6 +115,7 @@ def _examine(config: Config, *, offline: bool) -> Iterator[Diagnosis]:
     yield from _permissions(config)
     yield from _storage(config)
     remote = [each for each in config.providers.values() if each.base_url and not each.replay and not each.embedded]
+    remote = [each for each in remote if not each.client_only]  # the gateway has no credential to try
     called = [called for each in remote for called in ([each.with_key(key) for key in each.keys] or [each])]
     if offline or not called:
         return

@@ -16,7 +16,7 @@ from penstock.cli.litellm.findings import FieldFinding, Findings
 from penstock.cli.litellm.keys import KeyConversion
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.gateway.billing.book import TakenOver
+from penstock.gateway.billing.queries import TakenOver
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.teams.team import Team
 from penstock.installation import install_command

@@ -1,8 +1,6 @@
 """`penstock inspect`: explains a stream, to a person or as JSON."""
 
 import sys
-from collections.abc import Callable
-from typing import TypeAlias
 
 import click
 
@@ -13,13 +11,11 @@ from penstock.cli.inspection.annotations import mark_defects
 from penstock.cli.inspection.content_parts import describe_part
 from penstock.cli.inspection.loss_counts import count_losses, takes_client
 from penstock.cli.inspection.stream_file import MAX_KEPT_BYTES, ReadStream, read_all, takes_dialect, takes_files
-from penstock.cli.inspection.summary import summarize
+from penstock.cli.inspection.summary import Summary, summarize
 from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import to_json
 from penstock.providers.evidence import guess
 
-# Prints a stream, with its losses for clients of a dialect. The flag is whether it is one of several files.
-Show: TypeAlias = Callable[[ReadStream, str | None, bool], None]
 _POSITION = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
@@ -30,15 +26,15 @@ COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 @click.option("--findings", is_flag=True, help="With --json: every defect with the position of its bytes.")
 @takes_dialect
 @takes_client
-@click.pass_context
+@click.option("--repair", is_flag=True, help="Correct what the model wrote wrong, by the request in the capture.")
 def command(
-    ctx: click.Context,
     files: tuple[str, ...],
     *,
     as_json: bool,
     findings: bool,
     dialect: str | None,
     client: str | None,
+    repair: bool,
 ) -> None:
     """Explain streams and captures from files, or from standard input (-).
 
@@ -51,18 +47,22 @@ def command(
                   1  one is truncated or failed
                   2  one cannot be read
     """
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    ctx = click.get_current_context()
     if findings and not as_json:
         raise click.UsageError("--findings needs --json.", ctx)
-    show: Show = _show_pretty if on_terminal else _show_plain
-    if as_json:
-        show = _show_findings if findings else _show_json
+    if findings and repair:
+        raise click.UsageError("--findings shows the bytes as they came, without --repair.", ctx)
     status = COMPLETED
-    for reading in read_all(files, dialect=dialect, kept=sys.maxsize if findings else MAX_KEPT_BYTES):
+    kept = sys.maxsize if findings else MAX_KEPT_BYTES
+    for reading in read_all(files, dialect=dialect, kept=kept, repair=repair):
         if reading is None:
             status = UNREADABLE
         else:
-            show(reading, client, len(files) > 1)
+            if as_json:
+                marks = _describe_marks(reading) if findings else {}
+                click.echo(to_json(describe(reading, client) | marks))
+            else:
+                _show(summarize(reading, client), headed=len(files) > 1)
             status = max(status, _status(reading))
     ctx.exit(status)
 
@@ -92,10 +92,11 @@ def describe(reading: ReadStream, client: str | None = None) -> dict[str, object
     }
 
 
-def _describe_marks(data: bytes, dialect: str) -> dict[str, object]:
+def _describe_marks(reading: ReadStream) -> dict[str, object]:
     """Every defect, and the bytes of the stream decoded as Latin-1, so that each byte is one character."""
-    marks, left_off = mark_defects(data, dialect)
-    return {"findings": marks, "findings_left_off": left_off, "text": data.decode("latin-1")}
+    assert reading.data is not None
+    marks, left_off = mark_defects(reading.data, reading.dialect.dialect)
+    return {"findings": marks, "findings_left_off": left_off, "text": reading.data.decode("latin-1")}
 
 
 def _describe_capture(capture: Capture, times: StreamTiming | None) -> dict[str, object]:
@@ -132,20 +133,10 @@ def _status(reading: ReadStream) -> int:
     return COMPLETED if reading.completion.ending == "completed" else INCOMPLETE
 
 
-def _show_json(reading: ReadStream, client: str | None, _one_of_several: bool) -> None:
-    click.echo(to_json(describe(reading, client)))
-
-
-def _show_findings(reading: ReadStream, client: str | None, _one_of_several: bool) -> None:
-    assert reading.data is not None
-    click.echo(to_json(describe(reading, client) | _describe_marks(reading.data, reading.dialect.dialect)))
-
-
-def _show_plain(reading: ReadStream, client: str | None, one_of_several: bool) -> None:
-    click.echo(plain.render(summarize(reading, client), headed=one_of_several), nl=False)
-
-
-def _show_pretty(reading: ReadStream, client: str | None, one_of_several: bool) -> None:
+def _show(summary: Summary, *, headed: bool) -> None:
+    if sys.stdout is None or not sys.stdout.isatty():
+        click.echo(plain.render(summary, headed=headed), nl=False)
+        return
     from penstock.cli.inspection import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
 
-    pretty.show(summarize(reading, client), headed=one_of_several)
+    pretty.show(summary, headed=headed)

@@ -2,19 +2,19 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, TypeAlias
 
 import click
 
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line
+from penstock.gateway.keys.fields import RATES
 
 _HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires", "team")
 # Columns that must not be wrapped.
 _NO_WRAP = ("id", "key", "state", "expires")
 # Of a time, a terminal shows the day.
 _EXPIRES = _HEAD.index("expires")
-_LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
 # The order in which columns are dropped on a narrow terminal, highest first.
 _SPARE = {"team": 4, "expires": 3, "models": 2, "limits": 1}
 _COLUMNS = [
@@ -27,7 +27,7 @@ _COLUMNS = [
     for head in _HEAD
 ]
 
-Report = Mapping[str, object]
+Report: TypeAlias = Mapping[str, Any]
 
 
 def table(reports: Sequence[Report]) -> None:
@@ -53,14 +53,18 @@ def details(report: Report) -> str:
         "rotated": _rotated(report),
         "expires": report["expires"] or "never",
         "budget": _budget(report) or "none",
-        "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
-        **{f"per {each['period']}": _further(each) for each in _list(report["budgets"])},
+        "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{renewed(report)}",
+        **{
+            f"per {each['period']}": f"${each['spent']} spent of ${each['budget']}; ${each['left']} left"
+            for each in report["budgets"]
+        },
         "limits": limits(report) or "none",
         "per user": user_limits(report) or "no limits",
-        "models": _models(report) or "all",
+        "models": ", ".join(report["models"]) or "all",
         "strict": "yes" if report["strict"] else "no",
+        **({"own keys": ", ".join(report["client_credentials"])} if report["client_credentials"] else {}),
         "team": report["team"] or "none",
-        "tags": ", ".join(f"{name}={value}" for name, value in _mapping(report["tags"]).items()) or "none",
+        "tags": ", ".join(f"{name}={value}" for name, value in report["tags"].items()) or "none",
     }
     return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())
 
@@ -68,16 +72,16 @@ def details(report: Report) -> str:
 def _row(report: Report) -> tuple[str, ...]:
     users = user_limits(report)
     return (
-        str(report["id"]),
-        str(report["name"]),
+        report["id"],
+        report["name"],
         f"…{report['hint']}",
-        str(report["state"]),
+        report["state"],
         f"${report['spent']}",
         _budget(report),
         ", ".join(filter(None, (limits(report), users and f"per user {users}"))),
-        _models(report),
-        str(report["expires"] or ""),
-        str(report["team"] or ""),
+        ", ".join(report["models"]),
+        report["expires"] or "",
+        report["team"] or "",
     )
 
 
@@ -89,19 +93,14 @@ def _budget(report: Report) -> str:
 
 def limits(report: Report) -> str:
     """The limits of a key or a team; empty if it has none."""
-    return ", ".join(f"{report[name]} {unit}" for name, unit in _LIMITS if report[name] is not None)
+    return ", ".join(f"{report[rate.name]} {rate.unit}" for rate in RATES if report[rate.name] is not None)
 
 
 def user_limits(report: Report) -> str:
     """The limits of each end user of a key or a team; empty if there are none."""
-    given = cast(Report, report["end_users"])
-    budgets = (f"${amount}/{period}" for period, amount in _mapping(given["budgets"]).items())
+    given = report["end_users"]
+    budgets = (f"${amount}/{period}" for period, amount in given["budgets"].items())
     return ", ".join(filter(None, (*budgets, limits(given))))
-
-
-def _models(report: Report) -> str:
-    models = report["models"]
-    return ", ".join(map(str, models)) if isinstance(models, list) else ""
 
 
 def _since(report: Report) -> str:
@@ -119,17 +118,6 @@ def _rotated(report: Report) -> str:
     return f"{report['rotated']}; the old secret until {report['previous_until']}"
 
 
-def _renewed(report: Report) -> str:
-    return f", whole again on {report['renewed']}" if report["renewed"] else ""
-
-
-def _further(budget: Mapping[str, object]) -> str:
-    return f"${budget['spent']} spent of ${budget['budget']}; ${budget['left']} left"
-
-
-def _list(value: object) -> list[Mapping[str, object]]:
-    return value if isinstance(value, list) else []
-
-
-def _mapping(value: object) -> Mapping[object, object]:
-    return value if isinstance(value, Mapping) else {}
+def renewed(budget: Report) -> str:
+    """When a budget is renewed, after what is left of it; empty if it never is."""
+    return f", whole again on {budget['renewed']}" if budget["renewed"] else ""

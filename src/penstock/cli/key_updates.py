@@ -1,32 +1,22 @@
-"""Changes of keys as the command line reads them: from options, and from files of JSON lines or CSV.
+"""Changes of keys in files of JSON lines or CSV.
 
-A file has one key per line: `key` is its id or name, and the other fields are those of `PATCH /admin/keys/ID`. In CSV
-and in options, `none` removes a limit, an empty cell changes nothing, and several models or tags are separated by
-spaces.
+A file has one key per line: `key` is its id or name, and the other fields are those of `PATCH /admin/keys/ID`. An empty
+cell changes nothing.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from penstock.cli.limit_options import parse_budgets, parse_number
+from penstock.cli.field_options import read_fields
 from penstock.errors import AdminError
 from penstock.gateway.keys.changes import KeyChange
-from penstock.gateway.keys.terms import KeyUpdate, ListedKeyUpdate, parse_tag
+from penstock.gateway.keys.terms import ListedKeyUpdate
 
-T = TypeVar("T")
 MAX_CHANGES = 10_000
-_NUMBERS = ("requests_per_minute", "tokens_per_minute", "concurrent")
-_YES_OR_NO = ("strict", "blocked")
-_NAMES = {"per": "period", "rpm": "requests_per_minute", "tpm": "tokens_per_minute"}
-
-
-def parse_update(options: Mapping[str, Any]) -> KeyUpdate:
-    """The change that options of the command line, or cells of a CSV file, describe."""
-    return _convert({_NAMES.get(name, name): value for name, value in options.items()}, KeyUpdate)
 
 
 def read_file(path: Path) -> list[KeyChange]:
@@ -39,7 +29,7 @@ def read_file(path: Path) -> list[KeyChange]:
     problems: list[str] = []
     for place, line in _csv_lines(text) if path.suffix.lower() == ".csv" else _json_lines(text):
         try:
-            given = _convert(line, ListedKeyUpdate) if isinstance(line, dict) else _decode(line)
+            given = read_fields(line, ListedKeyUpdate) if isinstance(line, dict) else _decode(line)
             changes.append(KeyChange(given.key, given, place))
         except AdminError as error:
             problems.append(f"{place}: {error}")
@@ -71,28 +61,3 @@ def _decode(line: str) -> ListedKeyUpdate:
         raise AdminError(f"it is not valid: {error}") from None
     except (msgspec.DecodeError, RecursionError):
         raise AdminError("it is not valid JSON") from None
-
-
-def _convert(options: Mapping[str, Any], kind: type[T]) -> T:
-    values = {name: _value(name, value) for name, value in options.items()}
-    try:
-        return msgspec.convert(values, kind, from_attributes=True)
-    except msgspec.ValidationError as error:
-        raise AdminError(f"it is not valid: {error}") from None
-
-
-def _value(name: str, value: Any) -> object:
-    """The value of a field, from its text."""
-    if name in ("models", "tags"):
-        parts: Sequence[str] = value.split() if isinstance(value, str) else value
-        parts = () if tuple(parts) == ("none",) else parts
-        return dict(map(parse_tag, parts)) if name == "tags" else tuple(parts)
-    if name == "key" or not isinstance(value, str):
-        return value
-    if name == "budgets":
-        return parse_budgets(value.split())
-    if name in _NUMBERS:
-        return parse_number(name, value)
-    if value == "none" and name not in ("name", "period"):
-        return None
-    return {"true": True, "false": False}.get(value.lower(), value) if name in _YES_OR_NO else value

@@ -11,20 +11,22 @@ from typing import Any
 import click
 
 from penstock.amounts import clock_ms, moment
-from penstock.cli.book import book_of, load_config
+from penstock.cli.book import book_of, load_config, opened
+from penstock.cli.field_options import field_options, given_options, read_fields
 from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import details, table
-from penstock.cli.key_updates import parse_update, read_file
-from penstock.cli.limit_options import end_user_options, end_user_terms, further_budget_option, parse_budgets
+from penstock.cli.key_updates import read_file
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.access_keys import access_key
 from penstock.gateway.keys.changes import KeyChange
+from penstock.gateway.keys.fields import KEY_FIELDS
 from penstock.gateway.keys.report import report, reports
-from penstock.gateway.keys.terms import EndUserTerms, KeyTerms, KeyUpdate, parse_tag
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
 from penstock.stores.book.open import state_folder
+from penstock.stores.book.sql_book import Book
 
 # Printed on standard error, so that KEY=$(…) gets only the key.
 _CLOSED = """\
@@ -55,25 +57,9 @@ def command() -> None:
 
 @command.command("create", short_help="Create a key.")
 @config_option
-@click.option("--name", default="", help="Its name; unique among active keys.")
-@click.option("--budget", metavar="DOLLARS", help="Its budget, such as 25 or 0.50.")
-@click.option(
-    "--per", type=click.Choice(["day", "week", "month", "total"]), help="The period of the budget.  [default: month]"
-)
-@click.option("--rpm", type=int, metavar="N", help="Maximum requests per minute.")
-@click.option("--tpm", type=int, metavar="N", help="Maximum tokens per minute.")
-@click.option("--concurrent", type=int, metavar="N", help="Maximum concurrent calls.")
-@click.option("--model", "models", multiple=True, metavar="PATTERN", help="An allowed model, or groq/*. Repeatable.")
-@click.option("--strict", is_flag=True, help="Fail its calls if a translation would change their meaning.")
-@click.option("--expires", default="", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag for its calls. Repeatable.")
-@click.option("--team", default="", metavar="PATH", help="The team that it belongs to, such as acme/search.")
-@further_budget_option
-@end_user_options
+@field_options(KEY_FIELDS)
 @json_option
-def create_command(
-    file: Path | None, *, per: Any, rpm: int | None, tpm: int | None, as_json: bool, **terms: Any
-) -> None:
+def create_command(file: Path | None, *, as_json: bool, **options: Any) -> None:
     """Create a key and print it: KEY=$(penstock keys create --name ci).
 
     Without an option there is no limit of that kind.
@@ -81,13 +67,11 @@ def create_command(
     _check_output()
     config = load_config(file)
     with book_of(config) as book:
-        named = dict(map(parse_tag, terms.pop("tags")))
-        limits: dict[str, Any] = {"end_users": end_user_terms(terms), "budgets": parse_budgets(terms.pop("budgets"))}
-        wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **limits, **terms)
+        terms = read_fields(given_options(options), KeyTerms)
         now = clock_ms()
         open_before = not book.keys() and not config.server.keys and config.auth.jwt is None
         closes = open_before and config.server.address.local
-        _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
+        _print_secret(book, key_changes.create(book, terms, now), now, as_json=as_json)
     if closes:
         click.echo(_CLOSED.format(url=_base_url(config)), err=True)
 
@@ -107,8 +91,7 @@ def _base_url(config: Config) -> str:
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active keys with their limits and what they have spent."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         keys = book.keys()
         listed = reports(book, [key for key in keys if dead or not key.unusable(now)], now)
     if as_json:
@@ -125,8 +108,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its limits, what it has spent in the current period, and what is left."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else details(found))
 
@@ -170,28 +152,35 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     The id, the name, the limits and what was spent stay the same.
     """
     _check_output()
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
+
+
+@command.command("aws", short_help="Print the access key with which AWS's SDKs sign.")
+@_which
+@config_option
+@json_option
+def aws_command(which: str, file: Path | None, *, as_json: bool) -> None:
+    """Print the access key of a key, with which clients of Amazon Bedrock sign their requests (docs/bedrock.md).
+
+    It is derived from the key with access_key_secret in [server], and valid as long as the key's secret is.
+    """
+    _check_output()
+    config = load_config(file)
+    if config.server.access_key_secret is None:
+        raise click.ClickException("[server] has no access_key_secret; make one with: openssl rand -hex 24")
+    with book_of(config) as book:
+        key = key_changes.find(book.keys(), which, clock_ms())
+    pair = access_key(config.server.access_key_secret.reveal(), key.digest)
+    named = {"AWS_ACCESS_KEY_ID": pair.id, "AWS_SECRET_ACCESS_KEY": pair.secret}
+    click.echo(to_json(named) if as_json else "\n".join(f"{name}={value}" for name, value in named.items()))
 
 
 @command.command("update", short_help="Change the settings of a key, or of several.")
 @click.argument("which", metavar="ID|NAME", required=False)
 @config_option
 @click.option("--file", "changes", type=click.Path(path_type=Path, exists=True, dir_okay=False), help=_FILE_HELP)
-@click.option("--name", help="Its new name.")
-@click.option("--budget", metavar="DOLLARS", help="Its budget, such as 25 or 0.50.")
-@click.option("--per", help="The period of the budget: day, week, month or total.")
-@click.option("--rpm", metavar="N", help="Maximum requests per minute.")
-@click.option("--tpm", metavar="N", help="Maximum tokens per minute.")
-@click.option("--concurrent", metavar="N", help="Maximum concurrent calls.")
-@click.option("--model", "models", multiple=True, metavar="PATTERN", help="The allowed models. Repeatable.")
-@click.option("--strict/--no-strict", default=None, help="Whether translations that change the meaning fail.")
-@click.option("--expires", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="The tags of its calls. Repeatable.")
-@click.option("--team", metavar="PATH", help="The team that it belongs to from now on.")
-@further_budget_option
-@end_user_options
+@field_options(KEY_FIELDS)
 @json_option
 def update_command(
     which: str | None, file: Path | None, *, changes: Path | None, as_json: bool, **options: Any
@@ -200,17 +189,11 @@ def update_command(
 
     The key, what it has spent, and its history stay the same.
     """
-    users = end_user_terms(options)
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    if users != EndUserTerms():
-        given["end_users"] = users
-    if "budgets" in given:
-        given["budgets"] = parse_budgets(given["budgets"])
+    given = given_options(options)
     if bool(which) == bool(changes) or bool(which) != bool(given):
         raise click.UsageError("name a key and what to change, or a --file with changes")
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
-        wanted = read_file(changes) if changes is not None else [KeyChange(which or "", parse_update(given))]
+    with opened(file) as (book, now):
+        wanted = read_file(changes) if changes is not None else [KeyChange(which or "", read_fields(given, KeyUpdate))]
         changed = reports(book, key_changes.update(book, wanted, now), now)
     if as_json:
         click.echo(to_json({"keys": changed} if changes is not None else changed[0]))
@@ -243,8 +226,7 @@ def unblock_command(which: tuple[str, ...], file: Path | None, *, as_json: bool)
 def _set_blocked(
     which: tuple[str, ...], file: Path | None, *, blocked: bool, stop: bool = False, as_json: bool
 ) -> None:
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         changes = [KeyChange(each, KeyUpdate(blocked=blocked)) for each in which]
         keys = key_changes.update(book, changes, now)
         if stop:

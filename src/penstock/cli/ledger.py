@@ -20,9 +20,10 @@ from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.hub.losses import LOSSES
 from penstock.core.hub.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import Book, Filter, with_teams
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
-from penstock.gateway.content.call_record import call_record
+from penstock.gateway.billing.queries import Filter, with_teams
+from penstock.gateway.record.entry import AttemptEntry, Entry, Tokens
+from penstock.stores.book.sql_book import Book
+from penstock.stores.content.call_record import call_record
 
 _POLL_S = 0.5
 _PAGE = 500
@@ -143,14 +144,12 @@ def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]
 @config_option
 @json_option
 @click.option("--content", is_flag=True, help="Print its kept request and answer instead, as one JSON object.")
-@click.pass_context
-def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool, content: bool) -> None:
+def show(id: str, file: Path | None, *, as_json: bool, content: bool) -> None:
     """Show one call: its attempts, their tokens and prices, what was repaired, and what translations lost."""
-    outer = ctx.parent.params.get("file") if ctx.parent is not None else None
     if content:
-        _show_content(file or outer, id)
+        _show_content(file, id)
     else:
-        _show_one(file or outer, id, as_json=as_json)
+        _show_one(file, id, as_json=as_json)
 
 
 for _subcommand in (backup_command, export, prune, restore_command):

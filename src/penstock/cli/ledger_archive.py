@@ -16,15 +16,14 @@ from penstock.amounts import DAY_MS, clock_ms, money, table_moment
 from penstock.cli.background import in_background
 from penstock.cli.book import book_of, load_config
 from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter
-from penstock.cli.options import config_option
+from penstock.cli.options import config_option, moment_option
 from penstock.cli.text import counted, to_json
-from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book, with_teams
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.queries import with_teams
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys.terms import parse_moment
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.book.open import archive_folder
+from penstock.stores.book.sql_book import Book
 
 # Gateways wait for the transaction of a batch before they book calls. It is short, because on a busy machine this
 # thread gets little CPU time.
@@ -33,9 +32,7 @@ _BATCH = 25
 
 @click.command("prune", short_help="Move old calls to archives.")
 @config_option
-@click.option(
-    "--before", metavar="TIME", default="", help="Calls of days before then: 90d, 2026-11-01 (UTC). Default: keep_days."
-)
+@moment_option("--before", "Calls of days before then: 90d, 2026-11-01 (UTC). Default: keep_days.")
 @click.option(
     "--duty",
     metavar="PERCENT",
@@ -45,17 +42,16 @@ _BATCH = 25
     help="The part of the time in which it works; then it pauses. 100: as fast as possible, if no gateway is running.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say how many calls that are.")
-@click.pass_context
-def prune(ctx: click.Context, file: Path | None, before: str, *, duty: int, dry_run: bool) -> None:
+def prune(file: Path | None, before_ms: int | None, *, duty: int, dry_run: bool) -> None:
     """Move old calls from the ledger to archives, as a gateway with keep_days in [ledger] does by itself.
 
     Budgets and sums do not change. Calls of the last day stay. A gateway can run meanwhile: the command has the lowest
     priority, and pauses. Press Ctrl-C to end it after the calls that it is moving; the next run continues there.
     """
-    config = load_config(file or _outer_file(ctx))
+    config = load_config(file)
     settings = config.ledger
     folder, now_ms = archive_folder(settings, os.environ), clock_ms()
-    before_ms = _before_ms(settings, before, now_ms)
+    before_ms = _before_ms(settings, before_ms, now_ms)
     until = f"before {table_moment(before_ms)[:10]}"
     with book_of(config, readonly=dry_run) as book:
         number = book.prunable(before_ms)
@@ -100,17 +96,12 @@ def _repeat(step: Callable[[], bool], duty: int, ending: Event) -> None:
         started = time.monotonic()
 
 
-def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
+def _before_ms(settings: LedgerSettings, wanted: int | None, now_ms: int) -> int:
     """The start of the day before which calls are archived."""
-    try:
-        if before:
-            wanted = parse_moment(before, now_ms, "--before", past=True)
-        elif settings.keep_days is not None:
-            wanted = now_ms - settings.keep_days * DAY_MS
-        else:
+    if wanted is None:
+        if settings.keep_days is None:
             raise click.UsageError("set keep_days in [ledger], or give --before TIME")
-    except AdminError as error:
-        raise click.UsageError(str(error)) from error
+        wanted = now_ms - settings.keep_days * DAY_MS
     if wanted > now_ms - DAY_MS:
         raise click.UsageError("calls of the last 24 hours stay in the ledger: give an earlier time")
     return wanted // DAY_MS * DAY_MS
@@ -119,13 +110,12 @@ def _before_ms(settings: LedgerSettings, before: str, now_ms: int) -> int:
 @click.command("export", short_help="Print calls, archived ones too, as JSON lines or CSV.")
 @takes_filter
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one line per call.")
-@click.pass_context
-def export(ctx: click.Context, query: EntryQuery, *, as_csv: bool) -> None:
+def export(query: EntryQuery, *, as_csv: bool) -> None:
     """Print all calls that match, from the archives and from the ledger: one JSON object per line.
 
     Archived calls come first. The order is about that of time.
     """
-    config = load_config(query.file or _outer_file(ctx))
+    config = load_config(query.file)
     with book_of(config, readonly=True) as book:
         keys = book.keys()
         write = _csv_writer(key_names(keys)) if as_csv else _write_json
@@ -136,11 +126,6 @@ def export(ctx: click.Context, query: EntryQuery, *, as_csv: bool) -> None:
             f"the export is not complete: {folder} does not have {', '.join(missing)}; copy these archives there, from "
             "where they were moved to, or from the machine that wrote them"
         )
-
-
-def _outer_file(ctx: click.Context) -> Path | None:
-    """The configuration file that was given before the name of the subcommand."""
-    return ctx.parent.params.get("file") if ctx.parent is not None else None
 
 
 def _write_json(entry: Entry) -> None:

@@ -1,99 +1,92 @@
 """Shared by `penstock usage` and `penstock ledger`: the options that select entries, and notes on archived ones."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.amounts import table_moment
 from penstock.cli.book import content_of, load_config
-from penstock.cli.options import config_option
+from penstock.cli.options import config_option, moment_option
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Archived, Filter
-from penstock.gateway.billing.entry import Outcome
+from penstock.gateway.billing.queries import Archived, Filter
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.terms import parse_moment
+from penstock.gateway.keys.terms import parse_tag
+from penstock.gateway.record.entry import Outcome
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class EntryQuery(Struct, frozen=True):
-    """The options that select entries. `keys` are ids or names."""
+    """The options that select entries. `selected` has keys by id or name, and users by name or pseudonym."""
 
     file: Path | None
-    since: str
-    until: str
-    keys: tuple[str, ...]
-    models: tuple[str, ...]
-    providers: tuple[str, ...]
-    outcomes: tuple[str, ...]
-    repair: str
-    loss: str
-    users: tuple[str, ...]
-    teams: tuple[str, ...]
-    tags: tuple[str, ...]
+    selected: Filter
 
-    def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
+    def filter(self, keys: list[Key]) -> Filter:
         """The filter for the book. A name selects every key with that name."""
-        now_ms = round((now or datetime.now(UTC)).timestamp() * 1000)
-        try:
-            return Filter(
-                since_ms=parse_moment(self.since, now_ms, "--since", past=True) if self.since else None,
-                until_ms=parse_moment(self.until, now_ms, "--until", past=True) if self.until else None,
-                keys=tuple(id for wanted in self.keys for id in _ids(wanted, keys)),
-                models=self.models,
-                providers=self.providers,
-                outcomes=tuple(map(_outcome, self.outcomes)),
-                repair=self.repair,
-                loss=self.loss,
-                users=self._users(),
-                teams=self.teams,
-                tags=dict(_tag(tag) for tag in self.tags),
-            )
-        except (ValueError, AdminError) as error:
-            raise click.UsageError(str(error)) from error
+        ids = tuple(id for wanted in self.selected.keys for id in _ids(wanted, keys))
+        return structs.replace(self.selected, keys=ids, users=self._users(self.selected.users))
 
-    def _users(self) -> tuple[str, ...]:
+    def _users(self, given: tuple[str, ...]) -> tuple[str, ...]:
         """The users as entries have them: the pseudonyms of each, and its name, which earlier entries have."""
-        if not self.users:
+        if not given:
             return ()
         config = load_config(self.file)
-        names = [clean_text(name, config.secrets()) for name in self.users]
+        names = [clean_text(name, config.secrets()) for name in given]
         with content_of(config) as store:
             found = [each.id for name in names for each in store.users.find(name)] if store is not None else []
         return tuple(dict.fromkeys((*names, *found)))
 
 
+def _tags(ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    try:
+        return dict(map(parse_tag, given))
+    except AdminError as error:
+        raise click.UsageError(str(error), ctx) from error
+
+
+def _names(option: str, help: str, metavar: str = "NAME") -> Callable[[F], F]:
+    return click.option(option, f"{option.removeprefix('--')}s", metavar=metavar, multiple=True, help=help)
+
+
 _OPTIONS = (
     config_option,
-    click.option("--since", metavar="TIME", default="", help="Calls since then: 7d, 12h, 2026-11-01 (UTC)."),
-    click.option("--until", metavar="TIME", default="", help="Calls before then: 2026-12-01 is the end of November."),
-    click.option("--key", "keys", metavar="KEY", multiple=True, help="Calls of this key (id or name)."),
-    click.option("--model", "models", metavar="NAME", multiple=True, help="Calls of this model, as clients name it."),
-    click.option("--provider", "providers", metavar="NAME", multiple=True, help="Calls that tried this provider."),
+    moment_option("--since", "Calls since then: 7d, 12h, 2026-11-01 (UTC)."),
+    moment_option("--until", "Calls before then: 2026-12-01 is the end of November."),
+    _names("--key", "Calls of this key (id or name).", "KEY"),
+    _names("--model", "Calls of this model, as clients name it."),
+    _names("--provider", "Calls that tried this provider."),
     click.option(
-        "--outcome", "outcomes", metavar="NAME", multiple=True, help="Calls with this outcome, such as truncated."
+        "--outcome",
+        "outcomes",
+        metavar="NAME",
+        type=click.Choice(get_args(Outcome)),
+        multiple=True,
+        help="Calls with this outcome, such as truncated.",
     ),
     click.option("--repair", metavar="CODE", default="", help="Calls with this repair."),
     click.option("--loss", metavar="CODE", default="", help="Calls with this loss."),
-    click.option("--user", "users", metavar="USER", multiple=True, help="Calls of this end user (name or pseudonym)."),
-    click.option("--team", "teams", metavar="PATH", multiple=True, help="Calls of this team and of those below it."),
-    click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="Calls with this tag."),
+    _names("--user", "Calls of this end user (name or pseudonym).", "USER"),
+    _names("--team", "Calls of this team and of those below it.", "PATH"),
+    click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, callback=_tags, help="Calls with this tag."),
 )
+_FIELDS = (
+    "since_ms", "until_ms", "keys", "models", "providers", "outcomes", "repair", "loss", "users", "teams", "tags",
+)  # fmt: skip
 
 
 def takes_filter(function: F) -> F:
     """Add the options that select entries to a command, which gets them as `query`."""
 
     @wraps(function)
-    def taking(*arguments: Any, **named: Any) -> Any:
-        query = EntryQuery(**{field: named.pop(field) for field in EntryQuery.__struct_fields__})
-        return function(*arguments, query=query, **named)
+    def taking(*arguments: Any, file: Path | None, **named: Any) -> Any:
+        selected = Filter(**{field: named.pop(field) for field in _FIELDS})
+        return function(*arguments, query=EntryQuery(file, selected), **named)
 
     for option in reversed(_OPTIONS):
         taking = option(taking)
@@ -127,17 +120,3 @@ def key_names(keys: list[Key]) -> dict[str, str]:
 
 def _ids(wanted: str, keys: list[Key]) -> list[str]:
     return [key.id for key in keys if wanted in (key.id, key.name)] or [wanted]
-
-
-def _outcome(name: str) -> str:
-    known = get_args(Outcome)
-    if name not in known:
-        raise ValueError(f"there is no outcome {name!r}: choose one of {', '.join(known)}")
-    return name
-
-
-def _tag(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ValueError(f"{text!r} is no tag: write --tag team=search")
-    return name, value

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.book import load_config
 from penstock.cli.fetching import pull
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import one_line, to_json
-from penstock.errors import ConfigError, WeightsError
-from penstock.gateway.config import default_file, load
+from penstock.errors import WeightsError
 from penstock.upstream.local import runtime
 from penstock.upstream.local.model import Settings
 from penstock.upstream.local.runtime import Obstacle
 from penstock.upstream.local.weights import BUILT_IN, SMOLLM2, is_genuine
 
-READY, NOT_READY, UNREADABLE = 0, 1, 2
+READY, NOT_READY = 0, 1
 
 
 @click.group(short_help="Fetch the local model, or show its state.")
@@ -53,12 +53,7 @@ def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> Non
                   1  one cannot
                   2  the configuration has errors
     """
-    try:
-        # The check for a missing key is skipped: nothing is served.
-        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        ctx.exit(UNREADABLE)
+    config = load_config(file)
     embedded = [Settings.of(provider) for provider in config.providers.values() if provider.embedded]
     states = [_state(settings) for settings in embedded]
     if as_json:

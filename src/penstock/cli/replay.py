@@ -4,53 +4,23 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any
 
 import click
 
 from penstock.cli.inspection.stream_file import takes_dialect
+from penstock.cli.parsing import parsed_by
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, answer_dialect
-from penstock.errors import ListenError, PenstockError
-from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, InjectedFault, parse_fault, usage
+from penstock.errors import ListenError
+from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, parse_fault, usage
 from penstock.replay.faults.content import FORMS
 from penstock.replay.library import EVERY_PICK, Library, Pick, load
 from penstock.replay.pieces import Split
 from penstock.replay.playback import PlaybackOptions, parse_speed
-from penstock.replay.styles import ProviderStyle
 from penstock.replay.styles.catalog import load_style, style_names
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
-
-
-class _Options(TypedDict):
-    """The options that become `PlaybackOptions`."""
-
-    speed: float
-    split: Split
-    style: ProviderStyle | None
-    faults: tuple[InjectedFault, ...]
-
-
-def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
-    try:
-        return parse_speed(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}", ctx, parameter) from None
-
-
-def _parse_style(ctx: click.Context, parameter: click.Parameter, value: str | None) -> ProviderStyle | None:
-    try:
-        return None if value is None else load_style(value)
-    except PenstockError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
-
-
-def _parse_faults(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[InjectedFault, ...]:
-    try:
-        return tuple(map(parse_fault, values))
-    except PenstockError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
 def _list_styles(formatter: click.HelpFormatter) -> None:
@@ -72,7 +42,7 @@ def _described(row: FaultSpec) -> str:
 
 
 def _flag(
-    flag: str, name: str, write: Callable[[click.HelpFormatter], None], *, help: str, hidden: bool = False
+    flag: str, name: str, write: Callable[[click.HelpFormatter], None], *, help: str
 ) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """A flag that prints a table and ends."""
 
@@ -83,9 +53,7 @@ def _flag(
             click.echo(formatter.getvalue().strip("\n"))
             ctx.exit()
 
-    return click.option(
-        flag, name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=help, hidden=hidden
-    )
+    return click.option(flag, name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=help)
 
 
 @click.command(short_help="Serve recorded responses in place of their providers.")
@@ -94,7 +62,11 @@ def _flag(
     "--pick", type=click.Choice(EVERY_PICK), metavar="WAY", help="Choose captures by request, model or turn only."
 )
 @click.option(
-    "--speed", callback=_parse_speed, default="recorded", metavar="10x|max", help="Replay faster, or slower (0.5x)."
+    "--speed",
+    callback=parsed_by(parse_speed),
+    default="recorded",
+    metavar="10x|max",
+    help="Replay faster, or slower (0.5x).",
 )
 @click.option(
     "--split",
@@ -106,14 +78,14 @@ def _flag(
 @click.option(
     "--as",
     "style",
-    callback=_parse_style,
+    callback=parsed_by(load_style),
     metavar="STYLE",
     help="Write the answer in the style of another provider, such as groq.",
 )
 @click.option(
     "--fault",
     "faults",
-    callback=_parse_faults,
+    callback=parsed_by(parse_fault),
     multiple=True,
     metavar="NAME[=ARG]",
     help="Break the stream, for example stall=3s. Repeatable.",
@@ -128,7 +100,6 @@ def _flag(
     help="The port to listen on.  [default: 8090]",
 )
 @_flag("--styles", "list_styles", _list_styles, help="List the styles for --as, and exit.")
-@_flag("--manners", "list_manners", _list_styles, help="Deprecated: --styles.", hidden=True)
 @_flag("--faults", "list_faults", _list_faults, help="List the faults for --fault, and exit.")
 def command(
     paths: tuple[Path, ...],
@@ -136,7 +107,7 @@ def command(
     dialect: str | None,
     host: str,
     port: int,
-    **options: Unpack[_Options],
+    **options: Any,
 ) -> None:
     """Serve captures as they were recorded: bytes, pauses, errors, resets.
 

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from penstock.amounts import clock_ms
-from penstock.cli.book import book_of, load_config
+from penstock.cli.book import opened
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, to_json
-from penstock.gateway.people.store import session_json
+from penstock.gateway.people.sessions import session_json
 
 _COLUMNS = (Column("who"), Column("roles", spare=1), Column("signed in"), Column("expires"))
 
@@ -24,8 +23,8 @@ def command() -> None:
 @json_option
 def list_command(file: Path | None, *, as_json: bool) -> None:
     """List the sessions that have not expired, the oldest first."""
-    with book_of(load_config(file)) as book:
-        sessions = book.people.sessions(clock_ms())
+    with opened(file) as (book, now):
+        sessions = book.people.sessions(now)
     if as_json:
         click.echo(to_json({"sessions": [session_json(each) for each in sessions]}))
         return
@@ -42,8 +41,8 @@ def list_command(file: Path | None, *, as_json: bool) -> None:
 @config_option
 def end_command(who: str, file: Path | None) -> None:
     """End every session of a user, or one session by its id. The next request with it is refused."""
-    with book_of(load_config(file)) as book:
-        ended = book.people.end_sessions(who, book.actor, clock_ms())
+    with opened(file) as (book, now):
+        ended = book.people.end_sessions(who, book.actor, now)
     if not ended:
         raise click.ClickException(one_line(f"{who} has no session; list them: penstock sessions list"))
     click.echo(one_line(f"ended {counted(ended, 'session')} of {who}"))

@@ -10,34 +10,17 @@ from typing import Any
 
 import click
 
-from penstock.amounts import clock_ms
-from penstock.cli.book import book_of, load_config
-from penstock.cli.key_tables import limits, user_limits
-from penstock.cli.limit_options import end_user_options, end_user_terms, parse_budgets, parse_number
+from penstock.cli.book import opened
+from penstock.cli.field_options import field_options, given_options, read_fields
+from penstock.cli.key_tables import limits, renewed, user_limits
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
+from penstock.gateway.keys.fields import TEAM_FIELDS
 from penstock.gateway.teams import changes
 from penstock.gateway.teams.report import report_teams
 
 _path = click.argument("path")
-_NUMBERS = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute", "concurrent": "concurrent"}
-_LIMITS = (
-    click.option(
-        "--budget",
-        "budgets",
-        multiple=True,
-        metavar="DOLLARS/PERIOD",
-        help="A budget for all its keys together, such as 500/month or 50/day. Repeatable: all apply.",
-    ),
-    click.option("--rpm", metavar="N", help="Maximum requests per minute, of all its keys together."),
-    click.option("--tpm", metavar="N", help="Maximum tokens per minute."),
-    click.option("--concurrent", metavar="N", help="Maximum concurrent calls."),
-    click.option(
-        "--model", "models", multiple=True, metavar="PATTERN", help="An allowed model, or groq/*. Repeatable."
-    ),
-    end_user_options,
-)
 
 
 @click.group(short_help="Create, list, change and delete teams.")
@@ -49,35 +32,27 @@ def command() -> None:
     """
 
 
-def _limit_options(function: Any) -> Any:
-    for option in reversed(_LIMITS):
-        function = option(function)
-    return function
-
-
 @command.command("create", short_help="Create a team.")
 @_path
 @config_option
-@_limit_options
+@field_options(TEAM_FIELDS)
 @json_option
 def create_command(path: str, file: Path | None, *, as_json: bool, **options: Any) -> None:
     """Create the team PATH. The teams above it must exist. Without an option there is no limit of that kind."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
-        team = changes.create(book, changes.TeamTerms(path=path, **_given(options)), now)
+    with opened(file) as (book, now):
+        team = changes.create(book, read_fields({"path": path} | given_options(options), changes.TeamTerms), now)
         _print(report_teams(book, [team], now)[0], as_json=as_json)
 
 
 @command.command("update", short_help="Change a team.")
 @_path
 @config_option
-@_limit_options
+@field_options(TEAM_FIELDS)
 @json_option
 def update_command(path: str, file: Path | None, *, as_json: bool, **options: Any) -> None:
     """Change what is given, and nothing else. The value none removes a limit (none/day: a budget) or all models."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
-        team = changes.update(book, path, changes.TeamUpdate(**_given(options)), now)
+    with opened(file) as (book, now):
+        team = changes.update(book, path, read_fields(given_options(options), changes.TeamUpdate), now)
         _print(report_teams(book, [team], now)[0], as_json=as_json)
 
 
@@ -86,8 +61,7 @@ def update_command(path: str, file: Path | None, *, as_json: bool, **options: An
 @json_option
 def list_command(file: Path | None, *, as_json: bool) -> None:
     """List all teams with their limits and what they have spent."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         reports = report_teams(book, [team for team in book.teams() if team.deleted_ms is None], now)
     if as_json:
         click.echo(to_json({"teams": reports}))
@@ -103,8 +77,8 @@ def list_command(file: Path | None, *, as_json: bool) -> None:
 @json_option
 def show_command(path: str, file: Path | None, *, as_json: bool) -> None:
     """Show a team: its limits, what it has spent with all below it, and what is left."""
-    with book_of(load_config(file)) as book:
-        _print(report_teams(book, [changes.find(book.teams(), path)], clock_ms())[0], as_json=as_json)
+    with opened(file) as (book, now):
+        _print(report_teams(book, [changes.find(book.teams(), path)], now)[0], as_json=as_json)
 
 
 @command.command("block", short_help="Block a team until it is unblocked.")
@@ -112,8 +86,8 @@ def show_command(path: str, file: Path | None, *, as_json: bool) -> None:
 @config_option
 def block_command(path: str, file: Path | None) -> None:
     """Refuse the calls of all keys of a team, and of the teams below it, until it is unblocked."""
-    with book_of(load_config(file)) as book:
-        changes.update(book, path, changes.TeamUpdate(blocked=True), clock_ms())
+    with opened(file) as (book, now):
+        changes.update(book, path, changes.TeamUpdate(blocked=True), now)
     click.echo(one_line(f"blocked {path}"))
 
 
@@ -122,8 +96,8 @@ def block_command(path: str, file: Path | None) -> None:
 @config_option
 def unblock_command(path: str, file: Path | None) -> None:
     """Accept the calls of a blocked team again."""
-    with book_of(load_config(file)) as book:
-        changes.update(book, path, changes.TeamUpdate(blocked=False), clock_ms())
+    with opened(file) as (book, now):
+        changes.update(book, path, changes.TeamUpdate(blocked=False), now)
     click.echo(one_line(f"unblocked {path}"))
 
 
@@ -132,20 +106,9 @@ def unblock_command(path: str, file: Path | None) -> None:
 @config_option
 def delete_command(path: str, file: Path | None) -> None:
     """Delete a team without keys and without teams below it. Its calls stay in the ledger."""
-    with book_of(load_config(file)) as book:
-        changes.delete(book, path, clock_ms())
+    with opened(file) as (book, now):
+        changes.delete(book, path, now)
     click.echo(one_line(f"deleted {path}"))
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The terms of a team in the options of the command line."""
-    given: dict[str, Any] = {"end_users": end_user_terms(options), "budgets": parse_budgets(options["budgets"])}
-    for option, name in _NUMBERS.items():
-        if options[option] is not None:
-            given[name] = parse_number(name, options[option])
-    if options["models"]:
-        given["models"] = () if options["models"] == ("none",) else options["models"]
-    return given
 
 
 def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
@@ -157,8 +120,10 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
         "state": report["state"],
         "keys": report["keys"],
         **{
-            f"per {budget['period']}" if budget["period"] != "total" else "in total": _left(budget)
-            for budget in report["budgets"]
+            f"per {each['period']}" if each["period"] != "total" else "in total": (
+                f"${each['spent']} spent of ${each['budget']}; ${each['left']} left{renewed(each)}"
+            )
+            for each in report["budgets"]
         },
         "spent": f"${report['spent_this_month']} this month",
         "limits": limits(report) or "none",
@@ -167,11 +132,6 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
     }
     for label, value in rows.items():
         click.echo(one_line(f"{label:<14}{value}"))
-
-
-def _left(budget: Mapping[str, Any]) -> str:
-    renewed = f", whole again on {budget['renewed']}" if budget["renewed"] else ""
-    return f"${budget['spent']} spent of ${budget['budget']}; ${budget['left']} left{renewed}"
 
 
 def _table(reports: list[dict[str, Any]]) -> None:

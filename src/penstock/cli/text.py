@@ -21,7 +21,7 @@ _UNSAFE_IN_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 def visible(text: str) -> str:
     """The text with every control character except tab and newline escaped."""
-    return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
+    return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -47,10 +47,6 @@ def seconds(time_s: float) -> str:
 def to_json(value: object) -> bytes:
     """The value as JSON on one line, without control characters."""
     return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return ascii(match[0])[1:-1]
 
 
 def _escaped_in_json(match: re.Match[bytes]) -> bytes:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from penstock.amounts import clock_ms
-from penstock.cli.book import book_of, load_config
+from penstock.cli.book import opened
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
@@ -50,8 +49,7 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
     """Create a token and print it: TOKEN=$(penstock tokens create --name grafana --role viewer)."""
     if sys.stdout is None:  # the shell closed it
         raise click.ClickException("standard output is closed, so the token could not be shown; nothing was changed")
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         new = book.people.create_token(TokenTerms(**terms), book.actor, now)  # type: ignore[arg-type]  # click checks it
     click.echo(to_json({"secret": new.secret, **token_json(new.token, now)}) if as_json else new.secret)
     if not as_json and sys.stderr.isatty():
@@ -65,9 +63,8 @@ def create_command(file: Path | None, *, as_json: bool, **terms: str) -> None:
 @json_option
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the active tokens with their roles."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
-        tokens = [token_json(each, now) for each in book.people.tokens() if dead or each.usable(now)]
+    with opened(file) as (book, now):
+        tokens = [token_json(each, now) for each in book.people.tokens() if dead or not each.unusable(now)]
     if as_json:
         click.echo(to_json({"tokens": tokens}))
         return
@@ -82,7 +79,6 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @json_option
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Revoke a token. The next request with it is refused."""
-    with book_of(load_config(file)) as book:
-        now = clock_ms()
+    with opened(file) as (book, now):
         found = token_json(book.people.revoke_token(which, book.actor, now), now)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))

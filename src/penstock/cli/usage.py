@@ -12,8 +12,8 @@ from penstock.cli.book import reading
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
-from penstock.gateway.billing.book import Grouping, UsageRow, with_teams
 from penstock.gateway.billing.csv_rows import csv_cell, exact_dollars
+from penstock.gateway.billing.queries import Grouping, UsageRow, with_teams
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Columns of the table that are omitted if all values are zero.

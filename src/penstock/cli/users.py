@@ -15,8 +15,8 @@ from penstock.cli.book import content_of, load_config, record
 from penstock.cli.options import config_option, json_option
 from penstock.cli.text import counted, one_line, to_json
 from penstock.gateway.billing.tags import clean_text
-from penstock.gateway.content.users import UserStore
-from penstock.gateway.people.audit import user_subject
+from penstock.stores.content.end_users import user_subject
+from penstock.stores.content.sql_users import SqlUsers
 
 _user = click.argument("user", metavar="USER|PSEUDONYM")
 
@@ -74,7 +74,7 @@ def erase_command(user: str, file: Path | None, *, as_json: bool) -> None:
 
 
 class _OpenUsers(NamedTuple):
-    users: UserStore
+    users: SqlUsers
     name: str
     """The name as it is stored: shortened, and without secrets."""
 

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 
 from penstock.core.hub.events import Event
-from penstock.core.stream import EventReader, Failed
+from penstock.core.slow_path import FailedStream
+from penstock.core.stream import EventReader
 
 
 class ReaderDecorator(ABC):
@@ -22,7 +23,7 @@ class ReaderDecorator(ABC):
         return self._reader.done
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedStream | None:
         """The state when the stream failed, or None if it has not."""
         return self._reader.failed
 
@@ -39,6 +40,10 @@ class ReaderDecorator(ABC):
     def feed(self, data: bytes) -> list[Event]:
         """Read bytes; return the events that they complete."""
         return self._convert(self._reader.feed(data))
+
+    def release(self) -> list[Event]:
+        """Return the events that are held, as they came: the answer ends here."""
+        return self._convert(self._reader.release())
 
     def close(self) -> list[Event]:
         """End the stream: return the last events, with the `End`."""

@@ -1,7 +1,6 @@
 """Suggestions for error messages: the valid option that is nearest to a word that is not valid."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 
 def suggest(word: str, options: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
@@ -26,6 +25,8 @@ def nearest(word: str, options: Iterable[str], synonyms: Mapping[str, str] | Non
     synonym = (synonyms or {}).get(word.lower().replace("-", "_"), "")
     if _fold(word) not in folded and synonym in folded.values():
         return synonym
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+
     close = get_close_matches(_fold(word), folded, n=1)
     return folded[close[0]] if close else None
 

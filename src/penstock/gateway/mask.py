@@ -11,7 +11,6 @@ without positions, possibly too much, and searches for the first characters of s
 """
 
 import base64
-import html
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,11 @@ from urllib.parse import quote
 MASK = "…"
 # In characters. A prefix of a secret at the end of a text counts from this length on: all keys of a kind share less.
 MIN_PREFIX = 4
+# The names of headers and fields with keys, and the prefixes of keys. Other prefixes may be those of users' ids.
+SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
+LOOKS_LIKE_KEY = re.compile(
+    r"(?i:\b(?:bearer|basic)\s+\S{12,})|\b(?:sk|pk|rk|gsk|csk|xai|hf|fw|r8|pplx|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}"
+)
 # How often a text is unescaped: an error may quote an error that quotes an error.
 _ROUNDS = 3
 # In characters. A shorter base64 form could be a part of an ordinary word.
@@ -225,14 +229,16 @@ def _quick_unescape(text: str) -> str:
 def _decoded(escape: str) -> str:
     """The character of an escape code. Cached, because an error may consist of them, and unknown ones take long."""
     if escape[0] == "&":
-        return html.unescape(escape)
+        return _character(escape)
     return chr(int(escape[1 if escape[0] == "%" else 2 :], 16))
 
 
 @lru_cache(maxsize=1_024)
 def _character(reference: str) -> str:
     """The character of an HTML reference. Cached, because an unknown one takes long: all its prefixes are tried."""
-    return html.unescape(reference)
+    from html import unescape  # noqa: PLC0415 - a large table, which only pages need
+
+    return unescape(reference)
 
 
 def _forms(secret: str) -> Iterator[str]:

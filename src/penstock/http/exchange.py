@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+
+if TYPE_CHECKING:  # the two refer to each other
+    from penstock.http.server import ServerConnection
 
 # The header with the client's own id of the request; it is sent back.
 _CLIENT_REQUEST_ID = "x-client-request-id"
@@ -12,28 +15,6 @@ _CLOSE = "connection: close\r\n"
 # Statuses of responses that have no body, and so neither Content-Length nor Transfer-Encoding (RFC 9110, section 8.6).
 _WITHOUT_BODY = (204, 304)
 REASONS = {status.value: status.phrase for status in HTTPStatus}
-
-
-class ClientConnection(Protocol):
-    """The interface of a client's connection to its exchange."""
-
-    closing: bool
-    """Whether the connection is closed after the current response."""
-    paused: bool
-    """Whether the write buffer is full because the client is slow (backpressure)."""
-    peer: str
-    """The client's address."""
-    write: Callable[[bytes], None]
-    """Sends bytes, or buffers them until the client reads them."""
-
-    def abort(self) -> None:
-        """Close at once, and drop unsent bytes."""
-
-    def cut(self, *, reset: bool) -> None:
-        """Close after the written bytes have been sent, or reset the connection."""
-
-    def finished(self, *, keep_alive: bool) -> None:
-        """Called when the response is complete."""
 
 
 class HttpRequest(Struct, eq=False):
@@ -58,6 +39,11 @@ class HttpRequest(Struct, eq=False):
     def __post_init__(self) -> None:
         self.set_fixed_headers()
 
+    @property
+    def offers_websocket(self) -> bool:
+        """Whether the client asks to switch to WebSocket. The handshake is checked when that is accepted."""
+        return self.method == "GET" and self.is_http11 and self.headers.get("upgrade", "").lower() == "websocket"
+
     def set_fixed_headers(self, more: str = "") -> None:
         """Set `fixed_headers`, with further lines of the handler."""
         self.fixed_headers = more
@@ -74,16 +60,20 @@ class Exchange(Struct, eq=False):
     backpressure of a slow client.
     """
 
-    _connection: ClientConnection
+    _connection: "ServerConnection"
     request: HttpRequest
     body: bytes
     pieces: Sequence[bytes] = ()
     """The pieces of a large body, until `join` has set `body`."""
-    _state: Literal["new", "streaming", "over"] = "new"
+    _state: Literal["new", "streaming", "upgraded", "over"] = "new"
     _unsent: bytes = b""
     on_gone: Callable[[], None] | None = None
     on_pause: Callable[[], None] | None = None
     on_resume: Callable[[], None] | None = None
+    on_data: Callable[[bytes], None] | None = None
+    """What takes the bytes of the client after `upgrade`."""
+    on_closing: Callable[[], None] | None = None
+    """Called when the server accepts no more requests. It is for what has no end of its own: an upgraded connection."""
 
     @property
     def begun(self) -> bool:
@@ -140,13 +130,18 @@ class Exchange(Struct, eq=False):
                 self._unsent = b""
             self._connection.write(piece)
 
+    def hold(self, data: bytes, /) -> None:
+        """Send a piece of the body together with what follows it, in one system call."""
+        if self._state == "streaming" and data:
+            self._unsent += b"%x\r\n%b\r\n" % (len(data), data) if self.request.is_http11 else data
+
     def chunk_writer(self) -> Callable[[bytes], None] | None:
         """A function that sends encoded HTTP chunks unchanged, until the response ends; None if it is not possible."""
         in_chunks = self._state == "streaming" and self.request.is_http11 and not self._unsent
         return self._connection.write if in_chunks else None
 
     def flush(self) -> None:
-        """Send the head now, if it has not been sent yet."""
+        """Send the head and the pieces that are held now, if they have not been sent yet."""
         if self._state == "streaming" and self._unsent:
             self._connection.write(self._unsent)
             self._unsent = b""
@@ -163,6 +158,25 @@ class Exchange(Struct, eq=False):
                 last = unsent + b"0\r\n\r\n"
             self._connection.write(last)
             self._finish()
+
+    def upgrade(self, head: bytes, on_data: Callable[[bytes], None]) -> bytes:
+        """Switch to another protocol with this response: from now on, `send` sends bytes of that protocol, and
+        `on_data` takes those of the client. Returns those that are here already."""
+        self._state = "upgraded"
+        self.on_data = on_data
+        self._connection.write(head)
+        return self._connection.take_early()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes of the other protocol."""
+        if self._state == "upgraded":
+            self._connection.write(data)
+
+    def close(self) -> None:
+        """End the other protocol: close the connection once the bytes have been sent."""
+        if self._state == "upgraded":
+            self._state = "over"
+            self._connection.end_upgraded()
 
     def abort(self) -> None:
         """Break the response off: the client sees that it is incomplete."""
@@ -185,7 +199,7 @@ class Exchange(Struct, eq=False):
 
     def forget(self) -> None:
         """Remove the handler's callbacks."""
-        self.on_gone = self.on_pause = self.on_resume = None
+        self.on_gone = self.on_pause = self.on_resume = self.on_data = self.on_closing = None
 
     def _head(self, lines: str, framing: str) -> bytes:
         request = self.request

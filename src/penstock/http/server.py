@@ -11,6 +11,8 @@ backpressure.
 4. Backpressure: `Exchange.write` never blocks. `on_pause` is called when the write buffer is full because the client is
    slow, and `on_resume` when it has drained.
 5. Every response that was started is ended: if it cannot be completed, the connection closes without its last chunk.
+6. A connection that the handler has upgraded to another protocol (`Exchange.upgrade`) has one exchange until it closes,
+   which gets all bytes. Every other offer to upgrade is ignored.
 """
 
 import asyncio
@@ -153,6 +155,9 @@ class ServerConnection(asyncio.Protocol):
             else:
                 self._feed(data)
             return
+        if self._exchange.on_data is not None:
+            self._exchange.on_data(data)
+            return
         self._cached_head = None  # these bytes come before the next request
         if len(self._pipelined) + len(data) <= _MAX_PIPELINED and not self.closing:
             self._pipelined += data
@@ -237,6 +242,19 @@ class ServerConnection(asyncio.Protocol):
         if self._ready or self._pipelined:
             self._loop.call_soon(self._take_pipelined)
 
+    def take_early(self) -> bytes:
+        """The bytes that a client has sent behind its offer to upgrade."""
+        early, self._pipelined = self._pipelined, b""
+        return early
+
+    def end_upgraded(self) -> None:
+        """The other protocol has ended: close."""
+        self._exchange = None
+        if self._transport is not None and self._transport.can_write_eof():
+            self._linger()
+        else:  # TLS has no half-close, and the client waits for the end of the connection
+            self._close()
+
     # Called by the server.
 
     def close_when_idle(self) -> None:
@@ -244,6 +262,8 @@ class ServerConnection(asyncio.Protocol):
         self.closing = True
         if self._exchange is None:
             self._close()
+        elif self._exchange.on_closing is not None:
+            self._exchange.on_closing()
 
     # The current request.
 
@@ -263,13 +283,13 @@ class ServerConnection(asyncio.Protocol):
         if not self.paused:
             self._deadline.clear()
         if exchange.pieces:
-            self._loop.run_in_executor(None, exchange.join).add_done_callback(lambda _: self._handle(exchange))
+            joined = self._loop.run_in_executor(None, exchange.join)
+            # Unless the client has disconnected meanwhile.
+            joined.add_done_callback(lambda _: None if exchange.over else self._handle(exchange))
         else:
             self._handle(exchange)
 
     def _handle(self, exchange: Exchange) -> None:
-        if exchange.over:
-            return  # the client has disconnected while its body was joined
         self._handler(exchange)
         if self.paused and exchange.on_pause is not None and not exchange.over:
             exchange.on_pause()  # the previous response is still in the write buffer
@@ -306,7 +326,13 @@ class ServerConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            if self._ready and self._ready[-1].request.offers_websocket:
+                self._parser = httptools.HttpRequestParser(self)  # unless it is accepted, another request follows
+                self._pipelined = rest
+                self._begin_exchange(self._ready.popleft())
+            else:
+                self._decline_upgrade(rest)
         except (httptools.HttpParserError, _RefusedError) as error:
             if self._ready:  # invalid bytes after a valid request do not affect its response
                 self.closing = True

@@ -223,6 +223,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._paused = False
         self._read_on()
 
+    def redirect(self, receiver: Receiver) -> None:
+        """Deliver the rest of the response to this receiver."""
+        self._receiver = receiver
+
     def abandon(self, receiver: Receiver) -> None:
         """Close the connection if this receiver's response is not complete yet."""
         if self._receiver is receiver:

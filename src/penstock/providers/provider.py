@@ -23,6 +23,8 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 KEY_HEADER = "authorization"
 # The `auth` of a provider that has a key, or needs none.
 KEY = "key"
+CredentialForm: TypeAlias = Literal["subscription", "key"]
+CostBasis: TypeAlias = Literal["free", "list"]
 
 
 # Shorter values are not treated as secrets: they may occur anywhere as ordinary words.
@@ -96,13 +98,15 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     If `model` is set, the provider is a local model and has no `base_url`. `implied` means that the configuration does
     not name it: it is a built-in provider that is always available. `key` is the one of `keys` that an attempt uses;
-    then `api_key` is its secret.
+    then `api_key` is its secret. `client_cost` is set where a call has a credential of the client's own, which then is
+    `api_key`.
     """
 
-    set_by_loader: ClassVar = ("name", "implied", "key")
+    set_by_loader: ClassVar = ("name", "implied", "key", "client_cost")
     name: str
     implied: bool = False
     key: ProviderKey | None = None
+    client_cost: CostBasis | None = None
     base_url: str
     """The address of its API, without /chat/completions or /messages. Required for a new one."""
     dialect: str = "openai_chat"
@@ -115,6 +119,9 @@ class Provider(Struct, frozen=True, kw_only=True):
     """Several keys instead of api_key. A key that is at its limit or cools down yields to the next."""
     account: str = ""
     """A name for the account at the provider, so that reasoning survives a rotation of api_key."""
+    client_credentials: Mapping[CredentialForm, CostBasis] = MappingProxyType({})
+    """Which credentials of clients it is called with, and what such calls cost: subscription (a token of a login) and
+    key (a key of the client's own), each free or list."""
     env: str = ""
     """The environment variable that usually holds its key."""
     url_env: str = ""
@@ -248,6 +255,37 @@ class Provider(Struct, frozen=True, kw_only=True):
         """The provider as it is called with one of its keys."""
         return structs.replace(self, api_key=key.api_key, key=key)
 
+    @property
+    def client_only(self) -> bool:
+        """Whether it is called with credentials of clients only, because the gateway has none for it."""
+        own = self.api_key is not None or self.keys or self.auth != KEY or self.replay
+        return bool(self.client_credentials) and not own and self.client_cost is None
+
+    def for_client(self, given: Mapping[str, str], client: str, dialect: str) -> "Provider | None":
+        """The provider as it is called in a dialect with the credential of a client; None if it takes none of those
+        that are `given`, by header.
+
+        A key must come in the header that the provider has for keys. A bearer token says of no header whose it is, so
+        it goes only to a provider that offers the API of the client.
+        """
+        key_header = self._key_header(dialect)
+        spoken = client in (self.dialect, *self.dialects)
+        forms: tuple[tuple[CredentialForm, str], ...] = (("key", key_header), ("subscription", KEY_HEADER))
+        for form, header in forms:
+            if form in self.client_credentials and header in given and (spoken or header != KEY_HEADER):
+                further = {name: structs.replace(each, key_header="") for name, each in self.dialects.items()}
+                return structs.replace(
+                    self,
+                    api_key=Secret(given[header]),
+                    keys=(),
+                    key=None,
+                    key_header=header,
+                    headers={name: value for name, value in self.headers.items() if name != header},
+                    dialects=further,
+                    client_cost=self.client_credentials[form],
+                )
+        return None
+
     def secrets(self) -> tuple[str, ...]:
         """The values that must not be disclosed: those of additional headers, all API keys, and keys in paths."""
         keys = [key.api_key for key in self.keys]
@@ -274,13 +312,17 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def credentials(self, dialect: str = "") -> dict[str, str]:
         """The headers that are sent to this provider only, in one of its dialects: its additional headers, its key."""
-        further = self.dialects.get(dialect)
-        key_header = (further.key_header if further is not None else "") or self.key_header
+        key_header = self._key_header(dialect)
         headers = {name: value.reveal() for name, value in self.headers.items()}
         if self.api_key is not None:
             prefix = "Bearer " if key_header == KEY_HEADER else ""
             headers[key_header] = prefix + self.api_key.reveal()
         return headers
+
+    def _key_header(self, dialect: str) -> str:
+        """The header for the key in one of its dialects."""
+        further = self.dialects.get(dialect)
+        return (further.key_header if further is not None else "") or self.key_header
 
 
 def _joined(base_url: str, path: str) -> str:

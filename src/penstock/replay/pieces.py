@@ -3,12 +3,12 @@
 import random
 import re
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from penstock.capture import Capture
 from penstock.replay.faults import Piece
-from penstock.replay.faults.script import events_in
+from penstock.replay.faults.script import events_in, split_at
 
 Split: TypeAlias = Literal["reads", "bytes", "random", "events"]
 
@@ -33,23 +33,7 @@ def split_up(pieces: list[Piece], split: Split, chance: random.Random) -> list[P
     """Split the same bytes into other pieces. Each is sent when its last byte would have been sent."""
     if split == "reads":
         return pieces
-    data = b"".join(piece.data for piece in pieces)
-    ends = list(accumulate(len(piece.data) for piece in pieces))
-    times = list(accumulate(piece.after_s for piece in pieces))
-    made: list[Piece] = []
-    before_s, number = 0.0, 0
-    for start, end in pairwise([0, *_SPLITS[split](data, chance), len(data)]):
-        if end == start:
-            continue
-        while ends[number] < end:
-            number += 1
-        made.append(Piece(times[number] - before_s, data[start:end]))
-        before_s = times[number]
-    return made
-
-
-def _every_byte(data: bytes, _chance: random.Random) -> list[int]:
-    return list(range(1, len(data)))
+    return split_at(pieces, _SPLITS[split](b"".join(piece.data for piece in pieces), chance))
 
 
 def _anywhere(data: bytes, chance: random.Random) -> list[int]:
@@ -70,7 +54,7 @@ def _behind_events(data: bytes, _chance: random.Random) -> list[int]:
 
 
 _SPLITS: dict[str, Callable[[bytes, random.Random], list[int]]] = {
-    "bytes": _every_byte,
+    "bytes": lambda data, _chance: list(range(1, len(data))),
     "random": _anywhere,
     "events": _behind_events,
 }

@@ -38,7 +38,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # Headers that the replaying server sets itself, because they describe its own framing.
 _FRAMING = frozenset(("connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding", "upgrade"))
-# The ending of a capture as that of a scripted response, and back.
+# The ending of a capture as that of a response.
 _ENDINGS: dict[How, ScriptEnding] = {
     "complete": "end",
     "abandoned": "end",  # the rest was not recorded; the body may have ended properly
@@ -49,7 +49,6 @@ _ENDINGS: dict[How, ScriptEnding] = {
     "reset": "reset",
     "timed-out": "stall",
 }
-_HOWS: dict[ScriptEnding, How] = {"end": "complete", "closed": "closed", "reset": "reset", "stall": "timed-out"}
 
 
 class Playback(Struct, frozen=True, kw_only=True):
@@ -59,14 +58,19 @@ class Playback(Struct, frozen=True, kw_only=True):
     """
 
     status: int | None
-    headers: dict[str, str]
-    head_s: float
-    pieces: list[Piece]
-    ending: How
-    ending_after_s: float
+    headers: dict[str, str] = {}
+    head_s: float = 0.0
+    pieces: list[Piece] = []
+    ending: ScriptEnding = "end"
+    ending_after_s: float = 0.0
     apart_s: float = APART_S
     refusal: str = ""
     """Why nothing is played: no capture matches the request."""
+
+    def with_json(self, status: int | None, data: bytes) -> "Playback":
+        """A copy with one JSON text as the body, sent when the last piece was."""
+        pieces = [Piece(sum(piece.after_s for piece in self.pieces), data)]
+        return structs.replace(self, status=status, headers=self.headers | {"content-type": _JSON}, pieces=pieces)
 
 
 class PlaybackOptions(Struct, frozen=True, kw_only=True):
@@ -122,19 +126,18 @@ def playback_of(
     header, closing = capture.header, capture.closing
     ended_s = closing.at_s if closing is not None else None
     last_s = max((read.at_s or 0.0 for read in capture.reads), default=0.0)
-    body = _recorded_body(capture, recorded_as)
-    if options.style is not None and header.status is not None:
-        rewriting = Rewriting(options.style, recorded_as, include_usage=include_usage)
-        body = _rewritten(body, rewriting, stream=stream or bool(options.faults))  # faults are those of streams
     playback = Playback(
-        status=body.status,
-        headers=body.headers,
+        status=header.status,
+        headers=_headers(capture, recorded_as),
         head_s=(header.head_s or 0.0) / options.speed,
-        pieces=[Piece(piece.after_s / options.speed, piece.data) for piece in body.pieces],
-        ending=closing.how if closing is not None else "closed",
+        pieces=[Piece(piece.after_s / options.speed, piece.data) for piece in pieces_of(capture)],
+        ending=_ENDINGS[closing.how] if closing is not None else "closed",
         ending_after_s=max((ended_s or 0.0) - last_s, 0.0) / options.speed,
         apart_s=0.0 if options.speed == AS_FAST_AS_POSSIBLE else APART_S,
     )
+    if options.style is not None and header.status is not None:
+        rewriting = Rewriting(options.style, recorded_as, include_usage=include_usage)
+        playback = _rewritten(playback, rewriting, stream=stream or bool(options.faults))  # faults are those of streams
     if options.faults:
         playback = _with_faults(playback, options)
     pieces = split_up(playback.pieces, options.split, chance or random.Random(0))
@@ -153,45 +156,28 @@ def parse_speed(text: str) -> float:
     return float(factor[1])
 
 
-class _Body(Struct, frozen=True):
-    """The body of an answer, with its status and headers."""
-
-    status: int | None
-    headers: dict[str, str]
-    pieces: list[Piece]
-
-    def with_json(self, data: bytes, status: int | None) -> "_Body":
-        """A copy with one JSON text as the body, sent when the last piece was."""
-        headers = self.headers | {"content-type": _JSON}
-        return _Body(status, headers, [Piece(sum(piece.after_s for piece in self.pieces), data)])
-
-
-def _recorded_body(capture: Capture, dialect: str) -> _Body:
-    return _Body(capture.header.status, _headers(capture, dialect), pieces_of(capture))
-
-
-def _rewritten(body: _Body, rewriting: Rewriting, *, stream: bool) -> _Body:
-    """The body in a style, if it has an answer. An error response stays, unless the style is of another dialect."""
+def _rewritten(playback: Playback, rewriting: Rewriting, *, stream: bool) -> Playback:
+    """The answer in a style, if it is one. An error response stays, unless the style is of another dialect."""
     style = rewriting.style
-    if body.status != _OK:
-        translated = _translated_error(body, rewriting) if style.dialect != rewriting.recorded_as else b""
-        return body.with_json(translated, body.status) if translated else body
+    if playback.status != _OK:
+        translated = _translated_error(playback, rewriting) if style.dialect != rewriting.recorded_as else b""
+        return playback.with_json(playback.status, translated) if translated else playback
     if stream:
-        written = rewrite(body.pieces, rewriting)
-        headers = body.headers | {"content-type": style.content_type}
-        return _Body(_OK, headers, written) if written is not None else body
-    answer = rewrite_unstreamed(body.pieces, rewriting)
-    return body.with_json(answer.data, answer.status) if answer is not None else body
+        written = rewrite(playback.pieces, rewriting)
+        headers = playback.headers | {"content-type": style.content_type}
+        return structs.replace(playback, headers=headers, pieces=written) if written is not None else playback
+    answer = rewrite_unstreamed(playback.pieces, rewriting)
+    return playback.with_json(*answer) if answer is not None else playback
 
 
-def _translated_error(body: _Body, rewriting: Rewriting) -> bytes:
+def _translated_error(playback: Playback, rewriting: Rewriting) -> bytes:
     """The body of an error response in another dialect; empty if it cannot be read, such as an HTML page."""
-    data = b"".join(piece.data for piece in body.pieces)
+    data = b"".join(piece.data for piece in playback.pieces)
     try:
         message = upstream_dialect(rewriting.recorded_as).read_error(data).message
     except ValueError:
         return b""
-    failure = Failure(code="upstream_error", message=message, status=body.status or 0)
+    failure = Failure(code="upstream_error", message=message, status=playback.status or 0)
     return answer_dialect(rewriting.style.dialect).write_error(failure, "")
 
 
@@ -201,7 +187,7 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
         return playback
     script = ScriptedResponse(
         tuple(playback.pieces),
-        _ENDINGS[playback.ending],
+        playback.ending,
         playback.status,
         playback.headers,
         dialect=options.dialect,
@@ -209,11 +195,7 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
     )
     faulty = inject(script, options.faults)
     return structs.replace(
-        playback,
-        status=faulty.status,
-        headers=faulty.headers,
-        pieces=list(faulty.pieces),
-        ending=_HOWS[faulty.ending],
+        playback, status=faulty.status, headers=faulty.headers, pieces=list(faulty.pieces), ending=faulty.ending
     )
 
 

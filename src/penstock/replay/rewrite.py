@@ -46,13 +46,6 @@ class Rewriting(Struct, frozen=True):
     include_usage: bool = True
 
 
-class UnstreamedAnswer(Struct, frozen=True):
-    """An answer that is not streamed: its status and its body."""
-
-    status: int
-    data: bytes
-
-
 def rewrite(pieces: list[Piece], rewriting: Rewriting) -> list[Piece] | None:
     """The body as a stream, one piece per event; None if it has no answer, such as an HTML page or an empty body."""
     recorded = _read(pieces, rewriting.recorded_as)
@@ -65,8 +58,8 @@ def rewrite(pieces: list[Piece], rewriting: Rewriting) -> list[Piece] | None:
     return _timed(written, rewriting.style.dialect, recorded)
 
 
-def rewrite_unstreamed(pieces: list[Piece], rewriting: Rewriting) -> UnstreamedAnswer | None:
-    """The body without streaming; None if it has no answer. An answer that is not complete becomes an error."""
+def rewrite_unstreamed(pieces: list[Piece], rewriting: Rewriting) -> tuple[int, bytes] | None:
+    """Status and body without streaming; None without an answer. One that is not complete becomes an error."""
     events = _answer(_read(pieces, rewriting.recorded_as))
     if events is None:
         return None
@@ -74,11 +67,11 @@ def rewrite_unstreamed(pieces: list[Piece], rewriting: Rewriting) -> UnstreamedA
     answer.extend(events)
     completion = answer.completion
     if completion.ending == "completed":
-        return UnstreamedAnswer(200, write_unstreamed(events, rewriting.style, recorded_as=rewriting.recorded_as))
+        return 200, write_unstreamed(events, rewriting.style, recorded_as=rewriting.recorded_as)
     message = completion.fault.message if completion.fault is not None else _INCOMPLETE
     failure = Failure(code="upstream_error", message=message)
     answers = answer_dialect(rewriting.style.dialect)
-    return UnstreamedAnswer(answers.status_of(failure), answers.write_error(failure, ""))
+    return answers.status_of(failure), answers.write_error(failure, "")
 
 
 def _answer(recorded: _TimedEvents) -> list[Event] | None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from penstock.capture import How, parse
+from penstock.capture import parse
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
@@ -28,7 +28,6 @@ from penstock.http.upstream_connection import (
     UpstreamError,
     turn_size,
 )
-from penstock.replay.faults import Piece
 from penstock.replay.library import Library, asks_for_stream, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
 
@@ -37,9 +36,6 @@ NO_CAPTURE: ErrorCode = "capture_not_found"
 # A TCP reset discards what the peer has not read yet. The player waits this long before it resets.
 _BEFORE_RESET_S = 0.03
 _TOO_EARLY = "before the answer was complete"
-# Endings after which the body ends properly. `abandoned`: the relay stopped reading because the bytes were faulty, and
-# the body may have ended properly.
-_CLEAN: frozenset[How] = frozenset(("complete", "abandoned"))
 
 
 class Player:
@@ -48,111 +44,73 @@ class Player:
     def __init__(self, playback: Playback, receiver: Receiver) -> None:
         self._loop = asyncio.get_running_loop()
         self._playback = playback
-        self._receiver = receiver
-        self._head_sent = playback.status is None
-        self._next_piece = 0
-        self._offset = 0
-        """How many bytes of the next piece have been played."""
-        self._paused = False
-        self._finished = False
-        self._timer: asyncio.Handle | None = None
-        self._due = self._last = self._started = self._loop.time()
+        self.receiver = receiver
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start to play: the recorded times count from now."""
-        self._due = self._last = self._started = self._loop.time()
-        self._continue()
+        self._task = self._loop.create_task(self._play(self._loop.time()))
 
     def pause(self) -> None:
         """Stop until `resume` (backpressure: the receiver is slow)."""
-        self._paused = True
-        self._cancel()
+        self._flowing.clear()
 
     def resume(self) -> None:
         """Continue; pieces that have become due in the meantime are played at once."""
-        self._paused = False
-        if self._timer is None and not self._finished:
-            self._schedule()
+        self._flowing.set()
 
     def stop(self) -> None:
         """Stop for good; the receiver is not called again."""
-        self._finished = True
-        self._cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    def _schedule(self) -> None:
-        """Set the timer for the next step."""
-        playback = self._playback
-        apart_s = playback.apart_s
-        if not self._head_sent:
-            at = self._started + playback.head_s
-            if playback.pieces:
-                at = min(at, self._started + playback.pieces[0].after_s)  # no body comes before its head
-            step, apart_s = self._send_head, 0.0
-        elif self._offset:
-            at, step, apart_s = self._due, self._send_piece, 0.0
-        elif self._next_piece < len(playback.pieces):
-            at = self._due + playback.pieces[self._next_piece].after_s
-            step = self._send_piece
-        else:
-            at = self._due + playback.ending_after_s
-            step = self._end
-            apart_s = _BEFORE_RESET_S if playback.ending == "reset" else 0.0
-        at = max(at, self._last + apart_s)
-        now, loop = self._loop.time(), self._loop
-        self._timer = loop.call_at(at, self._run, step) if at > now else loop.call_soon(self._run, step)
-
-    def _run(self, step: Callable[[], None]) -> None:
+    async def _play(self, started: float) -> None:
         try:
-            step()
+            await self._play_all(started)
         except Exception as error:  # noqa: BLE001 - the call ends, as in `http/upstream_connection.py`, rule 7
-            self.stop()
-            self._receiver.on_error(ReceiverError(error))
+            self.receiver.on_error(ReceiverError(error))
 
-    def _send_head(self) -> None:
-        self._timer = None
-        self._head_sent = True
-        assert self._playback.status is not None
-        self._receiver.on_head(self._playback.status, self._playback.headers)
-        self._continue()
+    async def _play_all(self, started: float) -> None:
+        playback = self._playback
+        if playback.status is not None:
+            first_s = playback.pieces[0].after_s if playback.pieces else playback.head_s
+            await self._until(started + min(playback.head_s, first_s))  # no body comes before its head
+            self.receiver.on_head(playback.status, playback.headers)
+        due = last = started
+        for piece in playback.pieces:
+            due += piece.after_s
+            await self._until(max(due, last + playback.apart_s))
+            offset = 0
+            while offset < len(piece.data):
+                if offset:
+                    await self._until(0.0)
+                data = piece.data[offset : offset + LONGEST_TURN]
+                data = data[: turn_size(data)]
+                offset += len(data)
+                last = self._loop.time()
+                self.receiver.on_data(data)
+        before_end_s = _BEFORE_RESET_S if playback.ending == "reset" else 0.0
+        await self._until(max(due + playback.ending_after_s, last + before_end_s))
+        self._end()
 
-    def _send_piece(self) -> None:
-        self._timer = None
-        piece = self._playback.pieces[self._next_piece]
-        if not self._offset:
-            self._due += piece.after_s
-        data = piece.data[self._offset : self._offset + LONGEST_TURN]
-        data = data[: turn_size(data)]
-        self._offset += len(data)
-        if self._offset >= len(piece.data):
-            self._next_piece += 1
-            self._offset = 0
-        self._last = self._loop.time()
-        self._receiver.on_data(data)
-        self._continue()
-
-    def _continue(self) -> None:
-        if not self._finished and not self._paused:
-            self._schedule()
+    async def _until(self, at: float) -> None:
+        """Wait for a time of the event loop, then for the receiver."""
+        await asyncio.sleep(max(0.0, at - self._loop.time()))
+        await self._flowing.wait()
 
     def _end(self) -> None:
-        self._timer = None
         ending = self._playback.ending
-        if ending == "timed-out":
-            return  # a stall: nothing is sent until a timeout ends the call
-        self._finished = True
         if self._playback.refusal:
-            self._receiver.on_error(UpstreamError(NO_CAPTURE, self._playback.refusal))
-        elif ending in _CLEAN:
-            self._receiver.on_end()
+            self.receiver.on_error(UpstreamError(NO_CAPTURE, self._playback.refusal))
+        elif ending == "end":
+            self.receiver.on_end()
         elif ending == "reset":
-            self._receiver.on_error(UpstreamError("upstream_reset", f"the connection was reset {_TOO_EARLY}"))
-        else:
-            self._receiver.on_error(UpstreamError("upstream_truncated", f"the connection was closed {_TOO_EARLY}"))
-
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self.receiver.on_error(UpstreamError("upstream_reset", f"the connection was reset {_TOO_EARLY}"))
+        elif ending == "closed":
+            self.receiver.on_error(UpstreamError("upstream_truncated", f"the connection was closed {_TOO_EARLY}"))
+        # In a stall, nothing is sent until a timeout ends the call.
 
 
 class PlayedCapture(Struct, frozen=True):
@@ -227,6 +185,9 @@ class Replay:
 class ReplayEndpoint:
     """The endpoint of a replay: makes connections that play captures."""
 
+    secrets: tuple[str, ...] = ()
+    """A replay has none."""
+
     def __init__(self, choose: ChooseCapture) -> None:
         self._choose = choose
 
@@ -237,10 +198,6 @@ class ReplayEndpoint:
     async def large_request(self, body: bytes, headers: bytes = b"") -> bytes:  # noqa: ARG002
         """The bytes of a request with a large body: just its body."""
         return body
-
-    def secrets(self) -> tuple[str, ...]:
-        """A replay has none."""
-        return ()
 
     def idle_connection(self) -> "ReplayConnection":
         """A connection; it needs no socket."""
@@ -292,6 +249,12 @@ class ReplayConnection:
         if self._player is not None:
             self._player.resume()
 
+    def redirect(self, receiver: Receiver) -> None:
+        """Play the rest of the response to this receiver."""
+        self._receiver = receiver
+        if self._player is not None:
+            self._player.receiver = receiver
+
     def abandon(self, receiver: Receiver) -> None:
         """Stop playing to this receiver."""
         if self._receiver is receiver:
@@ -312,18 +275,9 @@ def _no_capture(model: object, dialect: str | None, library: Library) -> Playbac
     known = ", ".join(library.models_of(dialect)[:10]) or "none"
     of = "" if dialect in (None, DEFAULT_DIALECT) else f" in the dialect {dialect}"
     message = f"there is no capture {wanted}{of}, and no provider is called; there are captures of: {known}"
-    return Playback(
-        status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message
-    )
+    return Playback(status=None, refusal=message)
 
 
 def _unreadable(message: str, dialect: str) -> Playback:
     failure = Failure(code=NO_CAPTURE, message=message, status=502, param="model")
-    return Playback(
-        status=failure.status,
-        headers={"content-type": "application/json"},
-        head_s=0.0,
-        pieces=[Piece(0.0, answer_dialect(dialect).write_error(failure, ""))],
-        ending="complete",
-        ending_after_s=0.0,
-    )
+    return Playback(status=failure.status).with_json(failure.status, answer_dialect(dialect).write_error(failure, ""))

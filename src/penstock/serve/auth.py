@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.core.hub.failure import Failure
-from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
+from penstock.gateway.keys.access_keys import PREFIX as ACCESS_KEY
+from penstock.gateway.keys.access_keys import AccessKeys
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.key_secret import PREFIX, digest_of, is_mistyped
+from penstock.gateway.record.client_credentials import ClientCredentials
+from penstock.http.exchange import Exchange
+from penstock.providers.secret import Secret
+from penstock.serve.aws_signature import AwsSignature, refusal
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.rejections import Rejection
 from penstock.serve.request_head import RequestHead
@@ -26,9 +34,18 @@ _KEYS_UNKNOWN = Failure(
 _NO_KEY = (
     "this request needs an API key: send it as `Authorization: Bearer …`, `x-api-key`, `api-key` or `x-goog-api-key`"
 )
+_NO_SIGNATURES = (
+    "requests that are signed as AWS does are not accepted here: send the gateway's key as "
+    "AWS_BEARER_TOKEN_BEDROCK, or ask the gateway's operator to set access_key_secret in [server]"
+)
+_UNKNOWN_ACCESS_KEY = "this access key is not known"
 _UNKNOWN = "this API key is not known"
 _MISTYPED = "this API key is mistyped or incomplete: its checksum does not match"
 _ROTATED = "this API key was rotated, and this secret has expired: use the new one"
+_MISPLACED = (
+    "x-penstock-key is sent, so the other headers have credentials for providers, but one of them has a key of this "
+    "gateway: send that in x-penstock-key, where it reaches no provider"
+)
 _REMEDY = (
     "require a key (penstock keys create --name NAME, or [server] keys), which disables this check "
     "against DNS rebinding"
@@ -46,11 +63,14 @@ class Authenticator:
         """The hosts that a request may name while no key is required. Replace it, never mutate it: see `check_host`."""
         self.jwt: JwtClients | None = None
         """Authenticates clients by their JWTs; None if the configuration has no issuer of such."""
-        self._team_keys: Mapping[str, Key] = {}
+        self.access_key_secret: Secret | None = None
+        """The secret of access keys (`access_keys.py`); None if the configuration has none."""
+        self._access_keys: tuple[Secret, KeyRing, AccessKeys] | None = None  # made when one is first needed
+        self._team_keys: Mapping[str, ClientKey] = {}
         self.use(KeyRing([]), known=False)
 
     def use(
-        self, keys: KeyRing, *, known: bool = True, closed: bool = False, teams: Mapping[str, Key] | None = None
+        self, keys: KeyRing, *, known: bool = True, closed: bool = False, teams: Mapping[str, ClientKey] | None = None
     ) -> None:
         """Replace the keys.
 
@@ -62,27 +82,64 @@ class Authenticator:
         self._known = known
         self._open = known and not closed and not keys
 
-    def authenticate(self, head: RequestHead) -> Key | Rejection | None:
+    def authenticate(self, head: RequestHead, exchange: Exchange) -> ClientKey | Rejection | None:
         """The key of a request, or why the request is rejected; None if no key is required."""
         secret = head.secret
+        if head.credentials is not None and self._has_own_key(head.credentials):
+            return Rejection(_unauthorized(_MISPLACED), "misplaced_key")
+        if head.signature is not None and not (self._open and not secret.startswith(ACCESS_KEY)):
+            return self._authenticate_signed(head.signature, exchange)
         if self._open and not secret.startswith(PREFIX):
             return self.check_host(head)
         now_ms = time.time() * 1000
         key = self._keys.find(head.digest, now_ms)
         if key is not None:
-            return _rejected(key, now_ms) if key.stored else key
+            return _rejected(key, now_ms)
         if (key := self._keys.rotated(secret, now_ms)) is not None:
             return Rejection(_unauthorized(_ROTATED), "rotated_key", key)
         if not self._known:
             return Rejection(_KEYS_UNKNOWN, "ledger_unavailable")
         if self.jwt is not None and secret.startswith(_JWT_PREFIX):
             found = self.jwt.authenticate(secret, head.digest, self._team_keys, now_ms / 1000)
-            if isinstance(found, Key):
+            if isinstance(found, ClientKey):
                 return _rejected(found, now_ms)
             return Rejection(found, "invalid_token" if found.code == "invalid_api_key" else found.code)
         if is_mistyped(secret):
             return Rejection(_unauthorized(_MISTYPED), "mistyped_key")
         return Rejection(_unauthorized(_UNKNOWN if secret else _NO_KEY), "unknown_key" if secret else "no_key")
+
+    def _authenticate_signed(self, signature: AwsSignature, exchange: Exchange) -> ClientKey | Rejection:
+        """The key of a request that is signed as AWS does, or why it is rejected."""
+        if self.access_key_secret is None:
+            return Rejection(_unauthorized(_NO_SIGNATURES), "invalid_signature")
+        made = self._access_keys
+        if made is None or made[0] is not self.access_key_secret or made[1] is not self._keys:
+            keys = AccessKeys(self.access_key_secret.reveal(), self._keys.digests())
+            made = self._access_keys = (self.access_key_secret, self._keys, keys)
+        found = made[2].find(signature.access_key)
+        if found is None:
+            unknown = Rejection(_unauthorized(_UNKNOWN_ACCESS_KEY), "unknown_key")
+            return unknown if self._known else Rejection(_KEYS_UNKNOWN, "ledger_unavailable")
+        access_key, digest = found
+        now = time.time()
+        body = exchange.pieces or (exchange.body,)
+        if problem := refusal(signature, access_key.secret, exchange.request, body, now):
+            return Rejection(_unauthorized(problem), "invalid_signature")
+        key = self._keys.find(digest, now * 1000)
+        if key is None:
+            return Rejection(_unauthorized(_ROTATED), "rotated_key", self._keys.expired(digest, now * 1000))
+        return _rejected(key, now * 1000)
+
+    def _has_own_key(self, credentials: ClientCredentials) -> bool:
+        """Whether one of the credentials for providers is a key of this gateway, which no provider may get."""
+        now_s = time.time()
+        for secret in credentials.secrets.values():
+            digest = digest_of(secret)
+            if secret.startswith(PREFIX) or self._keys.find(digest, now_s * 1000) is not None:
+                return True
+            if self.jwt is not None and self.jwt.issued(secret):
+                return True
+        return False
 
     def check_host(self, head: RequestHead) -> Rejection | None:
         """Why a request is rejected because of its host or origin; None if it is allowed or if a key is required.
@@ -100,7 +157,7 @@ class Authenticator:
         return None
 
 
-def _rejected(key: Key, now_ms: float) -> Key | Rejection:
+def _rejected(key: ClientKey, now_ms: float) -> ClientKey | Rejection:
     """A key, or why it cannot be used now."""
     message = key.refusal(now_ms)
     if not message:

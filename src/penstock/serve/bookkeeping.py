@@ -3,27 +3,31 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 from penstock.amounts import clock_ms, dollars
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import Book, Spent
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.ledger import BATCH_S, Ledger
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config, LedgerSettings
-from penstock.gateway.keys.keys import Key, KeyRing, configured
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing, configured
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.limits.account import BudgetUse
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.warnings import BudgetWarning, BudgetWatch
-from penstock.gateway.people.jwt_keys import team_keys
+from penstock.gateway.record.entry import Entry
 from penstock.serve.auth import Authenticator
 from penstock.serve.batches import batch_s
 from penstock.serve.key_looks import KeyLooks
+from penstock.stores.accounts.client import FetchSpent
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import archive_folder, key_changes, open_book, state_folder
 from penstock.stores.book.snapshot import LocalSnapshot
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.writer import BookWriter, Keys, Retention, SpentAccounts
 from penstock.stores.journal import Journal, recover
 from penstock.upstream.local.model import RuntimeFolder
@@ -67,14 +71,14 @@ class Bookkeeping:
         self._shared = _shared_accounts(config, environment)
         open_users = partial(_end_user_accounts, config, environment)
         self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts(open_users=open_users)
-        self._stored: list[Key] = []
+        self._stored: list[ClientKey] = []
         self._stored_ring = KeyRing([])
-        self._budgeted: Mapping[str, Key] = {}
+        self._budgeted: Mapping[str, Quota] = {}
         # By key: its accounts besides its own.
         self._further: Mapping[str, Sequence[str]] = {}
-        self._configured: list[Key] = []
-        self._team_keys: Mapping[str, Key] = {}
-        self._wanted_team_keys: Mapping[str, Key] = {}
+        self._configured: list[ClientKey] = []
+        self._team_keys: Mapping[str, ClientKey] = {}
+        self._jwt_teams: frozenset[str] = frozenset()
         self.ledger = Ledger(
             self._journal, self._accounts, prices, config.providers, batch_s=batch_s(environment, BATCH_S)
         )
@@ -84,8 +88,10 @@ class Bookkeeping:
         self._keys_known = False
         # Whether a key is required even if there is none any more: removing the book must not disable authentication.
         self._key_required = False
+        self.open_book = partial(open_book, settings, environment)
+        """Opens the book in another thread, to read it."""
         self._book_writer = BookWriter(
-            partial(open_book, settings, environment),
+            self.open_book,
             self.ledger.booked,
             self._on_keys,
             warn,
@@ -136,10 +142,10 @@ class Bookkeeping:
         self._configured = configured(config.server.keys)
         self._budgets.delivery = "waiting" if config.budgets.webhook is not None else "none"
         jwt = config.auth.jwt
-        self._wanted_team_keys = team_keys(jwt.teams.values()) if jwt is not None else {}
+        self._jwt_teams = frozenset(jwt.teams.values() if jwt is not None else ())
         # A new one is accepted when the limits of its team are known.
-        self._team_keys = {team: key for team, key in self._team_keys.items() if team in self._wanted_team_keys}
-        self._book_writer.use_unstored(tuple(self._wanted_team_keys.values()))
+        self._team_keys = {team: key for team, key in self._team_keys.items() if team in self._jwt_teams}
+        self._book_writer.use_jwt_teams(self._jwt_teams)
         self._update_authenticator()
 
     @property
@@ -151,6 +157,13 @@ class Bookkeeping:
     def has_usable_key(self) -> bool:
         """Whether any stored key can be used now."""
         return any(not key.unusable(time.time() * 1000) for key in self._stored)
+
+    async def written(self) -> None:
+        """Wait until the calls that have been settled are in the book, or cannot be written now."""
+        done = asyncio.Event()
+        self.ledger.flush()
+        self._book_writer.look(lambda _: done.set())
+        await done.wait()
 
     @property
     def trouble(self) -> str:
@@ -195,13 +208,13 @@ class Bookkeeping:
 
         It is the reserved cost of a call in progress, and the actual cost of one that has ended.
         """
-        keys = [self._budgeted[id] for id in self._accounts.reserving() if id in self._budgeted]
-        return {key.id: amount for key in keys if (amount := self._accounts.reserved(key))}
+        quotas = [self._budgeted[id] for id in self._accounts.reserving() if id in self._budgeted]
+        return {quota.id: amount for quota in quotas if (amount := self._accounts.used(quota).reserved)}
 
     def budgets(self) -> dict[tuple[str, str, str], float]:
         """The remaining part of each budget of usable keys and of teams, by kind, name and period. It may be called in
         another thread, because that takes tens of milliseconds for ten thousand keys."""
-        return self._budgets.remaining(self._accounts.remaining_share, time.time() * 1000)
+        return self._budgets.remaining(self._accounts.used, time.time() * 1000)
 
     async def close(self) -> None:
         """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""
@@ -215,14 +228,14 @@ class Bookkeeping:
 
     def _update_authenticator(self) -> None:
         keys = self._stored_ring.with_keys(self._configured)
-        closed = self._key_required or bool(self._wanted_team_keys)
+        closed = self._key_required or bool(self._jwt_teams)
         self.authenticator.use(keys, known=self._keys_known, closed=closed, teams=self._team_keys)
 
     def _on_keys(self, keys: Keys) -> None:
         self._stored, self._stored_ring, self._budgeted = keys.keys, keys.ring, keys.budgeted
         self._keys_known = self._keys_known or keys.stopped is not None
         self._key_required = self._key_required or bool(self._stored)
-        self._team_keys = {key.team: key for key in keys.unstored if key.team in self._wanted_team_keys}
+        self._team_keys = {key.team: key for key in keys.of_jwts if key.team in self._jwt_teams}
         self._update_authenticator()
         if keys.stopped is not None:
             self._stop_calls(keys.stopped)
@@ -260,10 +273,11 @@ class Bookkeeping:
         self._check_timer = None
         for id in tuple(self._unchecked):
             account = self._budgets.account(id)
-            if account is None or not self._accounts.reserved(account):
+            used = self._accounts.used(account) if account is not None else BudgetUse()
+            if not used.reserved:
                 self._unchecked.discard(id)
-            if account is not None and (spent := self._accounts.spent(account)) is not None:
-                self._check_budget(id, spent)
+            if used.spent is not None:
+                self._check_budget(id, used.spent)
         if self._unchecked:
             self._check_timer = asyncio.get_running_loop().call_later(_CHECK_S, self._check_budgets)
 
@@ -275,15 +289,12 @@ class Bookkeeping:
         """A call was refused. While the store of limits is down, this process refuses more than it should."""
         account = self._budgets.account(id)
         if account is not None and not self._accounts.degraded:
-            self._check_budget(id, self._accounts.spent(account) or 0, refused=True)
+            self._check_budget(id, self._accounts.used(account).spent or 0, refused=True)
 
     def _on_warned(self, warnings: Sequence[BudgetWarning]) -> None:
         for warning in warnings:
-            what = (
-                f"calls of {warning.kind} {warning.title} are refused"
-                if warning.refused
-                else (f"the {warning.kind} {warning.title} has spent {warning.percent} %")
-            )
+            whose = f"{warning.kind} {warning.title}"
+            what = f"calls of {whose} are refused" if warning.refused else f"the {whose} has spent {warning.percent} %"
             self._warn(
                 f"{what}: {dollars(warning.spent)} of its budget of {dollars(warning.budget)} for {warning.label}"
             )
@@ -298,17 +309,10 @@ def _retention(settings: LedgerSettings, environment: Mapping[str, str]) -> Rete
     return Retention(archive_folder(settings, environment), settings.keep_days, settings.keep_sums_days)
 
 
-class _SpentQuery:
-    """Queries the book for what a key has spent. Used by one thread: the one that calls it first."""
-
-    def __init__(self, open_book: Callable[[], Book]) -> None:
-        self._open_book = open_book
-        self._book: Book | None = None
-
-    def __call__(self, key: Key, since_ms: int, recent_since_ms: int) -> Spent:
-        if self._book is None:
-            self._book = self._open_book()
-        return self._book.spent(key.spender or key.id, since_ms, recent_since_ms=recent_since_ms)
+def _spent_query(open_book: Callable[[], Book]) -> FetchSpent:
+    """Queries the book for what was spent. Used by one thread: the one that calls it first, which opens the book."""
+    opened = cache(open_book)
+    return lambda who, since_ms, recent_since_ms: opened().spent(who, since_ms, recent_since_ms=recent_since_ms)
 
 
 def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAccounts | None:
@@ -316,7 +320,7 @@ def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAc
     settings = config.ledger
     if settings.redis is None and config.server.workers == 1:
         return None
-    query = _SpentQuery(partial(open_book, settings, environment))
+    query = _spent_query(partial(open_book, settings, environment))
     return SharedAccounts(shared_storage(config, environment), query, _share(config))
 
 
@@ -324,7 +328,7 @@ def _end_user_accounts(config: Config, environment: Mapping[str, str]) -> Shared
     """The accounts of end users of a gateway that is one process. Older ones are removed: the book has the sums."""
     folder = state_folder(config.ledger, environment)
     remove_old(folder)
-    query = _SpentQuery(partial(open_book, config.ledger, environment))
+    query = _spent_query(partial(open_book, config.ledger, environment))
     return SharedAccounts(SqliteAccounts(folder), query, 1.0)
 
 
@@ -332,11 +336,11 @@ def own_accounts(config: Config, home: RuntimeFolder) -> Accounts:
     """The accounts of providers' keys for a gateway without a ledger. Its workers share them."""
     if config.server.workers == 1:
         return LocalAccounts()
-    return SharedAccounts(SqliteAccounts(home.subfolder("limits")), _spent_nothing, 1 / config.server.workers)
-
-
-def _spent_nothing(_key: Key, _since_ms: int, _recent_since_ms: int) -> Spent:
-    return Spent(total=0, recent=frozenset())
+    return SharedAccounts(
+        SqliteAccounts(home.subfolder("limits")),
+        lambda *_: Spent(total=0, recent=frozenset()),
+        1 / config.server.workers,
+    )
 
 
 def _share(config: Config) -> float:

@@ -1,74 +1,44 @@
-"""Client headers: every HTTP header that the gateway reads from a client's request or sends with its response.
+"""The headers of clients with keys and credentials, and those that a provider gets with a client's own credential.
 
-`docs/clients.md` is generated from this table. A test scans the code for headers that are missing here.
+A client sends one key: that of the gateway, in the header that its SDK uses. If it sends `x-penstock-key`, that header
+alone has the gateway's key, and what is in the headers of SDKs is a credential of the client's own for a provider. So
+neither is ever tried as the other: without `x-penstock-key`, no header is forwarded as a credential, and with it, no
+other header authenticates the client.
 """
 
-REQUEST_HEADERS: dict[str, str] = {
-    "authorization": "`Bearer KEY`: the client's key, where the gateway requires one.",
-    "x-api-key": "The same key, as some clients send it. Read if there is no bearer token.",
-    "api-key": "The same key, as some clients send it. Read if there is neither of the others.",
-    "x-goog-api-key": "The same key, as clients of the Gemini API send it. With it, `GET /v1/models` answers in "
-    "the form of that API.",
-    "x-goog-api-client": "Sent by Google's SDKs. It has the same effect on `GET /v1/models`, and is forwarded to "
-    "providers of the Gemini API.",
-    "content-type": "`application/json`. Other types are accepted, except from web pages.",
-    "content-encoding": "Must be missing or `identity`: compressed request bodies are not supported.",
-    "x-client-request-id": "The client's own id for the request. The response repeats it.",
-    "x-penstock-strict": "`1` asks for [strict mode](reference/losses.md#strict-mode): fail rather than translate with "
-    "a loss that changes the meaning. Every value except `0` and `false` asks for it.",
-    "x-penstock-store": "`false` asks that no text of the call is kept, as `store: false` does in chat completions and "
-    "Responses: neither [for the operator](privacy.md#content-of-calls) nor to be continued by its id. Every value "
-    "except `1` and `true` asks for it.",
-    "anthropic-version": "Sent by all clients of the Anthropic API. With it, `GET /v1/models` answers in the form of "
-    "that API.",
-    "anthropic-beta": "Forwarded to providers of the Anthropic API, as are all headers that begin with `anthropic-`, "
-    "`x-claude-code-` or `x-stainless-` and hold no credentials.",
-    "x-claude-code-session-id": "Claude Code's session: the tag `session` of the call in the [ledger](ledger.md).",
-    "x-claude-code-agent-id": "Claude Code's sub-agent: the tag `agent`.",
-    "openai-beta": "Forwarded to providers of the OpenAI Responses API, as are `originator`, `session-id`, `thread-id` "
-    "and all headers that begin with `x-codex-`.",
-    "session-id": "Codex's session: the tag `session`.",
-    "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
-    "x-forwarded-for": "The address of the client, for the log. Read from [listed proxies]"
-    "(configuration.md#server) only.",
-    "host": "Checked where no key is required (a guard against DNS rebinding); see "
-    "[configuration.md](configuration.md#without-a-key).",
-    "origin": "Checked where no key is required (a guard against CSRF). Pages of [listed origins]"
-    "(configuration.md#calls-from-web-pages) can read the responses.",
-}
+from collections.abc import Mapping
+from urllib.parse import parse_qs
 
-RESPONSE_HEADERS: dict[str, str] = {
-    "x-request-id": "The id of the call: the same in the log, the ledger, error bodies and captures.",
-    "x-client-request-id": "The client's own id for the request, if it sent one.",
-    "request-id": "The same id, for clients of Anthropic Messages.",
-    "x-penstock-estimated": "`true` with a token count that the gateway estimated, because no provider counted.",
-    "openai-processing-ms": "Milliseconds from the request to the first event of the answer.",
-    "x-penstock-provider": "The provider that answered.",
-    "x-penstock-model": "The provider's name for the model that answered.",
-    "x-penstock-attempts": "The number of targets that were tried.",
-    "x-penstock-repairs": "The [repairs](reference/repairs.md) that were made before the headers were sent, as "
-    "`code=count`, separated by commas.",
-    "x-penstock-findings": "The [findings](reference/repairs.md#findings) of the same part of the stream, likewise.",
-    "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
-    "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
-    "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "
-    "targets.",
-    "x-penstock-degraded": "The stores that cannot be reached now, such as `ledger` or `redis`. The call is served all "
-    "the same; see [ledger.md](ledger.md).",
-    "x-penstock-capture": "From `penstock replay` only: the capture that is replayed.",
-    "x-amzn-requestid": "From `penstock replay` only: the id of the request, for clients of Amazon Bedrock.",
-    "x-ratelimit-limit-requests": "The key's limit of requests per minute, if it has one.",
-    "x-ratelimit-remaining-requests": "How many of them are left.",
-    "x-ratelimit-reset-requests": "The time until all of them are available again, as `6m0s`, `1.5s` or `120ms`.",
-    "x-ratelimit-limit-tokens": "The key's limit of tokens per minute, if it has one.",
-    "x-ratelimit-remaining-tokens": "How many of them are left.",
-    "x-ratelimit-reset-tokens": "The time until all of them are available again.",
-    "retry-after": "With errors: the number of seconds to wait before a retry, where it is known.",
-    "x-should-retry": "`false` with errors that a retry does not change. The official OpenAI SDKs obey it.",
-    "access-control-allow-origin": "To pages of [listed origins](configuration.md#calls-from-web-pages), with further "
-    "headers of CORS.",
-    "allow": "With 405: the methods that the path takes.",
-    "content-type": "`application/json`, or `text/event-stream` for a stream.",
-    "cache-control": "`no-cache, no-transform` for a stream: proxies must not store or compress it.",
-    "x-accel-buffering": "`no` for a stream: nginx must not buffer it.",
-}
+from penstock.gateway.record.client_credentials import ClientCredentials
+
+GATEWAY_KEY = "x-penstock-key"
+_BEARER = "authorization"
+_GOOGLE = "x-goog-api-key"
+_KEYS = ("x-api-key", "api-key", _GOOGLE)
+# What a provider gets with the client's own credential, besides the headers that the client's dialect forwards: which
+# account of the login is meant, and which program asks, because subscriptions are limited to programs.
+_WITH_CREDENTIAL = (
+    *("chatgpt-account-id", "openai-organization", "openai-project", "x-goog-user-project"),
+    *("user-agent", "x-app", "originator", "version"),
+)
+# The path below which all paths of the Gemini API are.
+_MODELS = "/models"
+
+
+def read_keys(headers: Mapping[str, str], path: str, query: str) -> tuple[str, ClientCredentials | None]:
+    """The gateway's key, which is empty if there is none, and the client's own credentials."""
+    given = _credentials(headers, path, query)
+    if GATEWAY_KEY not in headers:
+        return next(iter(given.values()), ""), None
+    account = {name: headers[name] for name in _WITH_CREDENTIAL if name in headers}
+    return headers[GATEWAY_KEY].strip(), ClientCredentials(given, account) if given else None
+
+
+def _credentials(headers: Mapping[str, str], path: str, query: str) -> dict[str, str]:
+    """The keys in the headers of SDKs, by header. An empty one does not hide the others."""
+    scheme, _, token = headers.get(_BEARER, "").partition(" ")
+    given = {_BEARER: token.strip() if scheme.lower() == "bearer" else ""}
+    given |= {name: headers.get(name, "") for name in _KEYS}
+    if "key=" in query and (path == _MODELS or path.startswith(f"{_MODELS}/")):  # as clients of the Gemini API do
+        given[_GOOGLE] = given[_GOOGLE] or parse_qs(query).get("key", [""])[0]
+    return {name: secret for name, secret in given.items() if secret}

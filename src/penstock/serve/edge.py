@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.errors import ConfigError, Problem
-from penstock.gateway.config.settings import Config, TlsSettings
+from penstock.gateway.config.settings import TlsSettings
+from penstock.gateway.config.snapshot import Config
 from penstock.http.exchange import HttpRequest
 from penstock.http.tls import ListenerTls
 from penstock.serve.telemetry.log import Log

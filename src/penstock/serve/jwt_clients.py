@@ -11,6 +11,8 @@
 A verified token is remembered until it expires, so a client that repeats it costs no signature. Needs the extra `oidc`.
 """
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from msgspec import structs
 
 from penstock.core.hub.failure import Failure
 from penstock.gateway.config.people import JwtSettings
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
 from penstock.serve.signing_keys import SigningKeys
 
 _MAX_TOKEN = 16_384
@@ -61,7 +63,24 @@ class JwtClients:
         """Fetch no more keys."""
         self.signing_keys.close()
 
-    def authenticate(self, token: str, digest: bytes, keys: Mapping[str, Key], now_s: float) -> Key | Failure:
+    def issued(self, token: str) -> bool:
+        """Whether a text is a token that says it is of this issuer and for this gateway. No signature is checked."""
+        if len(token) > _MAX_TOKEN:
+            return False
+        try:
+            claims = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))
+        except (ValueError, IndexError, RecursionError):
+            return False
+        if not isinstance(claims, dict):
+            return False
+        audience = claims.get("aud")
+        return claims.get("iss") == self.settings.issuer and self.settings.audience in (
+            audience if isinstance(audience, list) else [audience]
+        )
+
+    def authenticate(
+        self, token: str, digest: bytes, keys: Mapping[str, ClientKey], now_s: float
+    ) -> ClientKey | Failure:
         """The key of a client with this token, or why it is refused. `keys` are those of teams, by path."""
         signing_keys = self.signing_keys.keys
         if signing_keys is None:

@@ -3,7 +3,7 @@
 from penstock.core.dialects.dialect import ListedModel
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.gateway.config import Config, Provider, Route
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.paths import decoded
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure, respond_json
@@ -21,7 +21,7 @@ class ModelRoutes:
         self._upstreams = upstreams
         self._created = created
 
-    def handle(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
+    def handle(self, exchange: Exchange, escaped: str, request_id: str, key: ClientKey | None) -> None:
         """Answer a request for the model of that percent-encoded name, or for the list if it is empty."""
         dialect = dialect_of_list(exchange.request)
         if exchange.request.method == "POST" and escaped:  # a method of some API that is not offered
@@ -58,7 +58,7 @@ class ModelRoutes:
             if route is not None and any(map(self._upstreams.can_answer, route.targets))
         ]
 
-    def _respond_list(self, exchange: Exchange, request_id: str, key: Key | None, dialect: str) -> None:
+    def _respond_list(self, exchange: Exchange, request_id: str, key: ClientKey | None, dialect: str) -> None:
         offered = [(route, model) for route, model in self.offered() if key is None or key.allows(route.name)]
         headers = id_headers(request_id, dialect)
         listing = DIALECTS[dialect].model_list

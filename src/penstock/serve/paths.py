@@ -7,6 +7,9 @@ from urllib.parse import unquote_to_bytes
 _PREFIXES = (
     "/openai/v1", "/anthropic/v1", "/gemini/v1beta", "/v1", "/v1beta", "/v1alpha", "/openai", "/anthropic", "/gemini",
 )  # fmt: skip
+_IN_PATH = re.compile(r"/model/.+/(converse(?:-stream)?)")
+# The paths of lists of models in different APIs.
+_MODEL_LISTS = ("/models", "/foundation-models")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -24,12 +27,23 @@ def is_root(path: str) -> bool:
 
 
 def endpoint(path: str) -> str:
-    """The path with a placeholder in place of the model, if it ends with a method: `/models/{model}:countTokens`.
+    """The path with a placeholder in place of the model, if it names one: `/models/{model}:countTokens`, or
+    `/model/{model}/converse`.
 
-    Some clients leave `models/` out if the name of the model has a slash.
+    Some clients of the Gemini API leave `models/` out if the name of the model has a slash.
     """
+    if (named := _IN_PATH.fullmatch(path)) is not None:
+        return f"/model/{{model}}/{named[1]}"
     _, colon, method = path.rpartition(":")
     return f"/models/{{model}}:{method}" if colon and method.isalpha() else path
+
+
+def listed_model(path: str) -> str | None:
+    """The name in the path of a model in a list, as the client encoded it; empty for the list, None for other paths."""
+    for models in _MODEL_LISTS:
+        if path == models or path.startswith(f"{models}/"):
+            return path[len(models) + 1 :]
+    return None
 
 
 def decoded(part: str) -> str | None:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from penstock.amounts import clock_ms
 from penstock.core.hub.failure import Failure
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
 
 MAX_ROWS = 500
 REASONS: dict[str, str] = {
@@ -25,7 +25,9 @@ REASONS: dict[str, str] = {
     "expired_key": "with the expired key {}",
     "blocked_key": "with the blocked key {}",
     "blocked_team": "with the key {} of a blocked or deleted team",
+    "misplaced_key": "with a key of the gateway where a provider's credential belongs",
     "invalid_token": "with an invalid JWT",
+    "invalid_signature": "with a signature of AWS that does not match, or has expired",
     "team_not_allowed": "with a JWT of a team that does not exist",
     "host_not_allowed": "with a Host header that is not allowed",
     "origin_not_allowed": "of a page of another origin",
@@ -43,7 +45,7 @@ class Rejection(Struct, frozen=True):
 
     failure: Failure
     reason: str
-    key: Key | None = None
+    key: ClientKey | None = None
 
 
 class RejectionRow(Struct):

@@ -7,20 +7,18 @@ may depend on time or on the configuration: whether a key is valid is looked up 
 host check is stored together with the `AllowedHosts` that made it, which a reload replaces.
 """
 
-from urllib.parse import parse_qs
-
 from msgspec import Struct
 
 from penstock.core.hub.failure import Failure
-from penstock.gateway.keys.keys import digest_of
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.record.client_credentials import ClientCredentials
 from penstock.http.exchange import HttpRequest
+from penstock.serve.aws_signature import AwsSignature, read_signature
+from penstock.serve.client_headers import GATEWAY_KEY, read_keys
 from penstock.serve.edge import CorsPolicy
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import endpoint, plain_path
 from penstock.serve.responses import JSON, refused
-
-# The path below which all paths of the Gemini API are.
-_MODELS = "/models"
 
 
 class RequestHead(Struct):
@@ -31,7 +29,7 @@ class RequestHead(Struct):
     post_path: str
     """`path` if the request is a POST with an acceptable body; otherwise empty."""
     secret: str
-    """The API key that the client sent; empty if there is none."""
+    """The API key of the gateway that the client sent; empty if there is none."""
     digest: bytes
     """The digest of the API key, by which it is looked up."""
     body_refusal: Failure | None
@@ -40,6 +38,10 @@ class RequestHead(Struct):
     """The Host header; empty if there is none."""
     origin: str | None
     """The Origin header; None if no page sent the request."""
+    signature: AwsSignature | None = None
+    """The signature of AWS, if the request has one; `secret` is then the id of its access key."""
+    credentials: ClientCredentials | None = None
+    """The client's own credentials for a provider; None unless its key is in `x-penstock-key`."""
     allowed_by: AllowedHosts | None = None
     """The `AllowedHosts` that allowed `host` and `origin`; None before the first check."""
     cors: CorsPolicy | None = None
@@ -51,23 +53,15 @@ def parse_head(request: HttpRequest) -> RequestHead:
     path, refusal = plain_path(request.path), _body_refusal(request.headers)
     if request.method == "POST":
         path = endpoint(path)
-    secret = _secret(request.headers) or _secret_in_url(path, request.query)
+    secret, credentials = read_keys(request.headers, path, request.query)
+    # With `x-penstock-key`, no other header authenticates the client.
+    signed = "" if GATEWAY_KEY in request.headers else request.headers.get("authorization", "")
+    signature = read_signature(signed)
+    if signature is not None:
+        secret = signature.access_key
     post_path = path if request.method == "POST" and refusal is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin)
-
-
-def _secret(headers: dict[str, str]) -> str:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one does not hide the other headers
-    return bearer or headers.get("x-api-key") or headers.get("api-key") or headers.get("x-goog-api-key") or ""
-
-
-def _secret_in_url(path: str, query: str) -> str:
-    """The key that a client of the Gemini API sends as `?key=`; empty for other paths."""
-    if "key=" not in query or not (path == _MODELS or path.startswith(f"{_MODELS}/")):
-        return ""
-    return parse_qs(query).get("key", [""])[0]
+    return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin, signature, credentials)
 
 
 def _body_refusal(headers: dict[str, str]) -> Failure | None:

@@ -7,12 +7,13 @@ from functools import lru_cache
 
 import msgspec
 
+from penstock.amounts import money
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect, dialect_at
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import counted
 from penstock.core.hub.repairs import by_level
 from penstock.error_codes import ErrorCode
-from penstock.gateway.calls.call import Call
+from penstock.gateway.record.call import Call
 from penstock.http.exchange import Exchange, head_lines
 from penstock.serve.paths import endpoint, plain_path
 
@@ -80,10 +81,8 @@ def id_headers(request_id: str, dialect: str) -> dict[str, str]:
 
 def error_page(status: int, message: str, target: bytes) -> tuple[dict[str, str], bytes]:
     """Headers and body of the response to a request that the HTTP server refuses."""
-    request_id, dialect = (
-        new_request_id(),
-        dialect_at(endpoint(plain_path(target.partition(b"?")[0].decode("latin-1")))),
-    )
+    path = endpoint(plain_path(target.partition(b"?")[0].decode("latin-1")))
+    request_id, dialect = new_request_id(), dialect_at(path)
     failure = refused(message, _CODES.get(status, "bad_request"))
     body = answer_dialect(dialect).write_error(failure, request_id)
     return {"content-type": JSON} | id_headers(request_id, dialect), body
@@ -116,19 +115,23 @@ def call_headers(call: Call) -> dict[str, str]:
 
 def call_lines(call: Call) -> str:
     """The response headers that describe how a call was answered, as lines of an HTTP head."""
-    attempts = call.attempts
+    progress = call.progress
+    attempts = progress.attempts
     lines = f"x-request-id: {call.id}\r\nx-penstock-attempts: {len(attempts)}\r\n"
-    if call.headers:
-        lines += "".join(f"{name}: {value}\r\n" for name, value in call.headers.items())
+    if progress.headers:
+        lines += "".join(f"{name}: {value}\r\n" for name, value in progress.headers.items())
     if attempts:
         last = attempts[-1]
         lines += _answered_by(last.provider, last.model)
-    if call.commit_s is not None:
-        lines += f"openai-processing-ms: {call.commit_s * 1000:.0f}\r\n"
-    if call.losses:
-        lines += f"x-penstock-losses: {','.join(f'{code}={count}' for code, count in counted(call.losses).items())}\r\n"
-    if call.repairs:
-        for header, counts in zip(("repairs", "findings", "notices"), by_level(call.repairs), strict=True):
+        if call.tells_cost and progress.entry is not None and (cost := progress.entry.cost) is not None:
+            lines += f"x-penstock-cost: {money(cost)}\r\n"
+    if progress.commit_s is not None:
+        lines += f"openai-processing-ms: {progress.commit_s * 1000:.0f}\r\n"
+    if progress.losses:
+        losses = ",".join(f"{code}={count}" for code, count in counted(progress.losses).items())
+        lines += f"x-penstock-losses: {losses}\r\n"
+    if progress.repairs:
+        for header, counts in zip(("repairs", "findings", "notices"), by_level(progress.repairs), strict=True):
             if counts:
                 value = ",".join(f"{code}={count}" for code, count in counts.items())
                 lines += f"x-penstock-{header}: {value}\r\n"

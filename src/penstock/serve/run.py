@@ -25,10 +25,10 @@ from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
 from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_endpoint_file
-from penstock.serve.admin.listener import Admin
-from penstock.serve.app import BACKLOG, App, validate
+from penstock.serve.admin.port import AdminPort
 from penstock.serve.batches import batch_s
 from penstock.serve.bookkeeping import check, shared_storage
+from penstock.serve.composition import BACKLOG, App, validate
 from penstock.serve.file_watch import FileWatch
 from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import BATCH_S, Log, is_pretty, where, write_now
@@ -119,6 +119,8 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             for line in banner(port):
                 write(line, "info")
 
+        gc.collect()
+        gc.freeze()  # a collection writes to every object that it looks at: workers would not share their pages
         return _supervise(config.server.workers, work, announce, reload, reserved, write)
     finally:
         home.close()
@@ -189,13 +191,12 @@ async def _serve(
         except OSError as error:
             raise ListenError.of(error) from error
         admin = (
-            Admin(listeners.admin, app, config, environment, home.subfolder("links"))
+            AdminPort(listeners.admin, app, config, environment, home.subfolder("links"))
             if listeners.admin is not None
             else None
         )
         if admin is not None:
-            await admin.listen()
-            app.certificates.watch(admin.tls)
+            admin.listen()
         if not isinstance(ready, int):
             for line in ready(bound):
                 log.write(line)

@@ -3,11 +3,10 @@
 No secret is in it: of a key, only the variable or the file that it was read from.
 """
 
-from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from penstock.gateway.calls.gateway import Gateway
-from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.config import Config, Provider, Route
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.providers.catalog import catalog
 from penstock.serve.upstreams import Upstreams
@@ -15,21 +14,17 @@ from penstock.serve.upstreams import Upstreams
 
 def setup_json(config: Config, gateway: Gateway, upstreams: Upstreams) -> dict[str, object]:
     """The providers and routes of a configuration, their state, and what is missing."""
-
-    def cooling(provider: Provider) -> Mapping[str, float]:
-        """With several keys, a model cools down if it does so with all of them."""
-        states = [gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
-        states = states or [gateway.cooling_models(provider)]
-        return {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)}
-
-    def available(target: Target) -> bool:
-        return upstreams.can_answer(target) and gateway.is_available(target)
-
+    variables = {name: str(table.get("env") or table.get("url_env") or "") for name, table in catalog().items()}
     return {
         "source": config.source,
-        "providers": providers_json(config, cooling, upstreams.obstacle),
-        "routes": routes_json(config, available),
-        "not_configured": not_configured(config),
+        "providers": [_provider_json(config, each, gateway, upstreams) for each in config.providers.values()],
+        "routes": [_route_json(route, gateway, upstreams) for route in config.routes.values()],
+        # The built-in providers that the gateway could use, each with the variable that would enable it.
+        "not_configured": [
+            {"name": name, "variable": variable}
+            for name, variable in variables.items()
+            if variable and name not in config.providers
+        ],
     }
 
 
@@ -56,61 +51,41 @@ def provider_keys_json(config: Config, gateway: Gateway, limits: ProviderKeyLimi
     return keys
 
 
-def providers_json(
-    config: Config,
-    cooling: Callable[[Provider], Mapping[str, float]],
-    obstacle: Callable[[Provider], str | None],
-) -> list[dict[str, object]]:
-    """The providers. `cooling` returns the seconds for which models of a provider cool down, `obstacle` why a local
-    model cannot run."""
-    return [
-        {
-            "name": provider.name,
-            "origin": _origin(config, provider),
-            "url": _address(provider.base_url) or None,
-            "local_model": provider.model or None,
-            "replay": provider.replay or None,
-            "dialects": [provider.dialect, *provider.dialects],
-            "key": provider.api_key.source or "configuration" if provider.api_key is not None else None,
-            "keys": [key.name for key in provider.keys],
-            "models": _models(config, provider),
-            "cooling_s": dict(cooling(provider)),
-            "problem": _problem(config, provider, obstacle),
-        }
-        for provider in config.providers.values()
-    ]
+def _provider_json(config: Config, provider: Provider, gateway: Gateway, upstreams: Upstreams) -> dict[str, object]:
+    # With several keys, a model cools down if it does so with all of them.
+    states = [gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
+    states = states or [gateway.cooling_models(provider)]
+    return {
+        "name": provider.name,
+        "origin": _origin(config, provider),
+        "url": _address(provider.base_url) or None,
+        "local_model": provider.model or None,
+        "replay": provider.replay or None,
+        "dialects": [provider.dialect, *provider.dialects],
+        "key": provider.api_key.source or "configuration" if provider.api_key is not None else None,
+        "keys": [key.name for key in provider.keys],
+        "models": _models(config, provider),
+        "cooling_s": {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)},
+        "problem": upstreams.obstacle(provider) if provider.embedded else _problem(config, provider),
+    }
 
 
-def routes_json(config: Config, is_available: Callable[[Target], bool]) -> list[dict[str, object]]:
-    """The routes, with their targets in order."""
-    return [
-        {
-            "name": route.name,
-            "pattern": route.is_pattern,
-            "strict": route.strict,
-            "weighted": route.weighted,
-            "targets": [
-                {
-                    "target": target.name,
-                    "provider": target.provider.name,
-                    "weight": target.weight,
-                    "available": route.is_pattern or is_available(target),
-                }
-                for target in route.targets
-            ],
-        }
-        for route in config.routes.values()
-    ]
-
-
-def not_configured(config: Config) -> list[dict[str, str]]:
-    """The built-in providers that the gateway could use, each with the environment variable that would enable it."""
-    variables = {name: str(table.get("env") or table.get("url_env") or "") for name, table in catalog().items()}
-    return [
-        {"name": name, "variable": variable}
-        for name, variable in variables.items()
-        if variable and name not in config.providers
-    ]
+def _route_json(route: Route, gateway: Gateway, upstreams: Upstreams) -> dict[str, object]:
+    return {
+        "name": route.name,
+        "pattern": route.is_pattern,
+        "strict": route.strict,
+        "weighted": route.weighted,
+        "targets": [
+            {
+                "target": target.name,
+                "provider": target.provider.name,
+                "weight": target.weight,
+                "available": route.is_pattern or (upstreams.can_answer(target) and gateway.is_available(target)),
+            }
+            for target in route.targets
+        ],
+    }
 
 
 def _origin(config: Config, provider: Provider) -> str:
@@ -133,10 +108,8 @@ def _models(config: Config, provider: Provider) -> list[str]:
     return list(dict.fromkeys((*routed, *provider.models)))
 
 
-def _problem(config: Config, provider: Provider, obstacle: Callable[[Provider], str | None]) -> str | None:
-    """Why a provider cannot answer, as far as is known without a call."""
-    if provider.embedded:
-        return obstacle(provider)
+def _problem(config: Config, provider: Provider) -> str | None:
+    """Why a remote provider cannot answer, as far as is known without a call."""
     if provider.replay or provider.api_key is not None or provider.keys or provider.headers or not provider.env:
         return None
     return f"no API key: set {provider.env} in the environment, or api_key in {config.source}"

@@ -2,9 +2,8 @@
 
 import ssl
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -12,22 +11,20 @@ from penstock.gateway.calls.gateway import Upstream
 from penstock.gateway.config import Config, Provider, Target
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
-from penstock.replay.faults import parse_fault
-from penstock.replay.library import load
-from penstock.replay.playback import PlaybackOptions, parse_speed
-from penstock.replay.styles.catalog import load_style
-from penstock.replay.upstream import Replay
 from penstock.upstream.authorized import AuthorizedRemote, credentials_of
 from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
 from penstock.upstream.media import MediaFetcher
 from penstock.upstream.remote import Remote
+
+if TYPE_CHECKING:
+    from penstock.replay.upstream import Replay
 
 
 class PreparedConfig(NamedTuple):
     """A validated configuration, and the replays of its providers, by name."""
 
     config: Config
-    replays: Mapping[str, Replay]
+    replays: "Mapping[str, Replay]"
 
 
 class Upstreams:
@@ -103,24 +100,10 @@ class Upstreams:
         """Close all connections to providers."""
         self._pool.close()
 
-    def _replay(self, provider: Provider) -> Replay:
-        dialect = provider.dialect
-        options = PlaybackOptions(
-            speed=parse_speed(provider.replay_speed),
-            style=load_style(provider.replay_as) if provider.replay_as else None,
-            faults=tuple(map(parse_fault, provider.replay_faults)),
-        )
-        paths = [Path(provider.replay).expanduser()]
-        dialects = None if options.translates_to(dialect) else (dialect,)
-        library, unusable = load(paths, ("request", "model"), dialects=dialects, assumed=dialect)
-        if library.left_out:
-            counts = ", ".join(f"{count} of {name}" for name, count in library.left_out.items())
-            self._warn(f"captures are omitted for {provider.name}, whose dialect is {dialect}: {counts}")
-        for file in unusable:
-            self._warn(f"{file.path} is omitted from the captures of {provider.name}: {file.reason}")
-        if not library.entries:
-            self._warn(f"there are no captures in {provider.replay}: {provider.name} cannot answer")
-        return Replay(library, options, dialect)
+    def _replay(self, provider: Provider) -> "Replay":
+        from penstock.replay.provider import replay_of  # noqa: PLC0415 - few providers replay
+
+        return replay_of(provider, self._warn)
 
     def _build_local_models(self, config: Config) -> dict[str, LocalModel]:
         """The local models, by provider. Models whose settings have not changed are kept running."""

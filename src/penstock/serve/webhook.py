@@ -18,7 +18,7 @@ import base64
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -26,11 +26,12 @@ from typing import TypeVar
 import msgspec
 
 from penstock.amounts import DAY_MS, clock_ms, moment, money
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config.ledger import signing_key
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
+from penstock.http.collected_response import CollectedResponse
 from penstock.http.upstream_connection import UpstreamError
+from penstock.stores.book.sql_book import Book
 from penstock.stores.query_thread import QueryThread
 from penstock.upstream.remote import Remote, RemoteEndpoint
 
@@ -144,23 +145,21 @@ class Webhook:
         endpoint = self._endpoint
         if endpoint is None:
             return "the webhook was removed from the configuration"
-        connection = None
+        connection, response = None, CollectedResponse(0)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 connection = await endpoint.open(_TIMEOUT_S)
-                response = _StatusReceiver()
                 headers = signed_headers(self._secret, message_id(id), int(time.time()), body)
                 lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 connection.send(endpoint.request(body, lines.encode()), response)
-                status = await response.status
-        except UpstreamError as error:
-            return error.code
-        except TimeoutError:
-            return "it did not answer in time"
+                await response.done
+        except (UpstreamError, TimeoutError) as error:
+            if not response.status:  # the body does not matter
+                return error.code if isinstance(error, UpstreamError) else "it did not answer in time"
         finally:
             if connection is not None:
                 connection.close()
-        return "" if 200 <= status < 300 else f"it answered with the status {status}"
+        return "" if 200 <= response.status < 300 else f"it answered with the status {response.status}"
 
 
 def _take(book: Book) -> TakenWarning | int | None:
@@ -170,27 +169,6 @@ def _take(book: Book) -> TakenWarning | int | None:
 
 def _end(taken: TakenWarning, delivery: Delivery, due_ms: int | None, book: Book) -> None:
     book.end_delivery(taken, delivery, due_ms)
-
-
-class _StatusReceiver:
-    """Waits for the status of a response. Its body is not read."""
-
-    def __init__(self) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        if not self.status.done():
-            self.status.set_result(status)
-
-    def on_data(self, data: bytes, *, last: bool = False) -> None:
-        """Ignore the body."""
-
-    def on_end(self) -> None:
-        """The status is known by now."""
-
-    def on_error(self, error: UpstreamError) -> None:
-        if not self.status.done():
-            self.status.set_exception(error)
 
 
 def message_id(warning_id: str) -> str:

@@ -16,7 +16,6 @@ from typing import NamedTuple, cast
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.database import Database, Transaction
 from penstock.stores.book.open import state_folder
-from penstock.stores.book.postgres import PostgresBook
 from penstock.stores.book.sqlite import SqliteDatabase
 
 FILE = "gateways.db"
@@ -111,6 +110,8 @@ class GatewayBoard:
 def open_board(settings: LedgerSettings, environment: Mapping[str, str]) -> GatewayBoard:
     """Open the board beside the ledger."""
     if settings.postgres is not None:
+        from penstock.stores.book.postgres import PostgresBook  # noqa: PLC0415 - few ledgers are there
+
         # As a book, so that the schema of the ledger is there first.
         database: Database = PostgresBook.open(settings.postgres).database
     else:

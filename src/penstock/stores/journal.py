@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import BookError
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from penstock.stores.preallocation import allocate
 
 SUFFIX = ".journal"
@@ -51,7 +51,7 @@ class OpenCall(Struct, frozen=True, tag="open"):
     entry: Entry
 
 
-class Progress(Struct, frozen=True, tag="mark"):
+class JournalMark(Struct, frozen=True, tag="mark"):
     """The progress of running calls: events, and characters of the answer."""
 
     reached: dict[str, tuple[int, int]]
@@ -63,7 +63,7 @@ class SettledCall(Struct, frozen=True, tag="settled"):
     entry: Entry
 
 
-Record: TypeAlias = OpenCall | Progress | SettledCall
+Record: TypeAlias = OpenCall | JournalMark | SettledCall
 
 
 class LeftoverCalls(Struct, frozen=True):
@@ -123,7 +123,7 @@ class Journal:
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
         """Record the progress of running calls."""
-        self._write(Progress(dict(reached)))
+        self._write(JournalMark(dict(reached)))
 
     def settled(self, entry: Entry) -> None:
         """Record the end of a call."""
@@ -234,7 +234,7 @@ def _read_leftovers(content: bytes, last_ms: int) -> LeftoverCalls:
         match decoder.decode(payload):
             case OpenCall(entry):
                 opened[entry.id] = entry
-            case Progress(marks):
+            case JournalMark(marks):
                 reached |= marks
             case SettledCall(entry):
                 settled[entry.id] = entry

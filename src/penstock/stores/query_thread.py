@@ -28,6 +28,43 @@ class Closable(Protocol):
 Store = TypeVar("Store", bound=Closable)
 
 
+class QueueFullError(BookError):
+    """Too many queries wait already."""
+
+
+StoreQueried = TypeVar("StoreQueried", covariant=True)
+
+
+class SubmitQuery(Protocol[StoreQueried]):
+    """Starts work in a thread, and then passes on its result or error. Returns False if too much waits already."""
+
+    def __call__(self, work: Callable[[StoreQueried], T], then: Callable[[T | Exception], None], /) -> bool | None: ...
+
+
+async def awaited(submit: SubmitQuery[StoreQueried], work: Callable[[StoreQueried], T]) -> T | Exception:
+    """The result of work in a thread, or why there is none."""
+    done: asyncio.Future[T | Exception] = asyncio.get_running_loop().create_future()
+
+    def then(result: T | Exception) -> None:
+        if not done.done():
+            done.set_result(result)
+
+    if submit(work, then) is False:
+        return QueueFullError("too many requests wait for the database")
+    return await done
+
+
+async def result_of(submit: SubmitQuery[StoreQueried], work: Callable[[StoreQueried], T]) -> T:
+    """The result of work in a thread. Raises its error."""
+    result = await awaited(submit, work)
+    try:
+        if isinstance(result, Exception):
+            raise result
+        return result
+    finally:
+        del result  # the traceback of an error refers to this frame: a cycle, which would keep what others refer to
+
+
 class QueryThread(Generic[Store]):
     """Runs queries in its thread, and passes the results to the event loop that created it."""
 
@@ -71,13 +108,7 @@ class QueryThread(Generic[Store]):
 
     async def run(self, work: Callable[[Store], T]) -> T | Exception:
         """The result of work in the thread, or why there is none."""
-        done: asyncio.Future[T | Exception] = asyncio.get_running_loop().create_future()
-
-        def then(result: T | Exception) -> None:
-            if not done.done():
-                done.set_result(result)
-
-        return await done if self.submit(work, then) else BookError("too many requests wait for the ledger")
+        return await awaited(self.submit, work)
 
     def close(self) -> None:
         """End the thread; wait at most `_CLOSE_S` for it."""

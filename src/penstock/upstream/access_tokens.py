@@ -96,7 +96,7 @@ class TokenCredentials:
         try:
             loaded = await asyncio.to_thread(self._source.load)
         except Exception as error:  # noqa: BLE001 - of whichever kind of credentials
-            reason = _described(error)
+            reason = ": ".join((type(error).__name__, *dict.fromkeys(_CODE.findall(str(error)))))
             if self.fresh:
                 self._paused_until = time.monotonic() + _PAUSE_S
                 self._warn(f"an access token of {self._source.name} was not refreshed, the old one is used: {reason}")
@@ -105,8 +105,3 @@ class TokenCredentials:
             self._paused_until = time.monotonic() + _PAUSE_S
         self._current = loaded
         return ""
-
-
-def _described(error: Exception) -> str:
-    """The kind of an error, and the codes of identity services in it."""
-    return ": ".join((type(error).__name__, *dict.fromkeys(_CODE.findall(str(error)))))

@@ -60,6 +60,7 @@ class AuthorizedEndpoint:
         await self._credentials.refresh()
         return await asyncio.to_thread(self.request, body, headers)
 
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The values of the credentials that must not be disclosed."""
         return self._credentials.secrets()

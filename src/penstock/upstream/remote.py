@@ -27,6 +27,8 @@ class RemoteEndpoint(Struct, frozen=True):
     head: bytes
     idle_connection: Callable[[], UpstreamConnection | None]
     """Takes an idle connection to the origin from the pool, if there is one."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that the configuration does not have: none."""
 
     def request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The bytes of a whole request with this body. `headers` are lines of further headers."""
@@ -36,10 +38,6 @@ class RemoteEndpoint(Struct, frozen=True):
     async def large_request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The bytes of a request with a large body, made at once: nothing depends on the bytes of the body."""
         return self.request(body, headers)
-
-    def secrets(self) -> tuple[str, ...]:
-        """Secrets that the configuration does not have: none."""
-        return ()
 
     async def open(self, timeout_s: float) -> UpstreamConnection:
         """Open a new connection; raises `UpstreamError`."""
@@ -70,8 +68,7 @@ class Remote:
             "content-type: application/json",
             "accept: application/json, text/event-stream",
             "accept-encoding: identity",
-            "user-agent: penstock",
-            *(f"{name}: {value}" for name, value in headers.items()),
+            *(f"{name}: {value}" for name, value in {"user-agent": "penstock", **headers}.items()),
             "",
         ]
         head = "\r\n".join(lines).encode("latin-1")

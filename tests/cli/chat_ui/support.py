@@ -9,17 +9,27 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
+from contextlib import ExitStack, chdir
+from io import StringIO
 from pathlib import Path
-from typing import Any, Self
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple, Self, TextIO
+from unittest.mock import patch
 
+import pytest
+
+from penstock.cli.main import commands
 from tests.cli.support import command
 from tests.faults.upstream import Upstream
+from tests.serve.in_process import write_prices
 
 KEY = "canary-of-the-chat-51fe"
 _ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|[\x01\x02]")
 _WAIT_S = 10.0
+_MOST_S = 30
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -52,8 +62,24 @@ timeouts = {{ gap_s = 0.25 }}
     return file
 
 
-def chat(folder: Path, *arguments: str, stdin: str = "Hi?", **more: str) -> "subprocess.CompletedProcess[str]":
-    """`penstock chat` in a pipe."""
+class Finished(NamedTuple):
+    """What a run of the command has written, and its exit status."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+def chat(folder: Path, *arguments: str, stdin: str = "Hi?", **more: str) -> Finished:
+    """`penstock chat` in a pipe, inside this process. The package's prices are not compiled."""
+    with TemporaryFile("w+", encoding="utf-8") as given:
+        given.write(stdin)
+        given.seek(0)
+        return _checked(_run(folder, given, TemporaryFile("w+", encoding="utf-8", newline=""), *arguments, **more))
+
+
+def chat_process(folder: Path, *arguments: str, stdin: str = "Hi?", **more: str) -> Finished:
+    """`penstock chat` in a pipe, as a shell runs it."""
     finished = subprocess.run(
         command("chat", *arguments),
         input=stdin,
@@ -64,6 +90,70 @@ def chat(folder: Path, *arguments: str, stdin: str = "Hi?", **more: str) -> "sub
         check=False,
         timeout=60,
     )
+    return _checked(Finished(finished.stdout, finished.stderr, finished.returncode))
+
+
+def dialogue(
+    folder: Path,
+    *arguments: str,
+    typed: str,
+    shown: StringIO | None = None,
+    variables: dict[str, str] | None = None,
+) -> Finished:
+    """`penstock chat` on a terminal, inside this process: every line is typed before it starts, without line editing.
+
+    `shown` is what another thread may look at while it runs.
+    """
+    ours, theirs = pty.openpty()
+    quiet = termios.tcgetattr(theirs)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, quiet)
+    with os.fdopen(theirs) as given:
+        os.write(ours, typed.encode())
+        finished = _run(folder, given, shown or Shown(), *arguments, **(variables or {}))
+    os.close(ours)
+    return _checked(finished)
+
+
+class Shown(StringIO):
+    """The output of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _run(folder: Path, stdin: TextIO, stdout: TextIO, *arguments: str, **more: str) -> Finished:
+    before = signal.getsignal(signal.SIGINT)
+    alarm = signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(_MOST_S)  # it may wait for a key for ever
+    write_prices(folder / "cache")
+    with ExitStack() as stack:
+        stderr = stack.enter_context(TemporaryFile("w+", encoding="utf-8"))
+        stack.enter_context(stdout)
+        stack.enter_context(chdir(folder))
+        stack.enter_context(
+            patch.dict(os.environ, environment(folder, **{"PENSTOCK_CACHE": str(folder / "cache"), **more}), clear=True)
+        )
+        for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+            stack.enter_context(patch.object(sys, name, stream))
+        try:
+            with pytest.raises(SystemExit) as exited:
+                commands(["chat", *arguments])
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, alarm)
+            signal.signal(signal.SIGINT, before)
+        assert isinstance(exited.value.code, int)
+        for stream in (stdout, stderr):
+            stream.seek(0)
+        return Finished(stdout.read(), stderr.read(), exited.value.code)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"the chat has not ended within {_MOST_S} s")
+
+
+def _checked(finished: Finished) -> Finished:
     assert KEY not in finished.stdout + finished.stderr
     assert "Traceback" not in finished.stderr
     return finished

@@ -4,24 +4,23 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, Read, dump
-from tests.cli.chat_ui.support import asked, chat, configure, environment
+from tests.cli.chat_ui.support import Finished, asked, chat, chat_process, configure, environment
 from tests.cli.support import command
 from tests.faults.book import BookReader
 from tests.faults.client import CLIENT_KEY
-from tests.faults.gateway import Gateway, settings
+from tests.faults.gateway import settings
 from tests.faults.scripts import ERROR, ERROR_BODY, HELLO, REST, TEXT, WORLD, whole
 from tests.faults.upstream import JSON, Script, Upstream, chunk, fin, hang, head, last_chunk, status
 from tests.promptness import Late, in_time, prompt
+from tests.serve.in_process import InProcessGateway
 from tests.streams import DONE, begins, bill, calls, counts, delta, finishes, piece, says, sse
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +93,24 @@ BILLED: dict[str, tuple[str, str, float | None, str | None]] = {
 }
 
 
-@pytest.mark.parametrize(("provider", "more", "cost", "price"), BILLED.values(), ids=BILLED)
-def test_json_tells_what_it_costs(
-    folder: Path, upstream: Upstream, provider: str, more: str, cost: float | None, price: str | None
+@pytest.mark.parametrize("case", [each for each in BILLED if each != "as another's"])
+def test_json_tells_what_it_costs(folder: Path, upstream: Upstream, case: str) -> None:
+    check_cost(chat, folder, upstream, *BILLED[case])
+
+
+@pytest.mark.slow  # it compiles the prices of the package
+def test_json_tells_what_another_provider_s_prices_make(folder: Path, upstream: Upstream) -> None:
+    check_cost(chat_process, folder, upstream, *BILLED["as another's"])
+
+
+def check_cost(
+    chat: Callable[..., Finished],
+    folder: Path,
+    upstream: Upstream,
+    provider: str,
+    more: str,
+    cost: float | None,
+    price: str | None,
 ) -> None:
     recorded = Capture(CaptureHeader(model="gpt-5"), (Read(0.0, HELLO + WORLD + REST),), CaptureEnd(0.0, "complete"))
     (folder / "hello.capture").write_bytes(dump(recorded))
@@ -147,6 +161,7 @@ def test_a_cut_answer_is_written_as_far_as_it_came(folder: Path, upstream: Upstr
     assert finished.stderr.startswith("penstock: truncated: ")
 
 
+@pytest.mark.slow
 @prompt
 def test_ctrl_c_stops_the_answer_and_the_provider(folder: Path, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), hang()])
@@ -211,6 +226,7 @@ def test_calls_are_booked_under_a_name_that_says_whose_they_are(folder: Path, up
     assert [entry.key for entry in BookReader(state).entries()] == ["penstock-chat"]
 
 
+@pytest.mark.slow  # whether it can is found out by running what is there
 def test_a_model_here_that_cannot_run_says_why(tmp_path: Path) -> None:
     finished = chat(tmp_path, PENSTOCK_OFFLINE="1", PENSTOCK_CACHE=str(tmp_path / "cache"))
     assert "its runtime is not installed" in finished.stderr or "its weights are not there" in finished.stderr
@@ -221,7 +237,7 @@ def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
     """The key is from the option or the environment. The repairs in the gateway's headers are shown."""
     odd = upstream.play([head(), chunk(b"\xef\xbb\xbf" + HELLO), *whole()[2:]])
     listed = settings(upstream.url, 0) + f'[routes.a]\ntargets = ["main/{odd}"]\n'
-    with Gateway(tmp_path, upstream, listed) as gateway:
+    with InProcessGateway(tmp_path, upstream, listed) as gateway:
         url = f"http://127.0.0.1:{gateway.port}/v1"
         reported = json.loads(chat(tmp_path, "--url", f"{url}/", "--json", PENSTOCK_KEY=CLIENT_KEY).stdout)
         assert (reported["model"], reported["target"], reported["text"]) == ("a", f"main/{odd}", TEXT)
@@ -232,4 +248,4 @@ def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
             refused = chat(tmp_path, "--url", url, *arguments)
             assert refused.stderr.endswith("; set the gateway's key with --key or PENSTOCK_KEY\n")
             assert refused.returncode == 1
-        assert len(gateway.calls) == 3
+        gateway.until(lambda: len(gateway.calls) == 3)

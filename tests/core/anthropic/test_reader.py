@@ -474,6 +474,28 @@ def test_a_fallback_names_the_model_that_answered() -> None:
     assert (usage.input, usage.output, usage.others) == (5, 6, ())
 
 
+FALLBACK = {"from": {"model": "weir-3"}, "to": {"model": "weir-2"}, "trigger": {"type": "refusal", "category": None}}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_each_hop_of_a_fallback_is_of_its_model(named: bool) -> None:
+    declined = {"type": "message", "input_tokens": 5, "output_tokens": 2} | ({"model": "weir-3"} if named else {})
+    served = {"type": "fallback_message", "model": "weir-2", "input_tokens": 9, "output_tokens": 6}
+    report = {"input_tokens": 9, "output_tokens": 6, "iterations": [declined, served]}
+    blocks = [opens(0), says("Hi"), closes(0), opens(1, "fallback", **FALLBACK), closes(1), opens(2), closes(2)]
+    usage = completion(answer(*blocks, begin=begins(usage={}), finish=finishes(usage=report))).usage
+    assert usage is not None
+    assert (usage.model, usage.input, usage.output) == ("weir-2", 9, 6)
+    assert [(other.model, other.usage.input, other.usage.output) for other in usage.others] == [("weir-3", 5, 2)]
+
+
+def test_a_fallback_without_iterations_has_used_the_tokens() -> None:
+    blocks = [opens(0, "fallback", **FALLBACK), closes(0), opens(1), says("Hi", 1), closes(1)]
+    usage = completion(answer(*blocks)).usage
+    assert usage is not None
+    assert (usage.model, usage.others) == ("weir-2", ())
+
+
 def test_tools_that_are_billed_apiece_and_the_tier_are_reported() -> None:
     start = {"input_tokens": 7, "service_tier": "priority"}
     end = {"output_tokens": 3, "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0}}

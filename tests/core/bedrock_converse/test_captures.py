@@ -9,8 +9,13 @@ from msgspec import structs
 
 from penstock import ReasoningPart
 from penstock.core.dialects.detect import detect
-from penstock.gateway.calls.failure import from_fault
-from tests.bedrock import BEGIN, Json, bill, block, call, delta, stops
+from penstock.core.hub.content import OpaquePart
+from penstock.core.wire.event_stream import EventStreamReader
+from penstock.core.wire.frame import Frame
+from penstock.gateway.record.failure import from_fault
+from tests.bedrock import BEGIN, Json, bill, block, call, calls_all, delta, says_all, stops
+from tests.bedrock import answer as answer_of
+from tests.bedrock import body as body_of
 from tests.dialect_reading import DialectReading
 from tests.event_streams import event
 from tests.expected import Call, Expected, Row, called, emitted, failed, repaired
@@ -18,6 +23,7 @@ from tests.provider_streams import BEDROCK as HEALTHY
 from tests.provider_streams import TEXT, THOUGHT
 from tests.streams import bytewise
 from tests.translation.support import translated
+from tests.written_again import assert_the_same_again, streamed, unstreamed
 
 CONVERSE = DialectReading("bedrock_converse")
 CAPTURES = Path(__file__).parents[2] / "captures" / CONVERSE.dialect
@@ -227,6 +233,43 @@ def test_blocks_that_take_turns_reach_every_client(client: str) -> None:
     written, losses = translated(CONVERSE.dialect, client, wire)
     assert b" water" in written
     assert losses == []
+
+
+RESULT = {"toolUseId": "srv_1", "type": "nova_grounding_result", "status": "success"}
+FOUND: tuple[Json, ...] = ({"json": {"hits": 3}}, {"text": "At 6."}, {"json": {"hits": 1}})
+SERVER_CALL = calls_all("srv_1", '{"query":"tide"}', name="nova_grounding", type="server_tool_use")
+
+
+def result_in_pieces(*pieces: object) -> bytes:
+    deltas = b"".join(delta(1, toolResult=piece) for piece in pieces)
+    return block("Start", 1, start={"toolResult": RESULT}) + deltas + block("Stop", 1)
+
+
+def test_the_result_of_a_provider_s_own_tool_is_whole_for_a_client_of_the_same_api() -> None:
+    wire = answer_of(SERVER_CALL, result_in_pieces(FOUND[:1], FOUND[1:]), says_all("High.", index=2))
+    (part,) = [part for part in CONVERSE.completion(wire).choices[0].parts if isinstance(part, OpaquePart)]
+    assert (part.type, part.data) == ("toolResult", {"toolResult": RESULT | {"content": list(FOUND)}})
+    assert_the_same_again(CONVERSE.dialect, wire)
+    written, _ = translated(CONVERSE.dialect, CONVERSE.dialect, wire)
+    sent = [json.loads(frame.data) for frame in EventStreamReader(100_000).feed(written) if isinstance(frame, Frame)]
+    assert [value["delta"] for value in sent if "toolResult" in value.get("delta", ())] == [{"toolResult": list(FOUND)}]
+
+
+@pytest.mark.parametrize("type", ["newBlock", "document"])
+def test_a_block_of_an_unknown_type_is_whole_for_a_client_of_the_same_api(type: str) -> None:
+    wire = body_of({"text": "See."}, {type: {"name": "Tides"}})
+    answer = CONVERSE.completion(wire)
+    written, losses = unstreamed(CONVERSE.dialect, answer)
+    assert losses == []
+    assert json.loads(written)["output"]["message"]["content"] == [{"text": "See."}, {type: {"name": "Tides"}}]
+    stream, losses = streamed(CONVERSE.dialect, CONVERSE.events(wire))
+    assert losses == []
+    assert b'{"start":{"%b":{"name":"Tides"}}' % type.encode() in stream
+
+
+def test_a_piece_of_a_result_that_is_no_list_is_kept_as_an_unknown_event() -> None:
+    answer = CONVERSE.completion(answer_of(SERVER_CALL, result_in_pieces("three")))
+    assert (answer.ending, [repair.code for repair in answer.repairs]) == ("completed", ["event-unknown"])
 
 
 def test_a_delta_that_could_belong_to_several_blocks_is_a_fault() -> None:

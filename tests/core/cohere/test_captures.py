@@ -93,7 +93,7 @@ MARKED = {
     "message-start-repeated": '"id": "co_w1"',
     "block-start-missing": '"index": 0',
     "finish-unknown": '"finish_reason": "VOCABULARY"',
-    "usage-mistyped": '"usage": {"tokens"',
+    "usage-mistyped": '"tokens": {"input_tokens": "7"',
 }
 
 

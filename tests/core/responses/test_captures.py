@@ -39,7 +39,7 @@ EXPECTED: dict[str, Expected] = dict(
         row("text-differs", 1, 13, "Said so."),
         row("output-missing", 1, 16, "Still here."),
         row("done-repeated", 1, 19, "Twice."),
-        row("done-unexpected", 1, 19, "Done twice."),
+        row("done-unexpected", 1, 16, "Done twice."),
         (  # an event that is not known, too
             "data-after-done",
             Expected(text="That is all.", usage=BILL, repairs={"data-after-done": (1, 19), "event-unknown": (1, 19)}),

@@ -13,6 +13,7 @@ from penstock import (
     OpaquePart,
     ReasoningPart,
     RefusalPart,
+    Repair,
     StreamWriter,
     TextPart,
     ToolCall,
@@ -214,6 +215,15 @@ def test_an_unknown_event_may_have_nothing_but_its_type() -> None:
     events = events_of(answer({"type": "response.tide_turned"}, *says_all("Hi")))
     assert Extra("event", {"type": "response.tide_turned"}) in events
     assert answer_events(events_of(StreamWriter.for_call(DIALECT, FACTS).write(events))) == answer_events(events)
+
+
+@pytest.mark.parametrize("type", ["x", "response.web_search_call.x"], ids=["of no item", "of an opaque item"])
+def test_an_unknown_event_cannot_write_another_one(type: str) -> None:
+    trick = {"type": f"{type}\ndata: {{}}\n\nevent: error", "item_id": "ws_1", "output_index": 0}
+    data = f"data: {json.dumps(trick)}\n\n"
+    events = events_of(answer(added(0, SEARCH), data, done(0, SEARCH), *says_all("Hi", index=1)))
+    assert "event-unknown" in {event.code for event in events if isinstance(event, Repair)}
+    assert b"error\n" not in StreamWriter.for_call(DIALECT, FACTS).write(events)
 
 
 def test_what_begins_after_the_end_ends() -> None:

@@ -35,6 +35,7 @@ from penstock.core.hub.content import ReasoningSeal
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.seals import unwrap
 from tests.messages import fold
+from tests.open_responses import problems
 from tests.properties.answers import answers
 from tests.streams import DONE, begins, bill, calls, counts, finishes, piece, read, says, sse
 
@@ -63,6 +64,7 @@ def events_in(data: bytes) -> list[Json]:
         name, line = event.split(b"\n")
         found.append(json.loads(line.removeprefix(b"data: ")))
         assert name == b"event: " + found[-1]["type"].encode()
+        assert problems(found[-1]) == []
     return found
 
 
@@ -77,8 +79,9 @@ def written(*events: Event, facts: AnswerFacts = OTHER) -> tuple[list[Json], lis
 def body_of(events: Sequence[Event], facts: AnswerFacts = OTHER) -> tuple[Json, list[str]]:
     """The same answer as a body, and the codes of what is lost."""
     losses: list[Any] = []
-    body = surface_dialect(DIALECT).write_body(fold(list(events)), facts, losses)
-    return json.loads(body), [loss.code for loss in losses]
+    body = json.loads(surface_dialect(DIALECT).write_body(fold(list(events)), facts, losses))
+    assert problems(body) == []
+    return body, [loss.code for loss in losses]
 
 
 def types(reported: list[Json]) -> list[str]:
@@ -148,7 +151,7 @@ def test_the_response_repeats_the_request_and_has_all_fields_that_sdks_read() ->
     reported, _ = written(*HI, facts=facts)
     first, last = reported[0]["response"], reported[-1]["response"]
     for response, status in ((first, "in_progress"), (last, "completed")):
-        assert response["tools"] == tools
+        assert response["tools"] == [tools[0] | {"description": None, "strict": None}]
         assert (response["temperature"], response["top_p"], response["tool_choice"]) == (0.5, 1.0, "auto")
         assert (response["object"], response["status"], response["parallel_tool_calls"]) == ("response", status, True)
         assert (response["id"], response["model"], response["created_at"]) == ("resp_req_1", "weir-2", 1)
@@ -250,7 +253,7 @@ def test_the_deltas_of_a_call_are_its_arguments() -> None:
 def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(pieces: int) -> None:
     """They are encoded once, because an event of a megabyte has 20 ms."""
     text, arguments = 'é"\n' * 30_000, '{"a":"\\n"}' * 10_000
-    chance: list[Json] = [{"token": "a", "logprob": -1, "bytes": [97]}]
+    chance: list[Json] = [{"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": []}]
     words: list[Event] = [Extra("choice", {"logprobs": {"content": chance}}, 0), TextDelta(0, text)]
     asked: list[Event] = [ToolCallStart(0, 0, "c1", "now"), *[ToolCallDelta(0, 0, arguments)] * pieces]
     reported, _ = written(*BEGIN, *words * pieces, *asked, *DONE_WELL)
@@ -267,8 +270,9 @@ def test_long_texts_arguments_and_log_probabilities_are_the_same_in_all_events(p
 def test_only_so_many_log_probabilities_of_an_event_get_their_bytes() -> None:
     """To look at each of a million would hold the event loop."""
     chances = [{"token": "a", "top_logprobs": [{"token": "b"}]}] * 60_000
-    reported, _ = written(*BEGIN, Extra("choice", {"logprobs": {"content": chances}}, 0), TextDelta(0, "a"), *DONE_WELL)
-    (delta,) = [event for event in reported if event["type"] == "response.output_text.delta"]
+    writer = StreamWriter.for_call(DIALECT, OTHER)
+    data = writer.write([*BEGIN, Extra("choice", {"logprobs": {"content": chances}}, 0), TextDelta(0, "a")])
+    delta = json.loads(data.rpartition(b"data: ")[2])
     assert delta["logprobs"][0] == {"token": "a", "top_logprobs": [{"token": "b", "bytes": [98]}], "bytes": [97]}
     assert (len(delta["logprobs"]), delta["logprobs"][-1]) == (50_000, chances[-1])
 

@@ -8,11 +8,12 @@ import pytest
 from msgspec import NODEFAULT, inspect, structs
 
 from penstock.core.dialects.registry import DIALECTS
-from penstock.gateway.config import json_schema, load
+from penstock.gateway.config import load
 from penstock.gateway.config.changes import NEED_RESTART
-from penstock.gateway.config.schema import shape
+from penstock.gateway.config.settings import shape
 from penstock.gateway.config.tables import fields, plain
 from penstock.providers.catalog import catalog
+from scripts.schemas import config_schema
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -85,7 +86,7 @@ def test_the_page_explains_what_a_provider_accepts(setting: str, default: object
 
 
 def test_the_schema_knows_the_same_keys() -> None:
-    schema = json.loads(json_schema())
+    schema = json.loads(config_schema())
     assert schema["additionalProperties"] is False
     for section, known in sections().items():
         table = schema["properties"][section]
@@ -97,7 +98,7 @@ def test_the_schema_knows_the_same_keys() -> None:
 
 
 def test_the_schema_knows_bounds_and_words() -> None:
-    properties = json.loads(json_schema())["properties"]
+    properties = json.loads(config_schema())["properties"]
     number = {"type": "number", "exclusiveMinimum": 0, "maximum": 86400}
     assert properties["timeouts"]["properties"]["gap_s"]["anyOf"][0] == number
     assert properties["server"]["properties"]["log"]["enum"] == ["auto", "json", "off", "pretty"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.hub.usage import Tokens
-from penstock.core.price import Price, Rates
 from penstock.gateway.config import load
+from penstock.gateway.record.price import Price, Rates
 
 ENV = {"GROQ_API_KEY": "gsk-0123456789", "RATE": "0.3"}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests.corpus import CORPUS, captures
 from tests.faults.gateway import Gateway
 from tests.faults.upstream import (

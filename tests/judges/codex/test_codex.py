@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 from tests import responses
+from tests.faults.dialects import CHAT, MESSAGES, RESPONSES
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
@@ -49,6 +50,7 @@ SCHEMA: Json = {
     "required": ["answer"],
     "additionalProperties": False,
 }
+WRITERS = {"main": CHAT, "claude": MESSAGES, "responses": RESPONSES}
 HEARTBEAT_S = 0.2
 IDLE_MS = 1_000
 SILENCE_S = 2.5
@@ -257,10 +259,46 @@ def test_a_failure_that_a_retry_cannot_help_is_shown_at_once(
     assert len(bench.requests(model)) == 1
 
 
-def test_websockets_are_refused_so_that_it_uses_http_at_once(bench: Bench, program: Codex) -> None:
-    model = bench.play("main", answers_text("main"))
-    outcome = program.ask("Say hello.", model, supports_websockets=True)
-    assert (outcome.answers, outcome.errors) == ([TEXT], [])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_long_conversation_is_compacted_and_goes_on(bench: Bench, program: Codex, provider: str) -> None:
+    """Between a call of a tool and the rest of the turn. Codex asks any provider but OpenAI for a summary itself."""
+    call = calls(provider, ("call_note", "exec_command", json.dumps({"cmd": "cat note.txt"})))
+
+    def choose(body: Any) -> Script:
+        conversation = json.dumps(body)
+        if "CONTEXT CHECKPOINT COMPACTION" in conversation:
+            found = "opens at BLUE-HERON" in conversation
+            return streamed(says(provider, "It is BLUE-HERON." if found else f"No note: {conversation[-2_000:]}"))
+        if "It is BLUE-HERON." in conversation:
+            return streamed(says(provider, "I know."))
+        return streamed(call)
+
+    model = f"{provider}/{bench.upstream.play([ByRequest(choose)])}"
+    outcome = program.ask("When does it open?", model, "--config", "model_auto_compact_token_limit=10")
+    assert (outcome.answers, outcome.errors) == (["I know."], [])
+    assert [entry.outcome for entry in booked(bench, model, 3)] == ["completed"] * 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_it_asks_a_provider_that_it_takes_for_openai_to_compact(bench: Bench, program: Codex, provider: str) -> None:
+    """By a `compaction_trigger`. It wants one compaction item, and sends that with the rest of the turn."""
+    call = calls(provider, ("call_note", "exec_command", json.dumps({"cmd": "cat note.txt"})))
+
+    def choose(body: Any) -> Script:
+        conversation = json.dumps(body)
+        if "Write a summary" in conversation:
+            found = "opens at BLUE-HERON" in conversation
+            summary = "It is BLUE-HERON." if found else f"No note: {conversation[-2_000:]}"
+            return [status(200, JSON, WRITERS[provider].body(summary))]
+        if "It is BLUE-HERON." in conversation:
+            return streamed(says(provider, "I know."))
+        return streamed(call)
+
+    model = f"{provider}/{bench.upstream.play([ByRequest(choose)])}"
+    limit = ("--config", "model_auto_compact_token_limit=10")
+    outcome = program.ask("When does it open?", model, *limit, name="OpenAI")
+    assert (outcome.answers, outcome.errors) == (["I know."], [])
+    assert [entry.surface for entry in booked(bench, model, 3)] == ["responses", "compact", "responses"]
 
 
 @prompt

@@ -6,12 +6,19 @@ from msgspec import Struct
 
 
 class Ask(Struct, frozen=True):
-    """A question to a replay."""
+    """A question to a replay, or to a gateway."""
 
     client: str
     url: str
     model: str
     stream: bool = True
+    key: str = "none"
+    secret: str = ""
+    """The secret that belongs to the key, of which a client of AWS then makes signatures."""
+    tools: bool = False
+    """Whether to offer a tool, and to ask again with the results of its calls."""
+    lists: bool = False
+    """Whether to list the models instead."""
 
 
 class ReportedError(Struct, frozen=True):
@@ -45,3 +52,5 @@ class Report(Struct, frozen=True, kw_only=True):
     complete: bool
     """Whether the client has shown the end of the answer."""
     error: ReportedError | None
+    models: list[str] = []
+    """The models that were listed."""

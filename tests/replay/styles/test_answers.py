@@ -15,8 +15,6 @@ from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.streams import fold, read
 
-pytestmark = pytest.mark.slow  # many cases
-
 # The repairs and notices of each style, in any stream.
 REMARKS: dict[str, set[str]] = {
     "azure": {"object-missing-no-choices"},

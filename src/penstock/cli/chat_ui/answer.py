@@ -19,7 +19,7 @@ from penstock.cli.inspection.timing import CONTENT
 from penstock.core.hub.repairs import by_level
 from penstock.core.provider_errors.error_shapes import read_error
 from penstock.error_codes import TRUNCATION_CODES
-from penstock.gateway.calls.call import Call
+from penstock.gateway.record.call import Call
 from penstock.http.upstream_connection import UpstreamError
 
 _MAX_ERROR_BYTES = 65_536
@@ -200,7 +200,7 @@ class StreamedAnswer:
             code=code,
             target=target,
             cost=self._cost_of(target, completion.usage, tier if isinstance(tier, str) else ""),
-            repairs=dict(call.repairs) if call is not None else self._repairs(completion),
+            repairs=dict(call.progress.repairs) if call is not None else self._repairs(completion),
             first_event_s=self._first_event_s,
             total_s=total_s,
             reads=tuple(self._reads),

@@ -19,15 +19,15 @@ from msgspec import structs
 from penstock.cli.chat_ui.answer import StreamedAnswer
 from penstock.cli.chat_ui.cost import AnswerCost, CostReader
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret
-from penstock.gateway.keys.keys import CHAT
+from penstock.gateway.keys.key_ring import CHAT
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.http.upstream_connection import UpstreamError
-from penstock.serve.app import App
+from penstock.serve.composition import App
 from penstock.serve.loop import new_event_loop
 from penstock.serve.telemetry.log import Log
 from penstock.upstream.local.model import RuntimeFolder

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from penstock.core.hub.usage import Tokens, Usage
-from penstock.core.price import ServiceTier, charge
 from penstock.errors import UnknownTargetError
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config
+from penstock.gateway.record.price import ServiceTier, charge
 
 UNPRICED = "unpriced"
 

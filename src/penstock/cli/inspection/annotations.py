@@ -30,8 +30,8 @@ def mark_defects(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[Defe
     reader = StreamReader(dialect)
     defects = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
     defects.sort(key=lambda event: event.offset)
-    locator = DefectLocator(data, dialect)
-    return sorted((_mark(event, locator) for event in defects[:_MAX_MARKS]), key=_offset), max(
+    locator = DefectLocator(data)
+    return sorted((_mark(event, locator) for event in defects[:_MAX_MARKS]), key=lambda mark: mark.offset), max(
         0, len(defects) - _MAX_MARKS
     )
 
@@ -43,7 +43,3 @@ def _mark(event: Repair | Fault, locator: DefectLocator) -> DefectMark:
         row, level, detail = REPAIRS[event.code], event.level, event.detail
     span = locator.locate(event)
     return DefectMark(event.code, level, row.wrong, row.done, span.offset, span.line, span.length, one_line(detail))
-
-
-def _offset(mark: DefectMark) -> int:
-    return mark.offset

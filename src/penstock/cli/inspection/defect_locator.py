@@ -2,19 +2,19 @@
 
 The reader reports the event and the line of a defect. Exact positions would slow down every stream, so they are
 computed here, afterwards, and only for output to people. Defects that any dialect may have are found by patterns in the
-bytes; others by the JSON paths that the dialect names for them. If neither matches, or if something is missing rather
+bytes; others by JSON paths (`defect_paths.py`). If neither matches, or if something is missing rather
 than wrong, the position is the whole line.
 """
 
 import re
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from penstock import Fault, Repair, RepairCount
-from penstock.cli.inspection.json_spans import JsonSpan, end_of_line, json_spans, path_matches
-from penstock.core.dialects.dialect import DefectPlaces, JsonPath
-from penstock.core.dialects.registry import find_dialect
+from penstock.cli.inspection.defect_paths import GROUP, NAMED, PATHS
+from penstock.cli.inspection.json_spans import JsonPath, JsonSpan, end_of_line, json_spans, path_matches
 
 _LINE_START = re.compile(rb"\r\n|\r|\n")
 _FIELD = re.compile(rb"[^:\r\n]*:")
@@ -44,9 +44,8 @@ class DefectSpan(Struct, frozen=True):
 class DefectLocator:
     """Locates the defects of one stream."""
 
-    def __init__(self, data: bytes, dialect: str) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._places = find_dialect(dialect).places or DefectPlaces(paths={})
         # A cache for the last event: its JSON values, and those that match a path.
         self._offset = -1
         self._members: dict[JsonPath, JsonSpan] = {}
@@ -68,9 +67,8 @@ class DefectLocator:
         if code in _BY_BYTES:
             return _BY_BYTES[code](data, offset, end_of_line(data, offset))
         detail = defect.message if isinstance(defect, Fault) else defect.detail
-        places = self._places
-        paths = tuple((name,) for name in detail.split(", ")) if code in places.named else places.paths.get(code, ())
-        for path in paths:
+        named = [(name,) for name in detail.split(", ")] if code in NAMED else []
+        for path in (*named, *PATHS.get(code, ())):
             candidates = self._values_at(offset, path)
             if candidates:
                 quoted = detail.encode(errors="replace")
@@ -89,23 +87,27 @@ class DefectLocator:
 
     def _context(self, member: JsonSpan) -> bytes:
         """The bytes that a detail may quote: the value, or the item of its group (such as a tool call)."""
-        group = self._places.group
-        if group and group in member.path:
-            member = self._members[member.path[: member.path.index(group) + 2]]
+        if GROUP in member.path:
+            member = self._members[member.path[: member.path.index(GROUP) + 2]]
         return self._data[member.start : member.end]
 
 
-# Finders: each gets the stream, and the start and end of the line.
+Finder: TypeAlias = Callable[[bytes, int, int], tuple[int, int] | None]
+"""Gets the stream, and the start and end of the line."""
 
 
 def _bom(_data: bytes, start: int, _end: int) -> tuple[int, int]:
     return start, start + 3
 
 
-def _field(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The name of the field and its colon."""
-    match = _FIELD.match(data, start, end)
-    return match.span() if match is not None else None
+def _found_by(find: Callable[[bytes, int, int], re.Match[bytes] | None]) -> Finder:
+    """Finds what a pattern matches."""
+
+    def finder(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+        match = find(data, start, end)
+        return match.span() if match is not None else None
+
+    return finder
 
 
 def _bracket(_data: bytes, start: int, end: int) -> tuple[int, int]:
@@ -149,11 +151,6 @@ def _not_utf8(data: bytes, start: int, end: int) -> tuple[int, int] | None:
     return None
 
 
-def _control(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    match = _CONTROL.search(data, start, end)
-    return match.span() if match is not None else None
-
-
 def _not_finite(data: bytes, start: int, _end: int) -> tuple[int, int] | None:
     for member in json_spans(data, start):
         value = data[member.start : member.end].rpartition(b":")[2].strip()
@@ -187,7 +184,8 @@ def _lone_surrogate(data: bytes, start: int, end: int) -> tuple[int, int] | None
     return last if current is None or (last is not None and _INCOMPLETE.match(data, last[0])) else current
 
 
-_BY_BYTES: dict[str, Callable[[bytes, int, int], tuple[int, int] | None]] = {
+_field = _found_by(_FIELD.match)
+_BY_BYTES: dict[str, Finder] = {
     "bom": _bom,
     "missing-blank-line": _field,
     "field-misspelled": _field,
@@ -201,7 +199,7 @@ _BY_BYTES: dict[str, Callable[[bytes, int, int], tuple[int, int] | None]] = {
     "done-repeated": _value,
     "glued-events": _object_boundary,
     "invalid-utf8": _not_utf8,
-    "raw-control-character": _control,
+    "raw-control-character": _found_by(_CONTROL.search),
     "non-finite-number": _not_finite,
     "split-surrogate": _unpaired_surrogate,
     "lone-surrogate": _lone_surrogate,

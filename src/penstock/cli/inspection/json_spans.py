@@ -5,11 +5,12 @@ The scanner only follows brackets and strings, so that it also works on JSON wit
 
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.dialects.dialect import JsonPath
-
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""The path of a value in JSON: keys and list indexes; `*` matches any of them."""
 _TOKEN = re.compile(rb'\s*(?:"((?:[^"\\]|\\.)*)"|([{\[])|([}\]])|([,:])|([^\s,:{}\[\]"]+))', re.DOTALL)
 _OPENING = re.compile(rb"[{\[]")
 _LINE_END = re.compile(rb"[\r\n]")

@@ -3,7 +3,8 @@
 import click
 from msgspec import Struct
 
-from penstock.cli.inspection.stream_file import ReadStream, dialect_check
+from penstock.cli.inspection.stream_file import ReadStream
+from penstock.cli.parsing import checked_by
 from penstock.core.dialects.answer_extras import AnswerExtras
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import find_dialect, surface_dialect
@@ -39,7 +40,7 @@ def count_losses(reading: ReadStream, client: str) -> list[LossCount]:
 takes_client = click.option(
     "--for",
     "client",
-    callback=dialect_check(surface_dialect),
+    callback=checked_by(surface_dialect),
     metavar="NAME",
     help="Show the losses for clients of this dialect (docs/reference/losses.md).",
 )

@@ -9,19 +9,24 @@ a valid capture, an error with advice goes to standard error, and the other file
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Protocol
+from typing import IO
 
 import click
+import msgspec
 from msgspec import Struct, structs
 
 from penstock import Accumulator, Completion, Ending, Fault, RepairCount, StreamReader
 from penstock.capture import Capture, dialect_of, is_capture, locate
 from penstock.cli.inspection.defect_locator import DefectLocator, DefectSpan
 from penstock.cli.inspection.timing import Stopwatch, StreamTiming
+from penstock.cli.parsing import checked_by
 from penstock.cli.text import file_name, one_line
 from penstock.core.dialects.detect import Detected, Detection
-from penstock.core.dialects.registry import upstream_dialect
-from penstock.errors import CaptureError, UnknownDialectError
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.registry import find_dialect, upstream_dialect
+from penstock.core.repairing_reader import AnswerSchemas, RepairingReader
+from penstock.core.stream import EventReader
+from penstock.errors import CaptureError
 
 STDIN = "-"
 # Large enough to make the cost of system calls negligible, and small enough for memory.
@@ -71,7 +76,7 @@ class ReadStream(Struct, frozen=True):
     def locator(self) -> Callable[[RepairCount | Fault], DefectSpan]:
         """A function that locates a defect: exactly if the bytes were kept, otherwise by the start of its event."""
         if self.data is not None:
-            return DefectLocator(self.data, self.dialect.dialect).locate
+            return DefectLocator(self.data).locate
         return lambda defect: DefectSpan(defect.offset, None, defect.line)
 
     def line_in_file(self, line: int, offset: int) -> int:
@@ -87,13 +92,6 @@ class ReadStream(Struct, frozen=True):
         return at
 
 
-class Input(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
-
-
 def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> tuple[str, ...]:
     if sys.stdin is None and (not files or STDIN in files):
         raise click.BadParameter("standard input is closed; give a file.", ctx, parameter)
@@ -107,37 +105,26 @@ def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[st
 takes_files = click.argument("files", metavar="FILE...|-", nargs=-1, type=click.Path(), callback=_check_files)
 
 
-def dialect_check(find: Callable[[str], object]) -> Callable[..., str | None]:
-    """A callback for an option that names a dialect; `find` raises if there is none."""
-
-    def check(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-        try:
-            if name is not None:
-                find(name)
-        except UnknownDialectError as error:
-            raise click.BadParameter(str(error), ctx, parameter) from None
-        return name
-
-    return check
-
-
 takes_dialect = click.option(
     "--dialect",
-    callback=dialect_check(upstream_dialect),
+    callback=checked_by(upstream_dialect),
     metavar="NAME",
     help="Read the bytes as this dialect.",
 )
 
 
-def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0) -> Iterator[ReadStream | None]:
+def read_all(
+    files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0, repair: bool = False
+) -> Iterator[ReadStream | None]:
     """Read each file in turn. Yields None for a file that could not be read, after the error has been printed.
 
-    Without a dialect, that of each file is detected. The bytes of streams up to `kept` bytes are kept.
+    Without a dialect, that of each file is detected. The bytes of streams up to `kept` bytes are kept. With `repair`,
+    captures are read as for a route with `repair_tool_arguments`.
     """
     for path in files:
         try:
             with click.open_file(path, "rb") as source:
-                reading = read(file_name(path), source, dialect=dialect, kept=kept)
+                reading = read(file_name(path), source, dialect=dialect, kept=kept, repair=repair)
         except (OSError, CaptureError) as error:
             advice = _advice(error) if isinstance(error, OSError) else one_line(str(error))
             click.echo(f"penstock: {one_line(file_name(path))}: {advice}", err=True)
@@ -146,14 +133,18 @@ def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 
             yield reading
 
 
-def read(name: str, source: Input, *, dialect: str | None = None, kept: int = 0) -> ReadStream:
+def read(
+    name: str, source: IO[bytes], *, dialect: str | None = None, kept: int = 0, repair: bool = False
+) -> ReadStream:
     """Read a stream to its end or to a fatal fault. Raises `CaptureError` for an invalid capture."""
     first = source.read(BLOCK)
     blocks = chain((first,), iter(lambda: source.read(BLOCK), b""))
     chosen = Detected(dialect, "option") if dialect is not None else None
     if not is_capture(first):
+        if repair:
+            raise CaptureError(1, "not a capture: --repair needs the request, with the schemas of its tools")
         return _read_bare(name, blocks, chosen, kept)
-    reading = _read_capture(name, b"".join(blocks), chosen)
+    reading = _read_capture(name, b"".join(blocks), chosen, repair=repair)
     return structs.replace(reading, data=reading.capture.data) if kept and reading.capture is not None else reading
 
 
@@ -201,10 +192,11 @@ def _detect(blocks: Iterator[bytes], beginning: list[bytes]) -> Detected:
     return detection.close()
 
 
-def _read_capture(name: str, data: bytes, chosen: Detected | None) -> ReadStream:
+def _read_capture(name: str, data: bytes, chosen: Detected | None, *, repair: bool) -> ReadStream:
     capture, starts = locate(data)
     dialect = chosen or dialect_of(capture)
-    reader, answer, watch = StreamReader(dialect.dialect), Accumulator(dialect.dialect), Stopwatch()
+    plain, answer, watch = StreamReader(dialect.dialect), Accumulator(dialect.dialect), Stopwatch()
+    reader: EventReader = RepairingReader(plain, _schemas_of(capture, dialect.dialect)) if repair else plain
     for part in capture.reads:
         events = reader.feed(part.data)
         answer.extend(events)
@@ -216,14 +208,28 @@ def _read_capture(name: str, data: bytes, chosen: Detected | None) -> ReadStream
         name,
         dialect,
         completion,
-        reader.framing,
-        reader.frames,
+        plain.framing,
+        plain.frames,
         size,
         data.count(b"\n"),
         capture=capture,
         starts=tuple(starts),
         times=watch.times(capture, completion),
     )
+
+
+def _schemas_of(capture: Capture, dialect: str) -> AnswerSchemas:
+    """What the answer must satisfy, by the request in its capture; raises `CaptureError` if it cannot be read."""
+    request, surface = capture.header.request, find_dialect(dialect).surface
+    if surface is None:
+        raise CaptureError(1, f"--repair cannot read requests of {dialect}")
+    if request is None or request.body is None:
+        raise CaptureError(1, "the capture has no request, which --repair needs for the schemas of its tools")
+    try:
+        read = surface.read_request(msgspec.json.encode(request.body), {}, request.path)
+        return AnswerSchemas.of(read.read(), {})
+    except RequestError as error:
+        raise CaptureError(1, f"the request in the capture cannot be read: {error.failure.message}") from None
 
 
 def _with_recorded_ending(completion: Completion, capture: Capture) -> Completion:

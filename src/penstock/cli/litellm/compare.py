@@ -13,11 +13,11 @@ from penstock.amounts import money
 from penstock.cli.litellm.config import Imported
 from penstock.cli.litellm.database import LitellmTables, TableRow
 from penstock.cli.litellm.keys import ABOVE, ALL_MODELS, budget_of, digest_in, expired, spent_of
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
-from penstock.gateway.keys.keys import Spender, digest_of
-from penstock.gateway.limits.period import period_at
-from penstock.gateway.teams.chain import resolve
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.teams.chain import Chain
+from penstock.stores.book.sql_book import Book
 
 _WIDTH = 60
 
@@ -113,10 +113,11 @@ def _deployments(given: Mapping[str, list[str]], model: str) -> list[str]:
 
 
 def _penstock(config: Config, book: Book, digest: bytes, model: str, now_ms: int) -> Verdict:
-    resolved = resolve(book.keys(), book.teams())
-    key = next((key for key in resolved if digest in (key.digest, key.previous)), None)
-    if key is None:
+    keys = book.keys()
+    stored = next((key for key in keys if digest in (key.digest, key.previous)), None)
+    if stored is None:
         return Verdict("the key is not in the ledger: import it first", [], [])
+    key = Chain(book.teams()).client_key(stored)
     route = config.route(model)
     refused = key.refusal(now_ms)
     if route is None:
@@ -124,13 +125,11 @@ def _penstock(config: Config, book: Book, digest: bytes, model: str, now_ms: int
     elif not key.allows(route.name):
         refused = refused or "the key or a team of it does not allow the model"
     left = []
-    for account in (key, *key.further):
-        if account.budget is not None:
-            spent = book.spent(
-                account.spender or Spender(key=account.id), period_at(account.period, now_ms).since
-            ).total
-            rest = max(0, account.budget - spent)
+    for quota in key.quotas:
+        if quota.budget is not None:
+            spent = book.spent(quota.spender, period_at(quota.period, now_ms).since).total
+            rest = max(0, quota.budget - spent)
             left.append(str(money(rest)))
             if not rest:
-                refused = refused or f"the budget of {account.holder or 'this key'} is used up"
+                refused = refused or f"the budget of {quota.holder} is used up"
     return Verdict(refused, [target.name for target in route.targets] if route is not None else [], left)

@@ -28,11 +28,13 @@ from penstock.cli.litellm.database import LitellmTables, TableRow
 from penstock.cli.litellm.durations import MONTH_S, seconds_of
 from penstock.cli.litellm.findings import UNKNOWN, Findings
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import TakenOver
-from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.gateway.keys.keys import Key, Period, digest_of
-from penstock.gateway.keys.terms import check_limit, check_models, check_name
-from penstock.gateway.teams.path import within
+from penstock.gateway.billing.queries import TakenOver
+from penstock.gateway.keys.key_secret import digest_of
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Period
+from penstock.gateway.keys.team_path import within
+from penstock.gateway.keys.terms import MAX_TAGS, check_limit, check_models, check_name, is_text
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.gateway.teams.team import Team
 
 _HASHED = re.compile(r"[0-9a-f]{64}")
@@ -74,7 +76,6 @@ _LITELLM_METADATA = frozenset((
     _INCREASE, _INCREASE_UNTIL, "model_rpm_limit", "model_tpm_limit", "rpm_limit_type", "tpm_limit_type", "guardrails",
     "logging", "policies", "enforced_params", "service_account_id", "disable_global_guardrails",
 ))  # fmt: skip
-_MAX_TAGS = 16  # of a key, with `litellm_user`
 
 
 class KeyConversion:
@@ -180,7 +181,7 @@ class KeyConversion:
     def _tags(self, field: str, row: TableRow) -> dict[str, str]:
         """The tags of a key: its user, and its metadata that are texts or numbers, or lists of them."""
         tags: dict[str, str] = {}
-        if _is_tag(user := str(row.get("user_id") or "")):
+        if is_text(user := str(row.get("user_id") or "")):
             tags["litellm_user"] = user
             self._findings.approximated(f"{field}.user_id", "the tag litellm_user")
         metadata = row.get("metadata")
@@ -189,8 +190,8 @@ class KeyConversion:
             if name in _LITELLM_METADATA:
                 if name not in (_INCREASE, _INCREASE_UNTIL):
                     self._findings.impossible(where, UNKNOWN)
-            elif text is None or not _is_tag(name) or len(tags) >= _MAX_TAGS:
-                self._findings.impossible(where, f"no tag: a key has at most {_MAX_TAGS}, of at most 200 characters")
+            elif text is None or not is_text(name) or len(tags) >= MAX_TAGS:
+                self._findings.impossible(where, f"no tag: a key has at most {MAX_TAGS}, of at most 200 characters")
             else:
                 tags[name] = text
                 self._findings.taken(where, "a tag of its calls")
@@ -334,17 +335,12 @@ def _nanodollars(dollars: object) -> int | None:
     return int(amount * NANODOLLARS) if amount is not None and amount.is_finite() else None
 
 
-def _is_tag(text: str) -> bool:
-    """Whether a text can be the name or the value of a tag."""
-    return 0 < len(text) <= 200 and text.isprintable() and text == text.strip()
-
-
 def _tag_value(value: object) -> str | None:
     items = value if isinstance(value, list) else [value]
     if not items or not all(isinstance(each, str | int | float) for each in items):
         return None
     text = ",".join(map(str, items))
-    return text if _is_tag(text) else None
+    return text if is_text(text) else None
 
 
 def _moment(text: object) -> int | None:

@@ -30,16 +30,17 @@ INCIDENTAL: Mapping[str, str] = {
         "is of use to its provider alone": "encrypted_index",
         "repeats a tool call in another form": "other_function_call",
         "is the media type, in another form": "output_format",
-        "is how long the provider took": "metrics queue_time prompt_time completion_time total_time total_duration "
-        "load_duration prompt_eval_duration eval_duration",
+        "is how long the provider took": "completed_at metrics queue_time prompt_time completion_time total_time "
+        "total_duration load_duration prompt_eval_duration eval_duration",
     }.items()
     for name in names.split()
 }
 """Members that clients of no other dialect miss, and why."""
 ECHOES = frozenset(
     (
-        "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-        "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_retention",
+        "background", "conversation", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls",
+        "metadata", "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt", "prompt_cache_key",
+        "prompt_cache_retention",
         "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text", "tool_choice", "tools",
         "top_logprobs", "top_p", "truncation", "user",
     )
@@ -76,7 +77,8 @@ _CITATION = member_tree(
 )
 # Members of deltas of Messages that are content.
 _PIECES = frozenset(("text", "thinking", "partial_json", "signature"))
-_NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, Finish, UsageReport))
+NOTED = frozenset((Annotation, Extra, BlockStart, BlockEnd, Finish, UsageReport))
+"""The events that may have members of which only the provider's dialect knows."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
@@ -92,7 +94,7 @@ class AnswerExtras:
         """The events for a client of another dialect: the same, but for audio that becomes its transcript."""
         passed: list[Event] = []
         for event in events:
-            if type(event) in _NOTED:
+            if type(event) in NOTED:
                 self._read(event, passed)
             passed.append(event)
         return passed
@@ -184,6 +186,7 @@ class AnswerExtras:
         given = {
             "cache_write": usage.cache_write,
             "cache_write_1h": usage.cache_write_1h,
+            "reasoning": usage.reasoning,
             "audio": usage.audio_input or usage.audio_output,
             "tool_requests": usage.tool_requests,
             "other models": usage.others,

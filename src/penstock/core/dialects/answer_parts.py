@@ -1,31 +1,13 @@
 """What writers of answers have in common: the one choice, calls, summaries, and what an API cannot express."""
 
-from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from penstock.core.hub.completion import Choice, Completion
 from penstock.core.hub.content import MediaPart, OpaquePart, ToolCall, ToolChange, ToolResult
-from penstock.core.hub.events import Annotation, BlockStart, ChoiceStart, Ending, Event, Seal, ToolCallStart
+from penstock.core.hub.events import Annotation, BlockStart, Event, Extra, Repair, Seal, ToolCallStart
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.tool_map import json_arguments
 from penstock.core.wire.payload import TextDecoder, TooComplexError
-
-ENDING_WORDS: Mapping[Ending, str] = {
-    "truncated": "the answer ended before it was complete",
-    "timed_out": "the model took too long",
-    "cancelled": "the answer was cancelled",
-    "failed": "the model failed",
-}
-"""The message of the error that ends a stream which is not completed and has no error of its own."""
-
-
-def of_first_choice(events: Iterable[Event], losses: list[Loss]) -> Iterator[Event]:
-    """The events without those of further choices, for APIs whose answers have one."""
-    for event in events:
-        if not getattr(event, "choice", 0):
-            yield event
-        elif isinstance(event, ChoiceStart):
-            losses.append(Loss("choices-dropped"))
 
 
 def first_choice(completion: Completion, losses: list[Loss]) -> Choice:
@@ -38,6 +20,11 @@ def first_choice(completion: Completion, losses: list[Loss]) -> Choice:
 def call_name(call: ToolCallStart | ToolCall) -> str:
     """The name of a tool, with its namespace."""
     return f"{call.namespace}__{call.name}" if call.namespace else call.name
+
+
+def adds_to_call(event: Event) -> bool:
+    """Whether a call that has just started may wait for more than this event: its extras follow its start."""
+    return isinstance(event, Repair) or (isinstance(event, Extra) and event.place == "tool")
 
 
 class CallInputs:

@@ -5,17 +5,15 @@ two parsers could then read two different requests. And decoding must not block 
 may have only so many values that it takes at most 15 ms per megabyte.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from math import isinf
 
 import msgspec
 
-from penstock.core.dialects.dialect import RequestError
 from penstock.core.hub.content import MediaPart, ToolResult
-from penstock.core.hub.failure import Failure
-from penstock.core.hub.losses import Loss, described
-from penstock.core.hub.request import MAX_TAGS, ClientRequest, Request, available_tools
+from penstock.core.hub.failure import Failure, RequestError
+from penstock.core.hub.request import MAX_TAGS, ClientRequest, ReadOnce, Request, available_tools
 from penstock.core.json.members import JsonMembers
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.core.wire.payload import MAX_DEPTH, is_too_deep
@@ -24,11 +22,15 @@ from penstock.error_codes import ErrorCode
 # A body of at most this many bytes is decoded without an estimate of its cost; the limit for larger ones.
 _UNCOUNTED = 65_536
 _NANOSECONDS_PER_MB = 8_000_000
-# Members of a body that is not compact: they are located one by one, a microsecond each, and copied when it is edited.
+# Members of a body that is not regular: they are located one by one, a microsecond each, and copied when it is edited.
 _MOST_MEMBERS = 1_000
 _MAX_MODEL = 256
 _NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
 _MOST_ITEMS = 1_024
+# The largest signed 64-bit integer, which some clients send for "no limit".
+MAX_INTEGER = 2**63 - 1
+STREAM = "stream"
+"""The member of most bodies that asks for a stream."""
 _TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
 
 
@@ -54,11 +56,11 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
         raise refused(f"the body is nested deeper than {MAX_DEPTH} levels", code="invalid_json")
     try:
         members = JsonMembers(body)
-        if members.compact:
+        if members.encode is not None:
             return members
         if len(members.values) > _MOST_MEMBERS:
             raise refused(_TOO_COMPLEX, code="request_too_complex")
-        if counted and not members.is_regular and outline_of(body, most).is_costly(leniently=True):
+        if counted and not members.is_located and outline_of(body, most).is_costly(leniently=True):
             raise refused(_TOO_COMPLEX, code="request_too_complex")
         repeated = members.repeated()
     except msgspec.ValidationError:
@@ -72,7 +74,7 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
 
 
 def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[str, object]]:
-    """As `decode_members`, and all fields decoded."""
+    """The members of a body as bytes, and all fields decoded. Raises `RequestError`, as `decode_members` does."""
     members = decode_members(body, once)
     try:
         return members, FIELDS.decode(body)
@@ -89,29 +91,20 @@ def require_one_choice(choices: int) -> None:
         )
 
 
-def require_conversation(
-    request: Request, written: list[dict[str, object]], losses: Sequence[Loss]
-) -> list[dict[str, object]]:
-    """The messages for the provider. Raises `RequestError` if none has content: there is nothing to answer.
-
-    If the client sent messages, those of the system are not enough. Items without a role are calls or results.
-    """
-    roles = ("system", "developer") if request.turns else ()
-    for message in written:
-        content = (value for name, value in message.items() if name not in ("role", "type", "name"))
-        if "role" not in message or (message["role"] not in roles and any(content)):
-            return written
-    lost = described(losses)
-    reason = f"nothing of it can be sent to the provider of this model: {lost}" if lost else "send a message"
-    raise refused(f"the conversation is empty; {reason}", param="messages")
-
-
 def check_lengths(fields: Mapping[str, object], names: Iterable[str]) -> None:
     """Check lists that would take long to translate; raises `RequestError`."""
     for name in names:
         items = fields.get(name)
         if isinstance(items, list) and len(items) > _MOST_ITEMS:
             raise refused(f"`{name}` has more than {_MOST_ITEMS} items", param=name)
+
+
+def check_integer(fields: Mapping[str, object], name: str, most: int = MAX_INTEGER, *, required: bool = False) -> None:
+    """Check a number on which the cost of a call depends; raises `RequestError`."""
+    value = fields.get(name)
+    if (value is not None or required) and (type(value) is not int or not 1 <= value <= most):
+        wanted = f"an integer from 1 to {most}" if most < MAX_INTEGER else "a positive integer below 2^63"
+        raise refused(f"`{name}` must be {wanted}", param=name)
 
 
 def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:
@@ -142,12 +135,40 @@ def model_of(fields: Mapping[str, object]) -> str:
     return model
 
 
-def stream_of(fields: Mapping[str, object]) -> bool:
+def stream_of(fields: Mapping[str, object], name: str = STREAM) -> bool:
     """Whether a request asks for a stream; raises `RequestError`."""
-    stream = fields.get("stream")
+    stream = fields.get(name)
     if stream is not None and not isinstance(stream, bool):
-        raise refused("`stream` must be true or false", param="stream")
+        raise refused(f"`{name}` must be true or false", param=name)
     return bool(stream)
+
+
+def read_client(
+    dialect: str,
+    body: bytes,
+    read: Callable[[Mapping[str, object]], Request],
+    once: Iterable[str] = (),
+    *,
+    stream: str = STREAM,
+    messages: str = "",
+) -> ClientRequest:
+    """A client's request with `model` and `stream` in its body, which `read` reads when it is needed.
+
+    `messages` is the member with the conversation, if that must be a list. These three may not occur twice, nor may
+    those in `once`.
+    """
+    members, fields = decode_fields(body, ("model", stream, messages, *once))
+    if messages and (not isinstance(given := fields.get(messages), list) or not given):
+        raise refused(f"`{messages}` must be a list of at least one message", param=messages)
+    return ClientRequest(
+        dialect=dialect,
+        model=model_of(fields),
+        stream=stream_of(fields, stream),
+        members=members,
+        include_usage=True,
+        fields=fields,
+        read=ReadOnce(read, fields),  # limits and each target need it
+    )
 
 
 def copy_accounting_fields(request: ClientRequest, fields: Mapping[str, object]) -> None:

@@ -52,7 +52,7 @@ class Detection:
             for name, dialect in DIALECTS.items()
             if dialect.detector is not None and dialect.upstream is not None
         }
-        exchanged = {name: detector.in_exchange(path, content_type) for name, detector in self._detectors.items()}
+        exchanged = {name: DIALECTS[name].rate_exchange(path, content_type) for name in self._detectors}
         self._exchanged, self._framed = Counter(exchanged), Counter[str]()
         self._framer = Sniffer(MAX_BYTES)
         self._frames = self._size = 0

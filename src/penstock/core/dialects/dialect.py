@@ -6,64 +6,42 @@ two. Between them is `AnswerDialect`: the answers of an API, without its request
 that only replay serves. Dialects derive from the ports. What only some of them have is an optional member of `Dialect`,
 or has a default here; it is never a method that others stub.
 
-    bytes ─ FrameReader ─▶ events ─ AnswerWriter ─▶ bytes         answers (`core/stream.py` joins the stages)
-    bytes ─ read_request ─▶ ClientRequest ─ write_request ─▶ bytes   requests
+    bytes ─ FrameReader ─▶ events ─ AnswerWriter ─▶ bytes         answers (`core/stream.py` and `stream_writer.py` join
+                                                                  the stages)
+    bytes ─ read_request ─▶ ClientRequest ─ RequestWriter ─▶ bytes   requests
     bytes ─ read_error ─▶ ProviderError … Failure ─ write_error ─▶ bytes   errors
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
+from penstock.core.dialects.answer_writer import AnswerFacts as AnswerFacts
+from penstock.core.dialects.answer_writer import AnswerWriter as AnswerWriter
 from penstock.core.dialects.frame_reader import FrameReader as FrameReader
-from penstock.core.fast.format import PassThroughFormat
+from penstock.core.dialects.openai_errors import write_error
+from penstock.core.dialects.request_writer import Destination as Destination
+from penstock.core.dialects.request_writer import Json as Json
+from penstock.core.dialects.request_writer import RequestWriter as RequestWriter
+from penstock.core.fast.format import TextFormat
 from penstock.core.hub.completion import Completion
-from penstock.core.hub.events import Event
 from penstock.core.hub.failure import Failure
+from penstock.core.hub.failure import RequestError as RequestError
 from penstock.core.hub.losses import Loss
-from penstock.core.hub.request import ClientRequest, Continuation, ReasoningShown
+from penstock.core.hub.request import ClientRequest, Continuation
 from penstock.core.hub.sink import Sink
-from penstock.core.hub.tool_map import ClientTool
+from penstock.core.hub.tool_map import ClientTool, ToolMap
+from penstock.core.json.getters import integer_of, object_of, text_of
 from penstock.core.json.members import JsonMembers
-
-Settings = TypeVar("Settings", bound=Struct)
-"""The capabilities of a provider that its dialect knows (`Dialect.settings`)."""
+from penstock.core.provider_errors.error_shapes import read_error
 
 # To call an API.
-
-
-class Destination(Struct, frozen=True, kw_only=True):
-    """The target of a request that is written: the model, and the settings of its provider."""
-
-    model: str
-    overrides: Mapping[str, object] = MappingProxyType({})
-    """Fields that the route sets, in the provider's dialect."""
-    include_usage: bool = True
-    """Whether the provider accepts a request for usage in a stream."""
-    stream: bool | None = None
-    """Whether to request a stream, regardless of the client; None to request what the client requests."""
-    settings: Mapping[str, object] = MappingProxyType({})
-    """Further capabilities of the provider, by the names that its dialect gives them."""
-    issuer: str = ""
-    """Identifies the provider and its account: only seals of the same issuer are sent back (`core/hub/seals.py`)."""
-    shared_state: bool = False
-    """Whether clients may use, and leave, state in the provider's account, which all clients share."""
-    members: dict[str, Raw] = {}
-    """`overrides` and `model` as JSON, encoded once for many requests."""
-
-    def __post_init__(self) -> None:
-        members = {**self.overrides, "model": self.model}
-        encoded = {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}
-        force_setattr(self, "members", encoded)
-
-    def settings_as(self, type: type[Settings]) -> Settings:
-        """The capabilities as the type that the dialect has for them."""
-        return msgspec.convert(dict(self.settings), type) if self.settings else type()
 
 
 class OutgoingRequest(Struct, frozen=True):
@@ -74,6 +52,8 @@ class OutgoingRequest(Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
     tools: Mapping[str, ClientTool] = MappingProxyType({})
     """The client's tools that have another name or form in the request, by their names in it."""
+    path: str = ""
+    """Another endpoint of the API than the one for answers; empty if it is that one."""
 
 
 class RequestLimits(Struct, frozen=True, gc=False):
@@ -94,13 +74,30 @@ class ProviderError(Struct, frozen=True):
     """The seconds to wait before a retry, if the body says it and not a header."""
 
 
-class UpstreamDialect(Protocol):
+class UpstreamDialect:
     """How to call an API: reads its answers and errors, and writes requests for it."""
 
     path: str
     """Where requests are posted, below a provider's `base_url`."""
     reader: type[FrameReader]
     """The reader of its answers."""
+    request_writer: type[RequestWriter]
+    """The writer of requests that arrive in another dialect."""
+    name = ""
+    """The name of the dialect if clients speak it, too: their requests are forwarded. Empty if none does. `Dialect`
+    sets it."""
+    in_path = False
+    """Whether the path has the model and says that the answer is streamed, so that the body does not."""
+    headers: Mapping[str, str] = MappingProxyType({})
+    """The headers of every request that is translated."""
+    stream_member = "stream"
+    """The member of a body that asks for a stream."""
+    always_says_stream = False
+    """Whether a body has that member also if it asks for no stream."""
+    output_member = "max_tokens"
+    """The member of a body that limits the tokens of the output; with a dot if it is in another one."""
+    tier_member = ""
+    """The member of a body that names the service tier; empty if it has none."""
     large_events: re.Pattern[bytes] | None = None
     """What the data of an event contains that may repeat the whole answer, or a whole item of it such as an image. Such
     an event may be as large as an unstreamed answer. None if there are no such events."""
@@ -111,122 +108,119 @@ class UpstreamDialect(Protocol):
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider: the client's bytes with edits if they are in this dialect, else a new body."""
+        if request.dialect == self.name:
+            return self.forward(request, destination)
+        neutral = request.read()
+        names = ToolMap(neutral.tools)
+        writer = self.request_writer(destination, names)
+        fields = ({} if self.in_path else {"model": destination.model}) | writer.fields(neutral)
+        fields |= destination.overrides
+        stream = request.stream if destination.stream is None else destination.stream
+        if (stream or self.always_says_stream) and not self.in_path:
+            fields[self.stream_member] = stream
+        self.complete(fields, request, destination)
+        return OutgoingRequest(msgspec.json.encode(fields), self.headers, tuple(writer.losses), names.changed())
+
+    def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:
+        """Change the members of a new body that depend on what the route sets."""
+
+    def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The client's own bytes, with the edits that routing and the route demand."""
+        return OutgoingRequest(request.members.edited(self.changes(request, destination)))
+
+    def changes(self, request: ClientRequest, destination: Destination) -> dict[str, Raw | None]:
+        """The members of a client's own body that are others for this destination."""
+        changes: dict[str, Raw | None] = {**destination.members}
+        if destination.stream is not None and destination.stream != request.stream:
+            changes[self.stream_member] = Raw(b"true" if destination.stream else b"false")
+        return changes
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """The limits of the request as it is written for this destination."""
+        names = (self.output_member, self.tier_member)
+        if request.dialect == self.name:
+            given = [_member(request.fields, name) for name in names]
+        else:
+            neutral = request.read()
+            given = [neutral.max_output, neutral.tier if self.tier_member else ""]
+        changed = [_member(destination.overrides, name) for name in names]
+        most, tier = (was if now is None else now for was, now in zip(given, changed, strict=True))
+        return RequestLimits(most if isinstance(most, int) and most >= 0 else None, text_of(tier).lower())
 
     def read_error(self, body: bytes) -> ProviderError:
-        """Read the body of a response with a status of 300 or more; raises `ValueError` if it is not JSON."""
+        """Read the body of a response with a status of 300 or more; raises `ValueError` if it is not JSON.
+
+        The body is for clients of the same dialect if it has an object `error`.
+        """
+        parsed = msgspec.json.decode(body)
+        found = read_error(parsed, "error") if isinstance(parsed, dict) else None
+        own = bool(self.name) and isinstance(parsed, dict) and isinstance(parsed.get("error"), dict)
+        return ProviderError(found[0] if found else "", body if own else b"")
+
+
+def _member(fields: Mapping[str, object], path: str) -> object:
+    """The value at a path of members; None if there is none."""
+    name, _, inner = path.partition(".")
+    return _member(object_of(fields.get(name)), inner) if inner else fields.get(name)
 
 
 # To offer an API.
 
 
-class AnswerFacts(Struct, frozen=True, kw_only=True):
-    """The facts about a call that a writer needs. `model` and `created` are defaults for what the provider omits."""
-
-    call_id: str
-    """The id of the call. Errors contain it, and the id of the answer is derived from it unless `id` is set."""
-    id: str = ""
-    model: str
-    created: int
-    include_usage: bool = False
-    input_estimate: int = 0
-    """The estimated tokens of the input, for dialects that report them before the provider does."""
-    same_dialect: bool = True
-    """Whether the provider speaks the client's dialect: then the writer also writes what only this dialect has."""
-    issuer: str = ""
-    """Identifies the provider and account that made the seals of the answer. Seals of other dialects are marked with
-    it."""
-    echo: Mapping[str, object] = MappingProxyType({})
-    """Members of the request that the answer repeats, in dialects whose answers do (`ClientRequest.echo`)."""
-    reasoning: ReasoningShown = "all"
-    """How much of the reasoning of a provider of another dialect the client gets."""
-    heartbeats: int = 0
-    """How many heartbeats the client has got from earlier attempts at the same call."""
-    stream_type: str = ""
-    """The content type of a streamed answer, if it is not that of server-sent events (`ClientRequest.stream_type`)."""
-    overrides: Mapping[str, object] = MappingProxyType({})
-    """Members of the answer that the gateway sets in place of the provider's (`StoredAnswers.overrides`)."""
-
-
-class AnswerWriter(Protocol):
-    """Writes one streamed answer."""
-
-    losses: list[Loss]
-    """What the client's dialect cannot express of the events written so far."""
-
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events, as whole frames that can be sent at once."""
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
-        self.write(events)
-
-    def heartbeat(self) -> bytes:
-        """Bytes without meaning that keep the connection alive; empty if none can be sent now."""
-
-    def fail(self, failure: Failure) -> bytes:
-        """The last bytes of a stream that has begun and cannot be completed."""
-
-
-class RequestError(Exception):
-    """A request is rejected. `failure` is the error for the client."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-class AnswerDialect(Protocol):
+class AnswerDialect(Struct, frozen=True, kw_only=True):
     """How servers of an API answer: writes answers and errors. Replay plays captures of any dialect with it."""
 
     path: str
     """The path of the endpoint, below /v1 or the version of the API; it may contain `{model}`."""
+    writer: type[AnswerWriter]
+    """The writer of a streamed answer."""
+    write_body: Callable[[Completion, AnswerFacts, list[Loss]], bytes]
+    """Takes an answer. Returns its body without streaming; what cannot be expressed is added to the losses."""
+    write_error: Callable[[Failure, str], bytes] = write_error
+    """Takes a failure and the id of the request. Returns the body of the error; by default in OpenAI's form."""
+    status_of: Callable[[Failure], int] = attrgetter("status")
+    """The HTTP status of an error, for clients of this API."""
     request_id_header: str = ""
     """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
-
-    def writer(self, facts: AnswerFacts) -> AnswerWriter:
-        """Make the writer of a streamed answer."""
-
-    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
-        """The body of an answer without streaming; what cannot be expressed is added to `losses`."""
-
-    def status_of(self, failure: Failure) -> int:
-        """The HTTP status of an error, for clients of this API."""
-        return failure.status
-
-    def write_error(self, failure: Failure, request_id: str) -> bytes:
-        """The body of an error."""
+    write_report: Callable[[bytes, bytes], bytes] | None = None
+    """Takes the last bytes of a stream, and a report on the call as JSON. Returns the bytes with the report. None: a
+    comment before the last event, if the stream has server-sent events, and else nothing."""
 
 
-class SurfaceDialect(AnswerDialect, Protocol):
+class SurfaceDialect(AnswerDialect, frozen=True, kw_only=True):
     """How to offer an API: reads its requests, and writes answers and errors for its clients."""
 
-    name: str
-    """The name of this API in the ledger, in metrics and in traces."""
-
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """Read a request; checks only what the gateway acts on, and raises `RequestError`.
-
-        `path` is that of the request, with its query.
-        """
+    name: str = ""
+    """The name of this API in the ledger, in metrics and in traces. Default: that of the dialect."""
+    read_request: Callable[[bytes, Mapping[str, str], str], ClientRequest]
+    """Takes a body, the headers, and the path with its query. Checks only what the gateway acts on, and raises
+    `RequestError`."""
 
 
-class TokenCounting(Protocol):
+class TokenCounting(Struct, frozen=True, kw_only=True):
     """A request of an API that asks how many tokens an input has."""
 
     path: str
     """Where it is posted: below /v1, and below a provider's `base_url`; it may contain `{model}`."""
-
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """Parse a request body; raises `RequestError`. `path` is that of the request."""
+    read_request: Callable[[bytes, Mapping[str, str], str], ClientRequest]
+    """Takes a body, the headers and the path. Raises `RequestError`."""
+    names: tuple[str, ...] = ("input_tokens",)
+    """The names that the member of the response with the count may have. The first one is written."""
+    others: Mapping[str, object] = MappingProxyType({})
+    """Further members of the response."""
 
     def read_count(self, body: bytes) -> int | None:
         """The count in a provider's response; None if there is none."""
+        try:
+            counted = object_of(msgspec.json.decode(body))
+        except (ValueError, RecursionError):
+            return None
+        tokens = next((integer_of(counted[name]) for name in self.names if name in counted), None)
+        return tokens if tokens is not None and tokens >= 0 else None
 
     def write_count(self, tokens: int) -> bytes:
         """The body of the response to a client."""
+        return msgspec.json.encode({**self.others, self.names[0]: tokens})
 
 
 class KeptAnswer(Struct, frozen=True, gc=False):
@@ -298,6 +292,57 @@ class StoredAnswers(Protocol):
         """The body of the response to a deletion."""
 
 
+class Compaction(Protocol):
+    """A request of an API that asks for a shorter conversation, which takes the place of the longer one."""
+
+    name: str
+    """Its name in the ledger, in metrics and in traces."""
+    path: str
+    """Where it is posted: below /v1, and below a provider's `base_url`."""
+    prefix: str
+    """What a summary begins with that the gateway has sealed for a client."""
+    mark: bytes
+    """What every request contains that has a summary, or `is_triggered`: one search finds both."""
+
+    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+        """The request for a summary, which has the client's own as `compacts`. Raises `RequestError`."""
+
+    def write(self, asked: bytes, data: bytes, call_id: str, seal: Callable[[str], str]) -> tuple[bytes, bool]:
+        """The response to a client that has asked so, made of the body of an answer, and whether it is a stream. Raises
+        `RequestError` if the answer has no summary."""
+
+    def is_triggered(self, body: bytes) -> bool:
+        """Whether a request for an answer asks to compact the conversation instead. Few do."""
+
+    def open(self, body: bytes, unseal: Callable[[str], str | None]) -> bytes:
+        """A request with its summaries as messages. Raises `RequestError` if one was not sealed for this client."""
+
+
+class SocketRequest(Struct, frozen=True):
+    """A message of a client that requests an answer: the body that it would post, and which answer it continues."""
+
+    body: bytes
+    previous: str = ""
+    prewarm: bool = False
+    """Whether the client only announces the request, so that a later one continues it: no answer is generated."""
+
+
+class SocketMessages(Protocol):
+    """How an API is spoken over a WebSocket: messages in place of bodies, events and errors."""
+
+    def read(self, message: bytes) -> SocketRequest:
+        """A message of the client. Raises `RequestError`."""
+
+    def events(self, data: bytes) -> Iterable[bytes]:
+        """The messages in place of these bytes of a stream, which consist of whole events of this dialect's writer."""
+
+    def has_failed(self, data: bytes) -> bool:
+        """Whether the last bytes of a stream say that the answer has failed."""
+
+    def write_error(self, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+        """The message in place of a response with an error."""
+
+
 class ListedModel(Struct, frozen=True):
     """A model in a list of models. `created` is in Unix seconds."""
 
@@ -318,7 +363,7 @@ class ModelList(Protocol):
         """The body of one model."""
 
 
-# To detect a dialect by its bytes, and to explain a stream.
+# To detect a dialect by its bytes.
 
 HINT = 1
 """Evidence that other dialects may have too."""
@@ -326,35 +371,18 @@ PROOF = 4
 """Evidence that no other dialect has."""
 
 
-class Detector(Protocol):
+class Detector(Struct, frozen=True, kw_only=True):
     """Rates the evidence that an answer is of one dialect, as `HINT` or `PROOF`; 0 if there is none.
 
     Each call is independent of the others. A heartbeat, or an error in a shape that many APIs have, is no evidence.
     """
 
-    def in_frame(self, value: dict[str, object], event: str) -> int:
-        """The evidence in the JSON object of one of the first frames, and in the name of its SSE event."""
-
-    def in_exchange(self, path: str, content_type: str) -> int:
-        """The evidence in the path of the request and in the answer's content type; each is empty if unknown."""
-
-
-JsonPath: TypeAlias = tuple[str | int, ...]
-"""The path of a value in JSON: keys and list indexes; `*` matches any of them."""
-
-
-class DefectPlaces(Struct, frozen=True, kw_only=True):
-    """The paths of the values in an event's JSON that a defect concerns, for tools that show a stream with its defects.
-
-    A defect without a path is shown at the start of its event.
-    """
-
-    paths: Mapping[str, tuple[JsonPath, ...]]
-    """By the defect's code: its possible paths. The first one that exists is used."""
-    named: frozenset[str] = frozenset()
-    """Codes of defects whose detail names the top-level members that they concern."""
-    group: str = ""
-    """The name of a list. If several items match a path, the item of this list that contains the detail is used."""
+    in_frame: Callable[[dict[str, object], str], int]
+    """Takes the JSON object of one of the first frames, and the name of its SSE event."""
+    paths: tuple[str, ...] = ()
+    """How the paths of its endpoints end, besides `AnswerDialect.path` and `Dialect.unstreamed_path`."""
+    content_type: str = ""
+    """A part of the answer's content type that is a hint; empty if there is none."""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -375,7 +403,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Whether a request without `stream` gets a stream."""
     detector: Detector | None = None
     """Detects the dialect by the bytes of an answer. Without it, a capture must name the dialect."""
-    places: DefectPlaces | None = None
     incidental: frozenset[str] = frozenset(("model",))
     """Members of a request that replay ignores when it compares two requests."""
     carried: frozenset[str] = frozenset()
@@ -387,9 +414,33 @@ class Dialect(Struct, frozen=True, kw_only=True):
     model_list: ModelList | None = None
     stored: StoredAnswers | None = None
     """Which of its answers can be kept, and how a request continues one."""
-    passthrough: PassThroughFormat | None = None
-    """The description of its fast path, if it has one."""
+    socket: SocketMessages | None = None
+    """What it is over a WebSocket, at the path for answers; such a dialect has `stored` answers."""
+    compaction: Compaction | None = None
+    text_format: TextFormat | None = None
+    """The format of its fast path, if it has one."""
 
     def __post_init__(self) -> None:
         if self.surface is not None:
+            if not self.surface.name:
+                force_setattr(self.surface, "name", self.name)
             force_setattr(self, "answers", self.surface)
+            if self.upstream is not None:
+                self.upstream.name = self.name
+
+    def rate_exchange(self, path: str, content_type: str) -> int:
+        """The evidence in the path of the request and in the answer's content type; each is empty if unknown."""
+        if (detector := self.detector) is None:
+            return 0
+        paths = (self.answers.path if self.answers is not None else "", self.unstreamed_path)
+        ends = (*detector.paths, *(path.rpartition("{model}")[2] for path in paths if path))
+        typed = bool(detector.content_type) and detector.content_type in content_type
+        return HINT if typed or path.partition("?")[0].endswith(ends) else 0
+
+    @property
+    def client_paths(self) -> tuple[str, ...]:
+        """The paths of its APIs for clients, below /v1: for answers, to count tokens, and to compact conversations."""
+        counting = self.token_counting.path if self.token_counting is not None else ""
+        compacting = self.compaction.path if self.compaction is not None else ""
+        paths = (self.surface.path, self.unstreamed_path, counting, compacting) if self.surface else ()
+        return tuple(filter(None, paths))

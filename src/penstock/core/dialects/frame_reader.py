@@ -1,20 +1,20 @@
 """FrameReader: the base of the readers of all dialects. It reads what is no event of the dialect, or not one in JSON.
 
 A dialect derives from it, and reads the events of an answer in `read`. Everything else is the same in all APIs, and is
-read here: halves of surrogate pairs, JSON that is not an object, data that is not JSON, errors, heartbeats, events of
-other APIs, and unknown events. `read` is called for every event, so it does not begin with a call of this class:
+read here: halves of surrogate pairs, JSON that is not an object, data that is not JSON (`read_odd` and
+`read_undecodable`, which the slow path calls); errors, heartbeats, events of other APIs, and unknown events:
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-            return
+    def read(self, value: dict[str, object], event: str) -> None:
         ...                                     # the events of the dialect
         self.read_unknown(value, event)         # all others
 """
 
+import re
 from abc import ABC, abstractmethod
 
+from penstock.core.fast.format import StreamTrailer, TextEvent
 from penstock.core.hub.events import Extra
+from penstock.core.hub.grammar import Grammar
 from penstock.core.hub.sink import Sink
 from penstock.core.hub.text import TextPath, whole, whole_json, whole_json_except
 from penstock.core.json.getters import object_of, shown, text_of
@@ -22,6 +22,8 @@ from penstock.core.provider_errors.error_shapes import is_heartbeat, read_error
 
 # The maximum length of a sentinel or a heartbeat. A longer text, which may be a megabyte, is not compared with them.
 _MAX_WORD = 80
+EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
+"""The types of unknown events that may be written again as the name of an event: another one could write frames."""
 
 
 class FrameReader(ABC):
@@ -63,11 +65,8 @@ class FrameReader(ABC):
         self._sink = sink
 
     @abstractmethod
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Read the JSON of one frame. `event` is the name of its SSE event.
-
-        `surrogates`: strings in it may contain halves of surrogate pairs.
-        """
+    def read(self, value: dict[str, object], event: str) -> None:
+        """Read the JSON object of one frame. `event` is the name of its SSE event, empty if it has none."""
 
     def flush(self) -> None:  # noqa: B027
         """Emit everything that is buffered: the rest of it will not be read. Nothing, unless a dialect buffers."""
@@ -92,14 +91,15 @@ class FrameReader(ABC):
         else:
             self._fail("bad-json", text[:500])
 
-    def read_odd(self, value: object, event: str, *, surrogates: bool) -> None:
-        """Read JSON with halves of surrogate pairs, or JSON that is not an object."""
+    def read_odd(self, value: object, event: str, *, surrogates: bool = False) -> None:
+        """Read JSON that is not an object, or that may have halves of surrogate pairs in its strings."""
         self._surrogates = self._surrogates or surrogates
         if isinstance(value, list) and value and event != "error" and all(isinstance(item, dict) for item in value):
             for item in value:
-                self.read(item, event=event, surrogates=surrogates)
+                self.read_odd(item, event, surrogates=surrogates)
         elif isinstance(value, dict):
-            self.read(whole_json_except(value, self._open_texts(value), self._sink), event=event)
+            texts = self._open_texts(value)
+            self.read(object_of(whole_json_except(value, texts, self._sink)) if surrogates else value, event)
         else:
             self._read_other(whole_json(value, self._sink) if surrogates else value, event)
 
@@ -119,6 +119,23 @@ class FrameReader(ABC):
             self.unread = self.unread or shown(value)
             return True
         return False
+
+    # The fast path (`core/fast/__init__.py`), for dialects that have one.
+
+    def read_usual(self, data: bytes) -> bool:  # noqa: ARG002
+        """Read the data of one frame by typed decoders, if it is one healthy delta and nothing else; or do nothing.
+
+        It is called while the grammar expects text. Returns whether it was read."""
+        return False
+
+    def follow_text(self, delta: TextEvent, last: bytes) -> None:  # noqa: B027
+        """Continue after text deltas that the fast path has read, all of the choice and kind of `delta`.
+
+        `delta` has their text if the format says so (`TextFormat.keeps_text`). `last` is the JSON of the last one."""
+
+    def trailer(self, grammar: Grammar) -> StreamTrailer | None:  # noqa: ARG002
+        """An empty trailer for a stream that expects text; None if the stream cannot have the usual ending."""
+        return None
 
     def _open_texts(self, value: dict[str, object]) -> frozenset[TextPath]:  # noqa: ARG002
         """Where this object has texts that the next event may continue."""

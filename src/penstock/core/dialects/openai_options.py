@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
-from penstock.core.dialects.translated_parts import note_lifetime
+from penstock.core.dialects.request_writer import note_lifetime
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ReasoningSettings, ResponseFormat
 

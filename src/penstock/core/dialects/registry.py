@@ -1,21 +1,63 @@
-"""The registry of dialects, by name. A new dialect is a package beside this module, and a row here."""
+"""The registry of dialects, by name. A new dialect is a package beside this module, and a row here.
 
-from penstock.core.dialects.anthropic_messages.dialect import ANTHROPIC_MESSAGES
-from penstock.core.dialects.bedrock_converse.dialect import BEDROCK_CONVERSE
-from penstock.core.dialects.cohere.dialect import COHERE
+A gateway uses few of the dialects, and they are a sixth of its code. So each is imported when it is first read.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+
 from penstock.core.dialects.dialect import AnswerDialect, Dialect, SurfaceDialect, UpstreamDialect
-from penstock.core.dialects.gemini.dialect import GEMINI
-from penstock.core.dialects.ollama.dialect import OLLAMA
-from penstock.core.dialects.openai_chat.dialect import OPENAI_CHAT
-from penstock.core.dialects.openai_responses.dialect import OPENAI_RESPONSES
 from penstock.errors import UnknownDialectError
 
 DEFAULT_DIALECT = "openai_chat"
 """The dialect of a provider that names none, and of errors of APIs that have no dialect."""
-DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect
-    for dialect in (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI, OLLAMA, COHERE, BEDROCK_CONVERSE)
+# Name → the paths that it has below /v1 for clients, so that they can be offered before the dialect is imported.
+# `<name>/dialect.py` has the dialect, as a constant with the name in capitals.
+_PATHS: dict[str, tuple[str, ...]] = {
+    "openai_chat": ("/chat/completions",),
+    "anthropic_messages": ("/messages", "/messages/count_tokens"),
+    "openai_responses": ("/responses", "/responses/input_tokens", "/responses/compact"),
+    "gemini": tuple(
+        f"/models/{{model}}:{verb}" for verb in ("streamGenerateContent", "generateContent", "countTokens")
+    ),
+    "ollama": (),
+    "cohere": ("/v2/chat",),
+    "bedrock_converse": ("/model/{model}/converse-stream", "/model/{model}/converse"),
 }
+
+
+class DialectTable(MutableMapping[str, Dialect]):
+    """The dialects by name. To list the names imports none of them."""
+
+    def __init__(self) -> None:
+        self._imported: dict[str, Dialect | None] = dict.fromkeys(_PATHS)
+
+    def __getitem__(self, name: str) -> Dialect:
+        dialect = self._imported[name]
+        if dialect is None:
+            module = import_module(f"penstock.core.dialects.{name}.dialect")
+            dialect = self._imported[name] = getattr(module, name.upper())
+            assert isinstance(dialect, Dialect)
+        return dialect
+
+    def __setitem__(self, name: str, dialect: Dialect) -> None:
+        self._imported[name] = dialect
+
+    def __delitem__(self, name: str) -> None:
+        del self._imported[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._imported)
+
+    def __len__(self) -> int:
+        return len(self._imported)
+
+    def paths(self, name: str) -> tuple[str, ...]:
+        """The paths of a dialect for clients, which may contain `{model}`; none if clients do not speak it."""
+        return _PATHS[name] if name in _PATHS else self[name].client_paths
+
+
+DIALECTS = DialectTable()
 
 
 def find_dialect(name: str) -> Dialect:
@@ -55,14 +97,11 @@ def answer_dialect(name: str) -> AnswerDialect:
     return answers
 
 
+def clients_speak() -> list[str]:
+    """The names of the dialects that clients may use."""
+    return [name for name in DIALECTS if DIALECTS.paths(name)]
+
+
 def dialect_at(path: str) -> str:
     """The dialect of the API that is offered at a path below /v1; the default one where there is none."""
-    for name, dialect in DIALECTS.items():
-        if dialect.surface is None:
-            continue
-        endpoints = (dialect.surface, dialect.token_counting)
-        if any(endpoint is not None and endpoint.path == path for endpoint in endpoints):
-            return name
-        if path and dialect.unstreamed_path == path:
-            return name
-    return DEFAULT_DIALECT
+    return next((name for name in DIALECTS if path in DIALECTS.paths(name)), DEFAULT_DIALECT)

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from penstock.core.hub.request import Reference
+from penstock.core.json.getters import object_of, text_of
 
 
 class _SharedMembers(Struct, frozen=True, kw_only=True):
@@ -28,6 +29,8 @@ class _SharedMembers(Struct, frozen=True, kw_only=True):
     """Members that are objects, and name what is stored if they have an `id`."""
     items: Mapping[str, str] = {}
     """Types of items that are known by their id, and the member with which they are complete."""
+    opaque: frozenset[str] = frozenset()
+    """Further members whose values are the client's own JSON."""
 
 
 _OPENAI = frozenset(("file_id", "file_ids", "vector_store_ids", "container_id", "skill_id", "data_sources"))
@@ -55,10 +58,16 @@ _TABLES = {
             )
         )
     ),
+    "bedrock_converse": _SharedMembers(
+        stored=frozenset(("guardrailIdentifier", "promptVariables")), opaque=frozenset(("inputSchema", "json"))
+    ),
+    "cohere": _SharedMembers(opaque=frozenset(("data",))),  # of a document
 }
 _NO_IDS = _SharedMembers()
 # Addresses of media. Those of public servers name nothing in an account.
-_URLS = frozenset(("url", "image_url", "file_url", "video_url", "audio_url", "document_url", "fileUri", "file_uri"))
+_URLS = frozenset(
+    ("url", "image_url", "file_url", "video_url", "audio_url", "document_url", "fileUri", "file_uri", "uri")
+)
 _STORED_URL = re.compile(
     r"\s*(?:s3:|gs:|files/|https?://(?:[^/?#]*@)?(?:generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com)",
     re.IGNORECASE,
@@ -66,6 +75,8 @@ _STORED_URL = re.compile(
 _NAMES = {dialect: table.stored | table.with_id | _URLS for dialect, table in _TABLES.items()}
 # Top-level members of OpenRouter, Vercel's gateway and LiteLLM's proxy, in any API.
 _ROUTES = frozenset(("models", "route", "provider", "providerOptions", "preset", "fallbacks"))
+# Those of them that an API has itself: each entry names a model, or the value is a word such as "default".
+_FURTHER: Mapping[str, frozenset[str]] = {"anthropic_messages": frozenset(("fallbacks",))}
 _NOTHING = (b"null", b"[]", b"{}", b'""')
 # Members whose values are the client's own JSON, or quote an answer.
 _OPAQUE = frozenset(
@@ -74,6 +85,7 @@ _OPAQUE = frozenset(
         "args", "response", "input", "annotations", "citations", "results", "metadata", "labels", "logprobs",
     )
 )  # fmt: skip
+_OPAQUE_OF = {dialect: _OPAQUE | table.opaque for dialect, table in _TABLES.items()}
 _NESTED = (dict, list)
 # Results of tools that providers execute, which name files that they have made; and skills that all accounts have.
 _OWN_TYPES = ("code_execution_output", "bash_code_execution_output", "anthropic")
@@ -82,6 +94,7 @@ _OWN_TYPES = ("code_execution_output", "bash_code_execution_output", "anthropic"
 def find_reference(dialect: str, fields: Mapping[str, object]) -> Reference | None:
     """A member of a request that refers to shared state, an id rather than an address; None if there is none."""
     table, names = _TABLES.get(dialect, _NO_IDS), _NAMES.get(dialect, _URLS)
+    opaque = _OPAQUE_OF.get(dialect, _OPAQUE)
     found: list[Any] = [fields]
     address: Reference | None = None
     for value in found:  # which grows
@@ -104,16 +117,32 @@ def find_reference(dialect: str, fields: Mapping[str, object]) -> Reference | No
         if table.items and value is not fields and _is_item_reference(table, value):
             return Reference("input", "stored")
         for name, inner in value.items():
-            if type(inner) in _NESTED and (name not in _OPAQUE or (value is fields and type(inner) is list)):
+            if type(inner) in _NESTED and (name not in opaque or (value is fields and type(inner) is list)):
                 found.append(inner)
     return address
 
 
-def find_route(members: Mapping[str, Raw]) -> str:
-    """The top-level member of a body that chooses another model or route; empty if there is none."""
+def find_route(members: Mapping[str, Raw], dialect: str = "") -> str:
+    """The top-level member of a body that chooses another model or route; empty if there is none.
+
+    One that the API itself has is none: the models that it names are known (`further_models`)."""
     if _ROUTES.isdisjoint(members):
         return ""
-    return next((name for name in sorted(_ROUTES.intersection(members)) if bytes(members[name]) not in _NOTHING), "")
+    found = sorted(_ROUTES.intersection(members) - _FURTHER.get(dialect, frozenset()))
+    return next((name for name in found if bytes(members[name]) not in _NOTHING), "")
+
+
+def further_models(dialect: str, fields: Mapping[str, object]) -> tuple[str, ...]:
+    """The models that may go on with the answer in place of the requested one. Where the provider chooses them, the
+    word by which the request says so."""
+    found: list[str] = []
+    for name in _FURTHER.get(dialect, ()):
+        value = fields.get(name)
+        entries = value if isinstance(value, list) else [value]
+        found += [
+            text_of(object_of(entry).get("model")) if isinstance(entry, dict) else text_of(entry) for entry in entries
+        ]
+    return tuple(name for name in found if name)
 
 
 def _reference(table: _SharedMembers, name: str, holder: Mapping[str, object]) -> Reference | None:

@@ -1,377 +1,244 @@
-"""Templates for the fast path: the constant bytes of text deltas and of openings, and the proof that they are right.
+"""DeltaTemplate: the bytes that all text deltas of a stream share, and the proof that they are right.
 
-`learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first events
-of the answers of one target: `learn_opening` makes it. The complete argument why a template may replace the parser is
-at the top of `core/fast/passthrough.py`.
+`learn_template` makes a template of one text delta. `core/fast/__init__.py` has the complete argument why a template
+may replace the parser.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.core.fast.format import (
-    DeltaTemplate,
-    Opening,
-    OpeningField,
-    OpeningFormat,
-    PassThroughFormat,
-    Path,
-    TemplateSlot,
-    TextEvent,
-)
-from penstock.core.hub.events import Event, Extra
+from penstock.core.fast.format import TextEvent, TextFormat, value_at
 
 _JSON = msgspec.json.Decoder()
-# One SSE event with one `data:` line, and perhaps an `event:` line. And its last bracket, with the spaces before it.
-_ONE_LINE = re.compile(rb"(?:event:[^\r\n]*\n)?data:([^\r\n]*)\n\n")
-_LAST_BRACKET = re.compile(rb" *\}\n\n")
-# The values that a field of an opening may have. None of them can end a JSON string or a JSON number.
-_PATTERNS = {
-    "token": rb"[\w.:-]{1,128}",
-    "seconds": rb"[1-9][0-9]{8,10}",
-    "padding": rb"[0-9A-Za-z]+",
-    "count": rb"0|[1-9][0-9]{0,8}",
-}
-# A longer opening is not learned: there is one per target, and each byte costs a microsecond and ten bytes of memory to
-# compile into a pattern.
-_MAX_OPENING = 4_096
-# An opening that matched this many streams is learned again as soon as it changes.
-_ESTABLISHED = 16
-# A longer event is not learned: the proof of a template decodes its JSON three times.
-MAX_LEARNED = 65_536
-_MISSING = object()
+# The values that a slot behind the text may have. None of them can end a JSON string or a JSON number. A count is not
+# zero, so that no report becomes a blank one; and below any absurd count.
+_COUNT = rb"[1-9][0-9]{0,8}"
+VALUES = {"padding": rb"[0-9A-Za-z]+", "spaces": rb" *", "count": _COUNT}
+_IS_COUNT = re.compile(_COUNT)
+# Counts between punctuation. Digits in a string are so rarely among them that the proof may fail then.
+_NUMBERS = re.compile(rb"(?<=[:, \[])%b(?=[,}\] ])" % _COUNT)
+# The largest report, and the most counts in it. Recorded ones have some 300 bytes with up to ten counts. To compile a
+# pattern takes a microsecond for each byte and some ten for each count.
+_MAX_REPORT = 1_024
+_MAX_COUNTS = 40
+# A longer event is not learned: the proof decodes its JSON three times.
+_MAX_LEARNED = 65_536
+# Added to a number for the proof.
+_ADDED = 1_000_003
+
+SlotKind: TypeAlias = Literal["text", "counter", "padding", "spaces", "count"]
+_Part: TypeAlias = Literal["", "prefix", "suffix", "tail"]
 
 
-class OpeningTemplate:
-    """The template of the first events of the answers of one target, learned from one answer."""
+class DeltaTemplate(NamedTuple):
+    """The bytes of a text delta: `prefix`, the text, `suffix`, a value that matches the pattern, `tail`.
 
-    __slots__ = ("_known", "_matches", "_misses")
-
-    def __init__(self) -> None:
-        self._known: KnownOpening | None = None
-        self._matches = self._misses = 0
-
-    def match(self, data: bytes) -> Opening | None:
-        """The opening at the start of the data, or None if it does not match. More bytes may follow it."""
-        return self._known.read(data) if self._known is not None else None
-
-    def confirm(self) -> None:
-        """Count a match: the text that followed the opening matched the template too."""
-        self._matches += 1
-
-    def learn(self, size: int, prove: "Callable[[], KnownOpening | None]") -> None:
-        """Learn an opening that did not match, of this size, if it can be proved.
-
-        An established opening is replaced at once. Otherwise only the 1st, 2nd, 4th, 8th, … miss is learned, so that a
-        target whose answers all open differently costs little.
-        """
-        if size > _MAX_OPENING:
-            return
-        if self._matches >= _ESTABLISHED:
-            self._misses = 0
-        self._misses += 1
-        if self._misses & (self._misses - 1) == 0:  # a power of two
-            self._matches = 0
-            self._known = prove()
-
-
-class KnownOpening(NamedTuple):
-    """A proved opening: the pattern of its bytes, and the template of the text deltas that follow it.
-
-    `prefix` is the template's prefix, if there are `prefix_fields` as a format string with a placeholder for each: text
-    deltas repeat these values of the opening.
+    The prefix ends with the opening quote of the text. Without such a value, the tail begins with the closing quote,
+    and the suffix is empty. If there is a counter, the literal with its name (`counted`) is a format string for it.
     """
 
-    pattern: re.Pattern[bytes]
-    format: OpeningFormat
-    events: list[Event]
-    frames: int
-    tier: object
-    choice: int
     prefix: bytes
-    prefix_fields: list[str]
-    template: DeltaTemplate
+    suffix: bytes
+    value: re.Pattern[bytes]
+    tail: bytes
+    counted: _Part
+    next_count: int
+    """The counter of the next event."""
+    kind: SlotKind | Literal[""]
+    """What the value is; a report is a value with several counts."""
+    sample: bytes
+    """The value in the learned event."""
+    make_event: Callable[[str], TextEvent]
+    json: dict[str, object]
+    """The JSON of the learned event."""
+    json_start: int
+    """Where the JSON begins, in bytes."""
+    end: bytes
+    """The line ends of the event."""
+    lines: int
+    """The number of its lines."""
+    keeps_text: bool
+    """Whether the frame reader needs the texts of the events that match."""
 
-    def read(self, data: bytes) -> Opening | None:
-        """The opening at the start of the data, or None if it does not match."""
-        match = self.pattern.match(data)
-        made = self.format.make(self.events, match.groupdict()) if match is not None else None
-        if match is None or made is None:
-            return None
-        prefix = self.prefix % match.group(*self.prefix_fields) if self.prefix_fields else self.prefix
-        return Opening(*made, self.choice, match[0], self.frames, self.tier, self.template, prefix)
+    @property
+    def size(self) -> int:
+        """The length of all literals, in bytes."""
+        return len(self.prefix) + len(self.suffix) + len(self.tail)
 
 
-# The proof.
-
-
-class _SlotValue(NamedTuple):
-    """A value in the bytes of an event: its position, its path in the JSON, and a substitute for the proof.
-
-    `slot` is None for the text. A value without a path has no meaning: any substitute leaves the JSON as it is.
-    """
+class Slot(NamedTuple):
+    """A value in the bytes of an event that may vary, and another value for the proof."""
 
     start: int
     end: int
-    path: Path
-    substitute: object
-    slot: TemplateSlot | None
+    kind: SlotKind
+    substitute: bytes
 
 
-def learn_template(
-    format: PassThroughFormat, event: bytes, delta: TextEvent
-) -> tuple[DeltaTemplate, int | None] | None:
-    """The template of an event that was read as `delta`, and the counter of the next event; None if not proved."""
-    line = _ONE_LINE.fullmatch(event) if len(event) <= MAX_LEARNED else None
-    if line is None:
+def learn_template(format: TextFormat, event: bytes, delta: TextEvent) -> DeltaTemplate | None:
+    """The template of an event that was read as `delta`; None if it cannot be proved."""
+    line = format.event.fullmatch(event) if len(event) <= _MAX_LEARNED else None
+    json = decoded(line[1]) if line is not None else None
+    if line is None or not isinstance(json, dict):
         return None
-    try:
-        decoded = _JSON.decode(line[1])
-    except ValueError:
+    slots = _slots(format, event, json, delta)
+    literals = literals_of(event, slots)
+    if not slots or not b"".join(literals).isascii():
         return None
-    values = _slot_values(format, event, decoded, delta)
-    if not values or not _is_proved(event, values):
+    probe = format.event.fullmatch(b"".join(alternating(literals, [slot.substitute for slot in slots])))
+    if probe is None or decoded(probe[1]) != _changed(format, decoded(line[1]), delta):
         return None
-    literals = _literals(event, values)
-    text = next(place for place, value in enumerate(values) if value.slot is None)
-    prefix_slots = [value.slot for value in values[:text] if value.slot is not None]
-    suffix, *rest_literals = literals[text + 1 :]
-    suffix_slots = [value.slot for value in values[text + 1 :] if value.slot is not None]
-    if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in prefix_slots):
+    parts = _parts(slots, literals)
+    if parts is None:
         return None
+    prefix, suffix, between, tail = parts
+    counted: _Part = "prefix" if len(prefix) > 1 else "suffix" if len(suffix) > 1 else "tail" if len(tail) > 1 else ""
+    kinds = [slot.kind for slot in slots if slot.kind not in ("text", "counter")]
+    varying = [slot for slot in slots if slot.kind == kinds[0]] if kinds else []
     rest = {name: getattr(delta, name) for name in delta.__struct_fields__ if name not in ("choice", "text")}
-    make: Callable[[str], TextEvent] = partial(type(delta), delta.choice, **rest)
-    counts = [value for value in values if value.slot is not None and value.slot.kind == "counter"]
-    template = DeltaTemplate(
-        prefix=tuple(literals[: text + 1]),
-        suffix=suffix,
-        suffix_slots=tuple(zip(suffix_slots, rest_literals, strict=True)),
+    return DeltaTemplate(
+        prefix=_counted(prefix),
+        suffix=_counted(suffix),
+        value=_pattern(kinds[0] if kinds else "", tuple(between)),
+        tail=_counted(tail),
+        counted=counted,
+        next_count=next((int(event[slot.start : slot.end]) + 1 for slot in slots if slot.kind == "counter"), 0),
+        kind=kinds[0] if kinds else "",
+        sample=event[varying[0].start : varying[-1].end] if varying else b"",
+        make_event=partial(type(delta), delta.choice, **rest),
+        json=json,
+        json_start=line.start(1),
+        end=line[2],
         lines=event.count(b"\n"),
-        make_event=make,
-        members=members_of(format, decoded, delta),
+        keeps_text=format.keeps_text,
     )
-    return template, int(event[counts[0].start : counts[0].end]) + 1 if counts else None
 
 
-def members_of(format: PassThroughFormat, decoded: object, delta: TextEvent) -> dict[str, object]:
-    """The JSON of a text delta without its text, padding and counters, which are members of the JSON object itself.
+def _parts(
+    slots: list[Slot], literals: list[bytes]
+) -> tuple[list[bytes], list[bytes], list[bytes], list[bytes]] | None:
+    """The literals of the prefix and of the suffix, those between the varying values, and those of the tail.
 
-    Empty for a dialect whose writer does not follow the text: no other code uses it.
+    A part with two literals has the counter between them. None if only the counter may be where another value is.
     """
-    if format.repeated is None or not isinstance(decoded, dict):
-        return {}
-    slots = {format.text_path(delta)[0], *(slot.path[0] for slot in format.slots if slot.path)}
-    return {name: value for name, value in decoded.items() if name not in slots}
+    text = next(place for place, slot in enumerate(slots) if slot.kind == "text")
+    varying = [place for place, slot in enumerate(slots) if slot.kind not in ("text", "counter")]
+    prefix, behind = literals[: text + 1], literals[text + 1 :]
+    if not varying:
+        return prefix, [b""], [], behind
+    first, last = varying[0], varying[-1]
+    if first < text or len(varying) != last - first + 1:
+        return None
+    return prefix, literals[text + 1 : first + 1], literals[first + 1 : last + 1], literals[last + 1 :]
 
 
-def _slot_values(format: PassThroughFormat, event: bytes, decoded: object, delta: TextEvent) -> list[_SlotValue]:
-    """The values of the text and of all slots, in the order of their bytes; empty if one is not where it should be."""
+def _counted(literals: list[bytes]) -> bytes:
+    """The only literal; or two literals as a format string, with the counter between them."""
+    if len(literals) == 1:
+        return literals[0]
+    return b"%d".join(literal.replace(b"%", b"%%") for literal in literals)
+
+
+@lru_cache(maxsize=64)
+def _pattern(kind: str, between: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """The pattern of values of one kind with these literals between them. Nearly all streams of a provider share it."""
+    return re.compile(VALUES[kind].join([b"", *map(re.escape, between), b""]) if kind else b"")
+
+
+def _slots(format: TextFormat, event: bytes, json: dict[str, object], delta: TextEvent) -> list[Slot]:
+    """All values that may vary, in the order of their bytes; empty if one is not where it should be."""
     path = format.text_path(delta)
-    values = [_slot_value(event, path, b'"%b"' % delta.text.encode(), delta.text + ".", None)]
-    for slot in format.slots:
-        if slot.kind == "spaces":
-            bracket = event.rfind(b"}")
-            start = len(event[:bracket].rstrip(b" "))
-            values.append(_SlotValue(start, bracket, (), " " * (bracket - start + 1), slot))
-            continue
-        member = value_at(decoded, slot.path)
-        if member is _MISSING:
-            continue
-        if slot.kind == "padding" and isinstance(member, str):
-            values.append(_slot_value(event, slot.path, b'"%b"' % member.encode(), member + "x", slot))
-        elif slot.kind == "counter" and type(member) is int and member >= 0:
-            values.append(_slot_value(event, slot.path, b"%d" % member, member + 1_000_003, slot))
-        else:
-            return []
-    values.sort(key=lambda value: value.start)
-    ordered = all(left.end <= right.start for left, right in pairwise(values))
-    return values if ordered and values[0].start > 0 else []
-
-
-def _slot_value(event: bytes, path: Path, token: bytes, substitute: object, slot: TemplateSlot | None) -> _SlotValue:
-    """Find a value in an event, after the name of its member. `start` is 0 if it is not there."""
-    key = b'"%b":' % str(path[-1]).encode()
-    at = event.find(key)
-    while at >= 0:
-        at += len(key)
-        at += event.startswith(b" ", at)
-        if event.startswith(token, at):
-            quote = token.startswith(b'"')
-            return _SlotValue(at + quote, at + len(token) - quote, path, substitute, slot)
-        at = event.find(key, at)
-    return _SlotValue(0, 0, path, substitute, slot)
-
-
-def _is_proved(event: bytes, values: list[_SlotValue]) -> bool:
-    """Whether substituting all values in the bytes changes the JSON at their paths, and nowhere else."""
-    substitutes = [str(value.substitute).encode() for value in values]
-    probe = b"".join(alternating(_literals(event, values), substitutes))
-    return _differs_only(event, probe, {value.path: value.substitute for value in values if value.path})
-
-
-def _differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:
-    """Whether the JSON of the probe is that of the event with these changes, each of which really is one.
-
-    If there are several events, the changes are those of the first one.
-    """
-    decoded, changed = _decoded_events(event), _decoded_events(probe)
-    if not decoded:
-        return False
-    for path, new in changes.items():
-        holder: Any = value_at(decoded[0], path[:-1])
-        if value_at(holder, path[-1:]) in (_MISSING, new):
-            return False
-        holder[path[-1]] = new
-    return decoded == changed
-
-
-def _decoded_events(data: bytes) -> list[object]:
-    """The JSON of each event; none if a part of the data is not an event with one line of JSON."""
-    lines = list(_ONE_LINE.finditer(data))
-    if b"".join(line[0] for line in lines) != data:
+    text = _text_slot(event, str(path[-1]), delta.text) if path else None
+    if text is None:
         return []
-    try:
-        return [_JSON.decode(line[1]) for line in lines]
-    except ValueError:
+    slots: list[Slot | None] = [text]
+    if format.spaces:
+        bracket = event.rfind(b"}")
+        start = len(event[:bracket].rstrip(b" "))
+        slots.append(Slot(start, bracket, "spaces", b" " * (bracket - start + 1)))
+    if format.padding is not None and format.padding in json:
+        padding = json[format.padding]
+        known = isinstance(padding, str)
+        slots.append(find_slot(event, format.padding, b'"%b"' % str(padding).encode(), "padding") if known else None)
+    if format.counter is not None and format.counter in json:
+        count = json[format.counter]
+        known = type(count) is int and count >= 0
+        slots.append(find_slot(event, format.counter, str(count).encode(), "counter") if known else None)
+    if format.report is not None:
+        slots += _count_slots(event, text.end, format.report)
+    found = sorted(slot for slot in slots if slot is not None)
+    ordered = all(left.end <= right.start for left, right in pairwise(found))
+    return found if len(found) == len(slots) and ordered else []
+
+
+def _text_slot(event: bytes, name: str, text: str) -> Slot | None:
+    """Where a member of this name has this text, which may be escaped, between its quotes."""
+    for member in re.finditer(rb'"%b": ?("[^"\\]*(?:\\.[^"\\]*)*")' % name.encode(), event):
+        if decoded(member[1]) == text:
+            return Slot(member.start(1) + 1, member.end(1) - 1, "text", member[1][1:-1] + b".")
+    return None
+
+
+def find_slot(event: bytes, name: str, token: bytes, kind: SlotKind) -> Slot | None:
+    """Where a member of this name has this value, a string without escapes or a number."""
+    member = re.search(rb'"%b": ?(?=%b)' % (name.encode(), re.escape(token)), event)
+    if member is None:
+        return None
+    quote = token.startswith(b'"')
+    start, end = member.end() + quote, member.end() + len(token) - quote
+    return Slot(start, end, kind, substitute_for(token).strip(b'"'))
+
+
+def _count_slots(event: bytes, start: int, name: str) -> list[Slot | None]:
+    """The counts in or behind the member of this name, which is behind `start`."""
+    report = event.find(b'"%b":' % name.encode(), start)
+    if report < 0:
         return []
+    counts = list(_NUMBERS.finditer(event, report))
+    if len(counts) > _MAX_COUNTS or (counts and counts[-1].end() - counts[0].start() > _MAX_REPORT):
+        return [None]
+    return [Slot(count.start(), count.end(), "count", b"%d" % (int(count[0]) + _ADDED)) for count in counts]
 
 
-def value_at(value: Any, path: Path) -> Any:
-    """The value at a path; `_MISSING` if there is none."""
-    for step in path:
-        if not (step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value))):
-            return _MISSING
-        value = value[step]
+def _changed(format: TextFormat, json: Any, delta: TextEvent) -> object:
+    """The JSON of an event after the substitution."""
+    path = format.text_path(delta)
+    value_at(json, path[:-1])[path[-1]] += "."
+    if format.padding in json:
+        json[format.padding] += "x"
+    if format.counter in json:
+        json[format.counter] += _ADDED
+    if format.report in json:
+        json[format.report] = _with_other_counts(json[format.report])
+    return json
+
+
+def _with_other_counts(value: object) -> object:
+    """A report in which all counts that may vary are other ones."""
+    match value:
+        case dict():
+            return {name: _with_other_counts(each) for name, each in value.items()}
+        case list():
+            return [_with_other_counts(each) for each in value]
+        case int() if type(value) is int and _IS_COUNT.fullmatch(b"%d" % value):
+            return value + _ADDED
     return value
 
 
-def learn_opening(
-    format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
-) -> KnownOpening | None:
-    """Prove an opening: its first events, and the template of the text that follows it. None if it cannot be proved.
-
-    Each value that text deltas repeat must occur exactly once in the prefix of the template. Then substitution proves
-    the opening and the prefix, as for a text delta.
-    """
-    decoded = _decoded_events(first)
-    (prefix,) = template.prefix
-    tokens = _tokens(format, decoded[0], prefix) if decoded else None
-    choice = format.choice(events)
-    if tokens is None or choice is None or choice != template.make_event("").choice or not first.isascii():
-        return None
-    padded = {slot.name for slot, _ in template.suffix_slots if slot.kind == "padding"}
-    fields = {field.name: field for field in format.fields}
-    if padded != {name for name in tokens if fields[name].kind == "padding"}:
-        return None
-    substitutes = {name: _substitute_for(token) for name, token in tokens.items()}
-    found = {name: _slot_value(first, fields[name].path, token, b"", None) for name, token in tokens.items()}
-    names = sorted(tokens, key=lambda name: found[name].start)
-    values = [found[name] for name in names]
-    if not values or values[0].start == 0 or any(left.end > right.start for left, right in pairwise(values)):
-        return None
-    literals = _literals(first, values)
-    probe = b"".join(alternating(literals, [substitutes[name].strip(b'"') for name in names]))
-    if not _differs_only(first, probe, {fields[name].path: _decoded_token(substitutes[name]) for name in names}):
-        return None
-    prefix_fields: list[str] = []
-    if format.in_deltas:
-        prefix_fields = sorted(tokens.keys() - padded, key=lambda name: prefix.find(tokens[name]))
-        repeated = _repeated_prefix(template, fields, tokens, substitutes, prefix_fields)
-        if repeated is None:
-            return None
-        prefix = repeated
-    groups = [b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]) for name in names]
-    spaces = any(slot.kind == "spaces" for slot, _ in template.suffix_slots)
-    pattern = b"".join(alternating([_escaped(literal, spaces=spaces) for literal in literals], groups))
-    return KnownOpening(
-        re.compile(pattern), format, events, len(decoded), _tier_of(events), choice, prefix, prefix_fields, template
-    )
-
-
-def _tier_of(events: list[Event]) -> object:
-    """The service tier that an opening with these events names, or None."""
-    extras = (event.fields for event in events if isinstance(event, Extra) and event.place == "chunk")
-    return next((fields["service_tier"] for fields in extras if "service_tier" in fields), None)
-
-
-def _repeated_prefix(
-    template: DeltaTemplate,
-    fields: Mapping[str, OpeningField],
-    tokens: dict[str, bytes],
-    substitutes: dict[str, bytes],
-    names: list[str],
-) -> bytes | None:
-    """The prefix of text deltas, which repeat these fields, as a format string; None if it cannot be proved."""
-    (prefix,) = template.prefix
-    if not names or any(prefix.count(tokens[name]) != 1 for name in names):
-        return None
-    format = _replaced(prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in names})
-    rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
-    probe = format % tuple(substitutes[name].strip(b'"') for name in names) + rest
-    changes = {fields[name].path: _decoded_token(substitutes[name]) for name in names}
-    return format if _differs_only(prefix + rest, probe, changes) else None
-
-
-def _escaped(literal: bytes, *, spaces: bool) -> bytes:
-    """A literal as a pattern. With `spaces` there may be any number of them before the last bracket of an event.
-
-    No string of the JSON is open there, so they have no meaning.
-    """
-    if not spaces:
-        return re.escape(literal)
-    return rb" *\}\n\n".join(map(re.escape, _LAST_BRACKET.split(literal)))
-
-
-def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, bytes] | None:
-    """The values of the fields of an opening, as bytes of its JSON; None if one has not the form of its kind."""
-    tokens: dict[str, bytes] = {}
-    for field in format.fields:
-        value = value_at(opening, field.path)
-        if field.kind in ("seconds", "count") and type(value) is int:
-            token = b"%d" % value
-        elif field.kind in ("token", "padding") and isinstance(value, str):
-            token = b'"%b"' % value.encode()
-        elif field.if_repeated or field.kind == "padding" or (field.kind == "count" and value in (_MISSING, None)):
-            continue
-        else:
-            return None
-        if field.if_repeated and token not in prefix:
-            continue
-        if not re.fullmatch(_PATTERNS[field.kind], token.strip(b'"')):
-            return None
-        tokens[field.name] = token
-    return tokens
-
-
-def _substitute_for(token: bytes) -> bytes:
+def substitute_for(token: bytes) -> bytes:
     """Another token of the same kind."""
-    return b'"%bx"' % token.strip(b'"') if token.startswith(b'"') else b"%d" % (int(token) + 1)
+    return b'"%bx"' % token.strip(b'"') if token.startswith(b'"') else b"%d" % (int(token) + _ADDED)
 
 
-def _decoded_token(token: bytes) -> object:
-    """The value of a token."""
-    return token.strip(b'"').decode() if token.startswith(b'"') else int(token)
-
-
-def _placeholder(token: bytes) -> bytes:
-    """A `%b` placeholder in place of the token, within its quotes if it has any."""
-    return b'"%b"' if token.startswith(b'"') else b"%b"
-
-
-def _replaced(data: bytes, tokens: dict[str, bytes], substitutes: dict[str, bytes]) -> bytes:
-    for name, substitute in substitutes.items():
-        data = data.replace(tokens[name], substitute)
-    return data
-
-
-def _literals(event: bytes, values: list[_SlotValue]) -> list[bytes]:
-    """The bytes before, between and after the values."""
-    starts = [0, *(value.end for value in values)]
-    ends = [*(value.start for value in values), len(event)]
+def literals_of(event: bytes, slots: list[Slot]) -> list[bytes]:
+    """The bytes before, between and after the slots."""
+    starts = [0, *(slot.end for slot in slots)]
+    ends = [*(slot.start for slot in slots), len(event)]
     return [event[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
@@ -383,10 +250,9 @@ def alternating(literals: Iterable[bytes], values: list[bytes]) -> list[bytes]:
     return joined
 
 
-def plain_text(data: bytes) -> str:
-    """The text between the quotes of a JSON string; empty if any of it is escaped, unprintable or not UTF-8."""
+def decoded(data: bytes) -> Any:
+    """The JSON of the data; None if it is not JSON."""
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return ""
-    return text if text.isprintable() and "\\" not in text else ""
+        return _JSON.decode(data)
+    except ValueError:
+        return None

@@ -5,7 +5,8 @@ and a provider may still interleave its tool calls. This stage precedes every wr
 
 1. One block of a choice is open at a time. It starts, streams and ends; then the next one starts. Blocks have the order
    in which they started. The events of a block that started while another one is open wait until that one has ended.
-2. No event of a block follows its `BlockEnd`, except a `Seal` or an `Annotation` that the provider sends late.
+2. Every event of a block names it (`block`), and none follows its `BlockEnd`, except a `Seal` or an `Annotation` that
+   the provider sends late. So a writer need not know which block is open.
 3. A block that has borders ends where its own `BlockEnd` is, at the latest with its choice.
 4. Where there are no borders, they are added, and blocks are numbered 0, 1, … per choice. Text, reasoning and refusals
    end where the next block starts, and so does a seal without a block. A tool call ends where another block has
@@ -34,6 +35,7 @@ from penstock.core.hub.events import (
     BlockEnd,
     BlockKind,
     BlockStart,
+    ChoiceStart,
     Event,
     Extra,
     Finish,
@@ -49,6 +51,7 @@ from penstock.core.hub.losses import Loss
 from penstock.core.wire.scan import JsonScan
 
 _Text: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
+_TEXT = (TextDelta, ReasoningDelta, RefusalDelta)
 _KINDS: dict[type[Event], BlockKind] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
 # The member of a delta that has its text.
 _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
@@ -59,33 +62,54 @@ _LONG = 4_096
 class Blocks:
     """Puts the blocks of one answer one after the other. What cannot be written is added to `losses`."""
 
-    def __init__(self, losses: list[Loss]) -> None:
+    def __init__(self, losses: list[Loss], *, one_choice: bool = False) -> None:
+        """`one_choice`: the answers of the client's API have one choice; further ones are dropped."""
         self._losses = losses
+        self._one_choice = one_choice
         self._choices: dict[int, _ChoiceBlocks] = {}
 
     def order(self, events: Iterable[Event]) -> list[Event]:
         """Return the events with block borders. Some are buffered until later events or until the choice finishes."""
         out: list[Event] = []
         for event in events:
-            match event:
-                case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
-                    self._choice(choice).add_text(event, out)
-                case ToolCallDelta(choice):
-                    self._choice(choice).add_arguments(event, out)
-                case BlockStart(choice) | ToolCallStart(choice):
-                    self._choice(choice).start(event, out)
-                case BlockEnd(choice):
-                    self._choice(choice).end(event, out)
-                case Seal(choice, None):
-                    self._choice(choice).add_seal(event, out)
-                case MediaDelta(choice) | Seal(choice) | Annotation(choice) | Extra(choice=int(choice)):
-                    self._choice(choice).add_other(event, out)
-                case Finish(choice):
-                    self._choice(choice).finish(out)
-                    out.append(event)
-                case _:
-                    out.append(event)
+            if isinstance(event, _TEXT) and (number := self.open_block(event)) is not None:
+                out.append(structs.replace(event, block=number))  # the common case
+            elif isinstance(event, ToolCallDelta) and (choice := self._choices.get(event.choice)) is not None:
+                choice.add_arguments(event, out)
+            else:
+                self._order(event, out)
         return out
+
+    def open_block(self, delta: _Text) -> int | None:
+        """The number of the open block that a delta continues; None if it waits, or starts a block."""
+        choice = self._choices.get(delta.choice)
+        if choice is None or choice.open is None or choice.open is not choice.last:
+            return None
+        return choice.open.number if choice.open.kind == _KINDS[type(delta)] else None
+
+    def _order(self, event: Event, out: list[Event]) -> None:
+        if self._one_choice and getattr(event, "choice", None):
+            if isinstance(event, ChoiceStart):
+                self._losses.append(Loss("choices-dropped"))
+            return
+        match event:
+            case ToolCallDelta(choice):
+                self._choice(choice).add_arguments(event, out)
+            case TextDelta(choice) | ReasoningDelta(choice) | RefusalDelta(choice):
+                self._choice(choice).add_text(event, out)
+            case BlockStart(choice) | ToolCallStart(choice):
+                self._choice(choice).start(event, out)
+            case BlockEnd(choice):
+                self._choice(choice).end(event, out)
+            case Seal(choice, None):
+                self._choice(choice).add_seal(event, out)
+            case MediaDelta(choice) | Seal(choice) | Annotation(choice) | Extra(choice=int(choice)):
+                self._choice(choice).add_other(event, out)
+            case Finish(choice):
+                self._choice(choice).finish(out)
+                out.append(event)
+            case _:
+                out.append(event)
 
     def _choice(self, index: int) -> "_ChoiceBlocks":
         choice = self._choices.get(index)
@@ -136,9 +160,11 @@ class _ChoiceBlocks:
         self._index = index
         self._losses = losses
         self._next = 0
-        self._open: _OrderedBlock | None = None  # its events are emitted as they come
+        self.open: _OrderedBlock | None = None
+        """The block whose events are emitted as they come."""
+        self.last: _OrderedBlock | None = None
+        """The block that started last, if its end is not emitted yet."""
         self._queue: deque[_OrderedBlock] = deque()  # the blocks that started after it
-        self._last: _OrderedBlock | None = None  # the one that started last
         self._text: int | None = None  # the number of the last one with text
         # Those whose end is not emitted yet.
         self._blocks: dict[int, _OrderedBlock] = {}
@@ -153,10 +179,10 @@ class _ChoiceBlocks:
 
     def add_text(self, event: _Text, out: list[Event]) -> None:
         """Add text, reasoning or a refusal to the block that started last, or to a new one if its kind differs."""
-        block, kind = self._last, _KINDS[type(event)]
+        block, kind = self.last, _KINDS[type(event)]
         if block is None or block.kind != kind or block.end is not None:
             block = self._start(BlockStart(self._index, self._next, kind), self._next, out)
-        self._put(block, event, out)
+        self._put(block, structs.replace(event, block=block.number), out)
 
     def add_arguments(self, event: ToolCallDelta, out: list[Event]) -> None:
         """Add arguments to a call."""
@@ -166,8 +192,8 @@ class _ChoiceBlocks:
                 self._losses.append(Loss("arguments-dropped"))
             return
         block.scan(event.arguments)
-        self._put(block, event, out)
-        if block is not self._last and block.end is None and block.whole:
+        self._put(block, structs.replace(event, block=block.number), out)
+        if block is not self.last and block.end is None and block.whole:
             self._end(block, BlockEnd(self._index, block.number), out)
 
     def add_seal(self, event: Seal, out: list[Event]) -> None:
@@ -177,7 +203,7 @@ class _ChoiceBlocks:
 
     def add_other(self, event: MediaDelta | Seal | Annotation | Extra, out: list[Event]) -> None:
         """Add an event that names its block or its call; or an extra of the choice, which precedes what follows."""
-        block = self._last
+        block = self.last
         if isinstance(event, Annotation) and event.block == LAST_TEXT:
             if self._text is None:
                 self._start(BlockStart(self._index, self._next, "text"), self._next, out)
@@ -188,6 +214,7 @@ class _ChoiceBlocks:
             block = self._calls.get(event.call)
             if block is None:
                 return  # extras of a call that has ended have no place
+            event = structs.replace(event, block=block.number)
         self._put(block, event, out)
 
     def end(self, event: BlockEnd, out: list[Event]) -> None:
@@ -198,31 +225,31 @@ class _ChoiceBlocks:
 
     def finish(self, out: list[Event]) -> None:
         """End all blocks: the choice is complete."""
-        for block in [self._open, *self._queue]:
+        for block in [self.open, *self._queue]:
             if block is not None and block.end is None:
                 self._end(block, BlockEnd(self._index, block.number), out)
 
     def _start(
         self, event: BlockStart | ToolCallStart, number: int, out: list[Event], *, has_borders: bool = False
     ) -> _OrderedBlock:
-        last = self._last
+        last = self.last
         if last is not None and last.end is None and last.whole:
             self._end(last, BlockEnd(self._index, last.number), out)
         self._next = max(self._next, number + 1)
-        block = self._last = self._blocks[number] = _OrderedBlock(event, number, has_borders=has_borders)
+        block = self.last = self._blocks[number] = _OrderedBlock(event, number, has_borders=has_borders)
         if block.call is not None:
             self._calls[block.call] = block
         elif block.kind == "text":
             self._text = number
-        if self._open is None:
-            self._open = block
+        if self.open is None:
+            self.open = block
         else:
             self._queue.append(block)
         self._put(block, event, out)
         return block
 
     def _put(self, block: _OrderedBlock | None, event: Event, out: list[Event]) -> None:
-        if block is self._open or block is None:
+        if block is self.open or block is None:
             out.append(event)
         else:
             block.wait(event)
@@ -230,15 +257,15 @@ class _ChoiceBlocks:
     def _end(self, block: _OrderedBlock, end: BlockEnd, out: list[Event]) -> None:
         """End a block. If it is the open one, its end is emitted, and the blocks after it as far as they have come."""
         block.end = end
-        while self._open is not None and self._open.end is not None:
-            ended = self._open
-            out.append(self._open.end)
+        while self.open is not None and self.open.end is not None:
+            ended = self.open
+            out.append(self.open.end)
             self._blocks.pop(ended.number, None)
             if ended.call is not None:
                 self._calls.pop(ended.call, None)
-            if ended is self._last:
-                self._last = None
-            self._open = self._queue.popleft() if self._queue else None
-            if self._open is not None:
-                out += self._open.waiting
-                self._open.waiting.clear()
+            if ended is self.last:
+                self.last = None
+            self.open = self._queue.popleft() if self._queue else None
+            if self.open is not None:
+                out += self.open.waiting
+                self.open.waiting.clear()

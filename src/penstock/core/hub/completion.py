@@ -117,6 +117,12 @@ class Choice:
         keep(self, "message_extras", {} if message_extras is None else message_extras)
 
     @property
+    def finish(self) -> Finish:
+        """Why the choice ended, as an event; `stop` if the provider never finished it."""
+        reason = self.finish_reason or "stop"
+        return Finish(self.index, reason, self.native_finish_reason, self.stop_sequence, self.finish_details)
+
+    @property
     def text(self) -> str:
         """All text of the choice."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))

@@ -8,13 +8,13 @@ meaning to us, as they were in the dialect that was read; only a writer of the s
 lifetime as the API writes it (`1h`, `30m`; `5m` is the default), or empty without a hint.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
 from penstock.core.hub.events import ToolKind
-from penstock.core.json.getters import object_of, text_of
+from penstock.core.json.getters import list_of, object_of, text_of
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 
@@ -58,6 +58,11 @@ class ReasoningPart(Struct, frozen=True, gc=False):
     seals: tuple[ReasoningSeal, ...] = ()
     field: str = ""
     extras: dict[str, object] = {}
+
+    @property
+    def thought(self) -> str:
+        """The reasoning itself; its summary if there is nothing else."""
+        return self.text or "\n\n".join(self.summary)
 
     @property
     def readable(self) -> str:
@@ -151,6 +156,13 @@ def take_cache(fields: dict[str, object]) -> str:
             unknown = {key: value for key, value in mark.items() if key not in ("type", "mode", "ttl")}
             fields |= {f"{name}.{key}": value for key, value in unknown.items() if value is not None}
     return lifetime
+
+
+def read_content(content: object, read: Callable[[object], Part]) -> list[Part]:
+    """The parts of content that is a text, or a list of texts and of what `read` reads."""
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [TextPart(part) if isinstance(part, str) else read(part) for part in list_of(content)]
 
 
 def with_extras(parts: Sequence[Part], extras: dict[str, object]) -> list[Part]:

@@ -20,8 +20,9 @@ A legal sequence, which `core/hub/grammar.py` alone guarantees:
 (text, reasoning, tool calls) without borders. Readers of block dialects emit `BlockStart` and `BlockEnd`; the chat
 reader does not. `ToolCallStart` is the start of its own block: no `BlockStart` precedes it. At most one block of a
 choice is open at a time, except for tool calls. A delta belongs to the open block of its kind, and none follows the end
-of its block; a `Seal` or an `Annotation` may. `core/hub/blocks.py` adds the borders where a writer needs them, and lets
-no two blocks of a choice be open at a time.
+of its block; a `Seal` or an `Annotation` may. So a reader need not say which block a delta belongs to. Where a writer
+needs blocks, `core/hub/blocks.py` adds the missing borders, lets no two blocks of a choice be open at a time, and names
+the block in each delta.
 (`gc=False`: they hold parsed JSON at most, which has no cycles for the collector to find.)
 """
 
@@ -60,29 +61,33 @@ class ChoiceStart(Struct, frozen=True, gc=False):
 
 
 class TextDelta(Struct, frozen=True, gc=False):
-    """The model says more text."""
+    """The model says more text. `block` is the number of its block, once `core/hub/blocks.py` has named it."""
 
     choice: int
     text: str
+    block: int | None = None
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
     """The model thinks aloud. `native` is the field that the provider puts such text into.
 
-    `part` is None for the reasoning itself; for a summary of it, the number of the summary's part.
+    `part` is None for the reasoning itself; for a summary of it, the number of the summary's part. `block` is as in
+    `TextDelta`.
     """
 
     choice: int
     text: str
     native: str = "reasoning_content"
     part: int | None = None
+    block: int | None = None
 
 
 class RefusalDelta(Struct, frozen=True, gc=False):
-    """The model explains why it does not answer."""
+    """The model explains why it does not answer. `block` is as in `TextDelta`."""
 
     choice: int
     text: str
+    block: int | None = None
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
@@ -103,11 +108,12 @@ class ToolCallStart(Struct, frozen=True, gc=False):
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):
-    """More of the arguments (JSON text; for a custom tool, its free-form input)."""
+    """More of the arguments (JSON text; for a custom tool, its free-form input). `block` is as in `TextDelta`."""
 
     choice: int
     call: int
     arguments: str
+    block: int | None = None
 
 
 class Finish(Struct, frozen=True, gc=False):

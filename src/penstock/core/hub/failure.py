@@ -1,6 +1,6 @@
 """Failure: why a call, or one attempt at it, has no answer, independent of any API.
 
-`gateway/calls/failure.py` decides which failure follows from what happened. A dialect (`SurfaceDialect.write_error`)
+`gateway/record/failure.py` decides which failure follows from what happened. A dialect (`SurfaceDialect.write_error`)
 writes it for a client in the format of its API.
 """
 
@@ -37,3 +37,11 @@ class Failure(Struct, frozen=True, kw_only=True):
     def error_type(self) -> ErrorType:
         """The type of the error, as in OpenAI's API."""
         return ERRORS[self.code].type_of(self.status)
+
+
+class RequestError(Exception):
+    """A request is rejected. `failure` is the error for the client."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure

@@ -160,6 +160,13 @@ LOSSES: dict[str, LossRow] = {
         "The definition of the tool, until a reference or a message adds the tool.",
         "The model may not call the tool at this point in the client's API either.",
     ),
+    "tools-unseen": LossRow(
+        "The request has tools, or earlier calls of tools, and the chat template of the model on this machine has no "
+        "place for them.",
+        "The model does not see the tools or the calls, and cannot call a tool.",
+        "It answers with text, and it sees the results of earlier calls. A request that demands a call is refused.",
+        changes_meaning=True,
+    ),
     # Answers
     "arguments-as-text": LossRow(
         "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or "

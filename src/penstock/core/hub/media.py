@@ -85,6 +85,11 @@ def kind_of(mime: str, unknown: MediaKind = "file") -> MediaKind:
     return _KINDS.get(mime.partition("/")[0], "file") if mime else unknown
 
 
+def type_of_format(format: str) -> str:
+    """The media type of what APIs call a format: an extension; empty if it is unknown."""
+    return _TYPES.get(format.lower(), "")
+
+
 def format_of(mime: str) -> str:
     """What APIs call the format of this type: its extension, or the second half of its name."""
     return _EXTENSIONS.get(mime, (mime.partition("/")[2],))[0]

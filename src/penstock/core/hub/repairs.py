@@ -22,13 +22,19 @@ Level: TypeAlias = Literal["notice", "finding", "repair"]
 
 
 class RepairRow(Struct, frozen=True):
-    """One row: what is wrong, what is done, why that is safe; and whether it matters."""
+    """One row: what is wrong, what is done, why that is safe; whether it matters; and who has reported it."""
 
     wrong: str
     done: str
     safe: str
     level: Level = "repair"
+    seen: tuple[str, ...] = ()
+    """Public reports of it, on GitHub: `owner/repository#number`."""
 
+
+_ONE_READING = "Exactly one reading is JSON that satisfies the schema; if there are more, nothing is changed."
+_IS_CALL = "The text becomes a tool call, and the finish reason `tool_calls`."
+_ONE_CALL = "It names a tool of the request, and exactly one reading of its arguments satisfies the tool's schema."
 
 REPAIRS: dict[str, RepairRow] = {
     # Framing
@@ -484,6 +490,73 @@ REPAIRS: dict[str, RepairRow] = {
         "They are passed on unchanged.",
         "Completing them would invent arguments; the client must see that they are broken.",
         "finding",
+    ),
+    # What models write wrong. These are only repaired for routes with `repair_tool_arguments`.
+    "model-json-tokens": RepairRow(
+        "Special tokens of the model, such as `<|im_end|>` or `</tool_call>`, follow the JSON of a call or an answer.",
+        "The tokens are removed.",
+        _ONE_READING,
+        seen=("ollama/ollama#14180", "NousResearch/hermes-agent#81765"),
+    ),
+    "model-json-fenced": RepairRow(
+        "The JSON of a call or an answer is in a code fence.",
+        "The fence is removed.",
+        _ONE_READING,
+        seen=("earendil-works/pi#8858", "langchain-ai/langchain#33012"),
+    ),
+    "model-json-escaped": RepairRow(
+        "The JSON of a call or an answer is escaped once more: it is a JSON string that holds an object.",
+        "The object in the string is used.",
+        _ONE_READING,
+        seen=("quarkiverse/quarkus-langchain4j#2642", "vllm-project/vllm#54964", "livekit/agents#5409"),
+    ),
+    "model-json-python": RepairRow(
+        "The JSON of a call or an answer has strings in single quotes, or `True`, `False` and `None`, as in Python.",
+        "They are written as JSON.",
+        _ONE_READING,
+        seen=("waybarrios/vllm-mlx#63", "QwenLM/qwen-code#288"),
+    ),
+    "model-json-commas": RepairRow(
+        "The JSON of a call or an answer has commas before closing brackets.",
+        "The commas are removed.",
+        _ONE_READING,
+        seen=("bytedance/deer-flow#2368", "MatterAIOrg/OrbCode#52"),
+    ),
+    "model-json-unclosed": RepairRow(
+        "The JSON of a call or an answer lacks closing brackets or its last quote, although the model was done.",
+        "They are added.",
+        _ONE_READING,
+        seen=("ollama/ollama#17565", "vllm-project/vllm#22885", "NousResearch/hermes-agent#102311"),
+    ),
+    "model-call-tagged": RepairRow(
+        "A tool call is in the text of the answer, as `<tool_call>{…}</tool_call>` (Hermes, Qwen).",
+        _IS_CALL,
+        _ONE_CALL,
+        seen=("NVIDIA/NemoClaw#2731", "NousResearch/hermes-agent#742"),
+    ),
+    "model-call-listed": RepairRow(
+        "Tool calls are in the text of the answer, as `[TOOL_CALLS] [{…}]` (Mistral).",
+        _IS_CALL,
+        _ONE_CALL,
+        seen=("theroyallab/tabbyAPI#314", "vllm-project/vllm#5649"),
+    ),
+    "model-call-python-tag": RepairRow(
+        "A tool call is in the text of the answer, as `<|python_tag|>{…}` (Llama 3).",
+        _IS_CALL,
+        _ONE_CALL,
+        seen=("raullenchai/Rapid-MLX#703",),
+    ),
+    "model-call-function-tag": RepairRow(
+        "A tool call is in the text of the answer, as `<function=name>{…}</function>` (Llama).",
+        _IS_CALL,
+        _ONE_CALL,
+        seen=("raullenchai/Rapid-MLX#703",),
+    ),
+    "model-call-fenced": RepairRow(
+        "A tool call is in the text of the answer, as an object in a code fence of `json`.",
+        _IS_CALL,
+        _ONE_CALL,
+        seen=("1CatAI/1Cat-vLLM#26",),
     ),
     # Usage
     "usage-placeholder": RepairRow(

@@ -8,7 +8,7 @@ The gateway works with a `ClientRequest`. If client and provider use the same di
 with edits, and the `Request` is never made.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from penstock.core.hub.content import MediaPart, Part, TextPart, ToolChange, Too
 from penstock.core.hub.input_estimate import InputEstimate, estimate_input
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.seals import last_issuer
+from penstock.core.json.getters import shown
 from penstock.core.json.members import JsonMembers
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -103,11 +104,9 @@ class ReasoningSettings(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
-    """A request in neutral form. `extras` are the fields that only `dialect` knows, as the client wrote them."""
+    """What a request asks, in neutral form. `extras` are the fields that only the client's dialect knows, as the client
+    wrote them."""
 
-    dialect: str
-    model: str
-    stream: bool = False
     system: tuple[Part, ...] = ()
     turns: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
@@ -123,11 +122,20 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     user: str = ""
     metadata: Mapping[str, str] = {}
     cache_key: str = ""
+    compact_at: int | None = None
+    """The tokens of input from which the provider may put a summary in place of the conversation."""
     verbosity: str = ""
     """How much the answer should say: "low", "medium" or "high"."""
     invalid: tuple[str, str] | None = None
     """A member that no API can express, and what is wrong with it: only its own API may be asked."""
     extras: dict[str, object] = {}
+
+
+def unknown_role(messages: Iterable[object], roles: Container[object], member: str) -> tuple[str, str] | None:
+    """The problem with a role that the client's API lacks: another API would take the message for the user's."""
+    given = (message.get("role") for message in messages if isinstance(message, dict))
+    role = next((role for role in given if role not in roles), None)
+    return (member, f"`{member}` has the unknown role {shown(role)}") if role is not None else None
 
 
 def available_tools(request: Request, losses: list[Loss]) -> list[Tool]:
@@ -260,6 +268,9 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     continuation: Continuation | None = None
     """The request as the client sent it, if it continues an answer that the gateway keeps: `members` and `fields` are
     those of the whole conversation."""
+    compacts: JsonMembers | None = None
+    """The members of the body as the client sent it, if it asks to compact a conversation: `members` and `fields` are
+    those of a request for a summary."""
     fetched: Mapping[str, MediaPart] = {}
     """The media that the gateway has fetched for providers that fetch none, by the URLs in the request."""
     memory: object = None

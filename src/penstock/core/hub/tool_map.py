@@ -30,7 +30,7 @@ from penstock.core.wire.payload import TextDecoder, TooComplexError
 
 _MAX_NAME = 64
 _INPUT = "input"
-_TEXT_SCHEMA: Mapping[str, object] = MappingProxyType(
+TEXT_SCHEMA: Mapping[str, object] = MappingProxyType(
     {"type": "object", "properties": {_INPUT: {"type": "string"}}, "required": [_INPUT]}
 )
 
@@ -90,7 +90,7 @@ def as_function(tool: Tool, losses: list[Loss]) -> Tool:
             grammar = f"`{_INPUT}` must match this grammar ({syntax}):\n{definition}"
             description = f"{description}\n\n{grammar}" if description else grammar
     return structs.replace(
-        tool, kind="function", schema=dict(_TEXT_SCHEMA), description=description, format=None, strict=None
+        tool, kind="function", schema=dict(TEXT_SCHEMA), description=description, format=None, strict=None
     )
 
 

@@ -83,6 +83,8 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     """The number of requests to tools that the provider executed and bills per request, by the tool's name."""
     others: tuple["ModelUsage", ...] = ()
     """The usage of other models for the same answer, which is billed in addition."""
+    model: str = ""
+    """The model that these tokens are of, if it took over from the requested one."""
     source: Literal["reported", "estimated"] = "reported"
     raw: dict[str, object] = {}
 
@@ -118,7 +120,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     def updated(self, later: "Usage") -> "Usage":
         """This report, with each field replaced by that of the later report if that is not null."""
-        changes = {name: value for name, value in structs.asdict(later).items() if value not in (None, {}, ())}
+        changes = {name: value for name, value in structs.asdict(later).items() if value not in (None, {}, (), "")}
         changes["raw"] = _overlaid(self.raw, later.raw)
         return structs.replace(self, **changes)
 

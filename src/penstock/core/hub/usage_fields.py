@@ -7,6 +7,8 @@ from penstock.core.json.getters import integer_of, shown
 
 # A larger number is not kept as a count; the raw object still has it.
 _MAX_COUNT = 10**1000
+# Added to the preference of a count that is zero: any other spelling comes before it.
+_ZERO = 100
 
 SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "input": (("", "prompt_tokens"), ("", "input_tokens")),
@@ -45,6 +47,16 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
 """For each count, where providers report it, in the order of preference: the name of the object within the usage (empty
 for the usage itself, with a dot for an object within the details of the input) and the key. The first count that is
 present and not zero is used. Spellings of one count are never added up."""
+# The same by object and key: the count, and its preference.
+_COUNTS = {
+    name: {
+        key: (field, rank)
+        for field, places in SPELLINGS.items()
+        for rank, (within, key) in enumerate(places)
+        if within == name
+    }
+    for name in {name for places in SPELLINGS.values() for name, _ in places}
+}
 
 REPORTED: frozenset[str] = frozenset(key for places in SPELLINGS.values() for _, key in places) | frozenset(
     (
@@ -64,6 +76,29 @@ REPORTED: frozenset[str] = frozenset(key for places in SPELLINGS.values() for _,
 def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is a count that needs no repair."""
     return type(value) is int and abs(value) < _MAX_COUNT
+
+
+def read_counts(raw: dict[str, object], sink: Sink) -> dict[str, int]:
+    """The counts of a report, by the fields of `Usage`."""
+    counts: dict[str, int] = {}
+    _collect(raw, "", counts, {}, sink)
+    return counts
+
+
+def _collect(fields: dict[str, object], name: str, counts: dict[str, int], ranks: dict[str, int], sink: Sink) -> None:
+    """Add the counts of an object in a report, unless there is one that is preferred."""
+    known = _COUNTS[name]
+    for key, value in fields.items():
+        if type(value) is dict:
+            within = f"{name}.{key}" if name else key
+            if within in _COUNTS:
+                _collect(value, within, counts, ranks, sink)
+        elif key in known and (count := read_count(value, sink)) is not None:
+            field, rank = known[key]
+            if not count:
+                rank += _ZERO
+            if field not in ranks or rank < ranks[field]:
+                counts[field], ranks[field] = count, rank
 
 
 def read_count(value: object, sink: Sink) -> int | None:

@@ -50,7 +50,7 @@ def codes_of(error: dict[str, object]) -> list[str]:
     inner = error.get("error")
     objects = (error, inner) if isinstance(inner, dict) else (error,)
     codes = [text for each in objects for name in _CODE_FIELDS if (text := text_of(each.get(name)))]
-    return codes + [name for each in objects for name in object_of(each.get("metadata"))]
+    return codes + [name for each in objects for name in object_of(each.get("metadata")) if name]
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:

@@ -9,7 +9,6 @@ r"""Sniffer: detects the framing of a stream by its first bytes. The content typ
 | anything else | server-sent events, JSON lines included |
 """
 
-import html
 import re
 from codecs import getincrementaldecoder
 
@@ -165,10 +164,12 @@ class PageReader:
     def _report(self) -> list[Framed]:
         if self._reported:
             return []
+        from html import unescape  # noqa: PLC0415 - a large table, which only pages need
+
         self._reported = True
         page = self._page.decode(errors="replace")
         text = re.sub(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", " ", page, flags=re.DOTALL | re.IGNORECASE)
-        words = " ".join(html.unescape(text).split())
+        words = " ".join(unescape(text).split())
         return [Fault("html-page", words[:_PAGE_WORDS] or "a page without words", *self._at)]
 
 

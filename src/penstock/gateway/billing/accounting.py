@@ -9,8 +9,9 @@
 
 An answer that is drained after its client has disconnected, and times out, is estimated too: the provider bills it.
 
-Some providers let other models work on an answer (`Usage.others`). Their tokens are added to those of the attempt, each
-at the price of its model. If that is unknown, the attempt's price applies, and the cost is approximate. It is also
+Some providers let other models work on an answer (`Usage.others`), or go on with it (`Usage.model`). Their tokens are
+added to those of the attempt, each at the price of its model. If that is unknown, the attempt's price applies, and the
+cost is approximate. It is also
 approximate if the provider bills requests of its own tools (`Usage.tool_requests`): their prices are not known.
 """
 
@@ -20,12 +21,12 @@ from msgspec import structs
 
 from penstock.core.hub.losses import counted
 from penstock.core.hub.usage import Tokens, Usage
-from penstock.core.price import STANDARD, ServiceTier, charge
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.billing.output_estimate import estimate_audio
-from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.limits.output_estimate import estimate_audio
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import AttemptEntry, Entry, Measure, Outcome
+from penstock.gateway.record.price import OF_CLIENT, STANDARD, PricedModel, ServiceTier, charge
 
 # Service tiers that are stored by name, besides those that have a price. Clients and providers choose the names and
 # could put a secret there, so every other one is stored as `other`.
@@ -41,10 +42,11 @@ PriceLookup = Callable[[str, str], PricedModel | None]
 def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = None) -> Entry:
     """The entry of a call that has ended. `price` looks up the prices of further models that worked on it."""
     price = price or _no_price
-    outcome: Outcome = call.ending or "failed"
-    if not call.attempts and outcome not in ("cancelled", "completed"):  # a token count is completed without any
+    progress = call.progress
+    commit_s, attempts = progress.commit_s, progress.attempts
+    outcome: Outcome = progress.ending or "failed"
+    if not attempts and outcome not in ("cancelled", "completed"):  # a token count is completed without any
         outcome = "refused"
-    commit_s, attempts = call.commit_s, call.attempts
     return Entry(
         id=call.id,
         at_ms=call.at_ms,
@@ -53,13 +55,13 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
         model=call.model,
         stream=call.stream,
         outcome=outcome,
-        status=call.status,
-        code=call.code,
-        error=call.error,
+        status=progress.status,
+        code=progress.code,
+        error=progress.error,
         first_event_ms=round(commit_s * 1000) if commit_s is not None else None,
-        duration_ms=round(call.total_s * 1000),
-        repairs=call.repairs,
-        losses=counted(call.losses) if call.losses else {},
+        duration_ms=round(progress.total_s * 1000),
+        repairs=progress.repairs,
+        losses=counted(progress.losses) if progress.losses else {},
         tags=call.tags,
         user=call.user,
         team=call.key.team if call.key is not None else "",
@@ -81,9 +83,12 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         measure="estimated",
         tokens=Tokens(input=call.input_estimate),
         cost=None,
+        price=OF_CLIENT.version if last.priced is OF_CLIENT else "",  # which no table has
         tier=_tier(last),
         began_ms=round(last.began_s * 1000),
     )
+    # Earlier attempts never sent output.
+    earlier = [_attempt(call, each, lambda *_: 0, _no_price) for each in call.progress.attempts[:-1]]
     return Entry(
         id=call.id,
         at_ms=call.at_ms,
@@ -96,13 +101,8 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         tags=call.tags,
         user=call.user,
         team=call.key.team if call.key is not None else "",
-        attempts=(attempt,) if last is call.attempts[0] else (*_earlier_attempts(call), attempt),
+        attempts=(*earlier, attempt),
     )
-
-
-def _earlier_attempts(call: Call) -> list[AttemptEntry]:
-    """The attempts before the last one."""
-    return [_attempt(call, attempt, _no_output, _no_price) for attempt in call.attempts[:-1]]
 
 
 def orphan(
@@ -128,13 +128,17 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
     if tokens is None:
         measure, tokens = _measured(call, attempt, output)
     commit_s, gaps = attempt.commit_s, attempt.gaps
-    priced, cost, price, approximate = attempt.priced, None, "", False
+    usage, cost, price = attempt.usage, None, ""
+    priced, assumed, approximate = attempt.priced, False, False
+    if usage is not None and usage.model:
+        known = lookup(attempt.provider, usage.model)
+        priced, assumed = known or priced, known is None
     if measure == "void":
         cost = 0
     elif priced is not None:
         price = priced.version
         cost, approximate = charge(tokens, priced.price, attempt.tier)
-    usage = attempt.usage
+        approximate = approximate or assumed
     if usage is not None and measure == "reported" and (usage.others or usage.tool_requests):
         tokens, cost, approximate = _with_others(attempt, usage, (tokens, cost, approximate), lookup)
     return AttemptEntry(
@@ -163,6 +167,8 @@ def _with_others(
 ) -> tuple[Tokens, int | None, bool]:
     """Tokens, cost and whether that is approximate, with the models and tools that the provider bills besides."""
     tokens, cost, approximate = own
+    if attempt.priced is OF_CLIENT:
+        return Tokens.sum((tokens, *(Tokens.of(other.usage) for other in usage.others))), cost, approximate
     for model, used in ((other.model, Tokens.of(other.usage)) for other in usage.others):
         tokens = Tokens.sum((tokens, used))
         priced = lookup(attempt.provider, model)
@@ -224,9 +230,7 @@ def _with_output(tokens: Tokens, estimate: Tokens) -> Tokens:
 
 def _is_abandoned(call: Call, attempt: Attempt) -> bool:
     """Whether the request was sent and its client disconnected before the answer was complete."""
-    drained_in_vain = attempt.ending == "timed_out" and call.ending == "cancelled" and attempt is call.attempts[-1]
+    progress = call.progress
+    is_last = attempt is progress.attempts[-1]
+    drained_in_vain = attempt.ending == "timed_out" and progress.ending == "cancelled" and is_last
     return attempt.sent and (attempt.ending == "cancelled" or drained_in_vain)
-
-
-def _no_output(target: str, chars: int, events: int) -> int:  # noqa: ARG001 - an earlier attempt never sent output
-    return 0

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.amounts import NANODOLLARS, table_moment
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 
 _TEXTS = ("id", "key", "key_name", "team", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
 COLUMNS = (

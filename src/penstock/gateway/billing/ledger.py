@@ -13,24 +13,26 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Usage
-from penstock.core.price import ServiceTier
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
-from penstock.gateway.billing.prices import PriceBook, PricedModel
+from penstock.gateway.billing.prices import PriceBook, Quote
 from penstock.gateway.billing.tags import clean_tags, clean_text
-from penstock.gateway.calls.call import DEGRADED, Attempt, Call
-from penstock.gateway.calls.plan import Plan
-from penstock.gateway.config import Provider
+from penstock.gateway.config import Target
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.limits.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits
 from penstock.gateway.limits.reservation import Reservations
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry
+from penstock.gateway.record.price import OF_CLIENT, PricedModel, ServiceTier
+from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.teams.chain import account_ids
+from penstock.providers.provider import Provider
 
 # How often the progress of open calls is written to the journal.
 _MARK_S = 2.0
@@ -42,6 +44,18 @@ _UNAVAILABLE = Failure(
     message="the gateway cannot write its ledger now, and accepts no calls that it cannot account for; try again soon",
     retry_after="2",
 )
+
+
+class QuotedPlan(Protocol):
+    """A plan for calling a target, as the ledger uses it."""
+
+    target: Target
+    timeouts: AttemptTimeouts
+    quote: Quote | None
+    """The result of the last price lookup."""
+
+
+Planned = TypeVar("Planned", bound=QuotedPlan)
 
 
 class JournalPort(Protocol):
@@ -140,82 +154,88 @@ class Ledger:
         trouble = "ledger" if self.book_writer is not None and self.book_writer.trouble else ""
         return ",".join(filter(None, (self._accounts.degraded, trouble)))
 
-    def affordable(self, plans: list[Plan]) -> list[Plan]:
+    def affordable(self, plans: list[Planned]) -> list[Planned]:
         """The plans that a key with a budget may use: those with a known price."""
         return [plan for plan in plans if self._price(plan) is not None]
 
     def admit(
-        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+        self, call: Call, demand: TokenDemand, plans: Sequence[QuotedPlan], then: Callable[[Failure | None], None]
     ) -> bool:
         """Return whether the call is admitted at once. If not, `then` is called with the decision, now or later."""
         key = call.key
-        call.input_estimate, call.audio_estimate = demand.input, demand.audio
-        call.cap = demand.output
+        call.input_estimate = demand.input
         if demand.tier:
             call.tier = ServiceTier(demand.tier)
+        secrets = self.secrets
+        if call.credentials is not None:
+            secrets += tuple(call.credentials.secrets.values())
         if demand.tags or key is not None:
-            tags = clean_tags(demand.tags, key.tags if key is not None else {}, self.secrets)
+            tags = clean_tags(demand.tags, key.tags if key is not None else {}, secrets)
             call.tags = {**tags, **call.tags} if call.tags else tags  # the gateway's own tags take precedence
         user = (key.subject if key is not None else "") or demand.user
         if user:
-            name, users = clean_text(user, self.secrets), self.users
-            call.user = name if users is None else users.known(name)
-            if not call.user and users is not None:
-                users.find(name, call.guarded(partial(self._admit_user, call, demand, plans, then)))
+            name = self.name_user(user, call.guarded(partial(self._admit_user, call, demand, plans, then)), secrets)
+            if name is None:
                 return False
+            call.user = name
         return self._admit(call, demand, plans, then)
+
+    def name_user(self, user: str, then: Callable[[str], None], secrets: Sequence[str] | None = None) -> str | None:
+        """The name of an end user in entries; None if `then` is called with it. `secrets` are masked in it."""
+        name, users = clean_text(user, self.secrets if secrets is None else secrets), self.users
+        if users is None:
+            return name
+        if known := users.known(name):
+            return known
+        users.find(name, then)
+        return None
 
     def _admit_user(
         self,
         call: Call,
         demand: TokenDemand,
-        plans: Sequence[Plan],
+        plans: Sequence[QuotedPlan],
         then: Callable[[Failure | None], None],
         pseudonym: str,
     ) -> None:
         """Continue to admit a call, whose user has this pseudonym."""
         call.user = pseudonym
-        if not call.over and self._admit(call, demand, plans, then):
+        if not call.progress.over and self._admit(call, demand, plans, then):
             then(None)
 
     def _admit(
-        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+        self, call: Call, demand: TokenDemand, plans: Sequence[QuotedPlan], then: Callable[[Failure | None], None]
     ) -> bool:
         key = call.key
         book_writer = self.book_writer
         if (self._accounts.degraded or (book_writer is not None and book_writer.trouble)) and (
             degraded := self.degraded
         ):
-            call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), degraded)))
+            call.progress.degrade(degraded)
         if book_writer is None or not book_writer.alive or not self._journal.has_room:
             then(_UNAVAILABLE)
             return False
-        if key is None or not key.stored:
+        if key is None or not key.quotas:
             return True
-        self._reserve(call, demand, plans, then)
-        return False
-
-    def _reserve(
-        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
-    ) -> None:
         prices = [priced for priced in map(self._price, plans) if priced is not None]
         self._reservations.reserve(call, demand, prices, max(plan.timeouts.total_s for plan in plans), then)
+        return False
 
-    def start_attempt(self, call: Call, attempt: Attempt, plan: Plan) -> None:
+    def start_attempt(self, call: Call, attempt: Attempt, plan: QuotedPlan) -> None:
         """An attempt starts: set its price and tier, write the call to the journal, and apply the budget's limit."""
         attempt.began_s = self._loop.time() - call.started
         attempt.priced = self._price(plan)
         attempt.tier = call.tier
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
-        if call.reserved is not None:
+        if call.id in self._reservations.budgets:
             self._reservations.guard(call)
         if self._mark_timer is None:
             self._mark_timer = self._loop.call_later(_MARK_S, self._mark)
 
     def guard(self, call: Call) -> None:
         """Apply the budget's limit to the last attempt, which starts or is repeated on a new connection."""
-        if call.reserved is not None:
+        if call.id in self._reservations.budgets:
             self._reservations.guard(call)
 
     def output(self, call: Call) -> int:
@@ -225,22 +245,23 @@ class Ledger:
     def settle(self, call: Call) -> Entry:
         """A call has ended: store and return its entry. A refused call costs nothing, and is not stored if the journal
         is full."""
-        call.over = True
+        call.progress.over = True
         entry = self._entry(call)
         self._open.pop(call.id, None)
+        budget = self._reservations.budgets.pop(call.id, None)
         try:  # whatever one of these raises, the call is booked and its reservations end
-            if call.attempts or call.reserved is not None or self._journal.has_room:
+            if call.progress.attempts or budget is not None or self._journal.has_room:
                 self._settled.append((call, entry))
                 if self._flush_timer is None:
                     self._flush_timer = self._loop.call_later(self._batch_s, self.flush)
                 self._journal.settled(entry)
         finally:
             try:
-                if call.key_holds:
+                if call.id in self.provider_keys.holds:
                     self.provider_keys.settle(call, entry)
             finally:
-                if call.reserved is not None:
-                    self._settle_hold(entry, [account.id for account in call.chain] if call.chain else (entry.key,))
+                if budget is not None:
+                    self._settle_hold(entry, [account.id for account in budget.chain])
         return entry
 
     def _entry(self, call: Call) -> Entry:
@@ -248,10 +269,10 @@ class Ledger:
         try:
             return entry_of(call, self._ratios.output, self._price_of)
         except Exception as error:
-            if not call.attempts:
+            if not call.progress.attempts:
                 raise
             call.fail(error)
-            last, now_ms = call.attempts[-1], time.time_ns() // 1_000_000
+            last, now_ms = call.progress.attempts[-1], time.time_ns() // 1_000_000
             reached = last.frames, last.output_chars
             return orphan(open_entry(call, last), reached, now_ms, last.priced, self._ratios.output)
 
@@ -264,8 +285,8 @@ class Ledger:
         if settled and self.book_writer is not None:
             self.book_writer.put([entry for _, entry in settled])
         for call, _ in settled:
-            if call.ending == "completed" and call.attempts:  # an estimated count of tokens has none
-                self._learn(call.attempts[-1])
+            if call.progress.ending == "completed" and call.progress.attempts:  # an estimated count of tokens has none
+                self._learn(call.progress.attempts[-1])
 
     def _learn(self, attempt: Attempt) -> None:
         usage = attempt.tokens or attempt.usage
@@ -300,6 +321,8 @@ class Ledger:
             last = entry.attempts[-1]
             provider = self.providers.get(last.provider)
             priced = self.prices.find(provider, last.model, time.time()) if provider is not None else None
+            if last.price == OF_CLIENT.version:
+                priced = OF_CLIENT
             adopted.append(orphan(entry, reached, died_ms, priced, self._ratios.output))
         for entry in adopted:
             self._journal.settled(entry)
@@ -314,7 +337,7 @@ class Ledger:
         for account in accounts:
             self._accounts.settle(account, entry.id, cost, tokens.input + tokens.output)
 
-    def _price(self, plan: Plan) -> PricedModel | None:
+    def _price(self, plan: QuotedPlan) -> PricedModel | None:
         """The current price of a target; None if it is unknown. Looked up again only when it may have changed."""
         now, quote = time.time(), plan.quote
         if quote is None or quote.book is not self.prices or not quote.since_s <= now < quote.until_s:
@@ -336,8 +359,8 @@ class Ledger:
         reached: dict[str, tuple[int, int]] = {}
 
         def add(call: Call) -> None:
-            if call.reached[0]:
-                reached[call.id] = call.reached
+            if call.progress.reached[0]:
+                reached[call.id] = call.progress.reached
 
         for call in list(self._open.values()):
             call.guarded(add)(call)
@@ -347,11 +370,11 @@ class Ledger:
 
 
 def _output(ratios: BytesPerToken, call: Call) -> int:
-    attempt = call.attempts[-1]
+    attempt = call.progress.attempts[-1]
     usage = attempt.tokens or attempt.usage
     if usage is not None and usage.output:
         return usage.output
-    events, chars = call.reached
+    events, chars = call.progress.reached
     text = ratios.output(f"{attempt.provider}/{attempt.model}", chars, events) if chars else 0
     return text + estimate_audio(attempt.audio_chars)
 
@@ -369,17 +392,19 @@ class NoLedger:
         self._ratios = BytesPerToken()
         self.provider_keys = ProviderKeyLimits(accounts if accounts is not None else LocalAccounts())
 
-    def affordable(self, plans: list[Plan]) -> list[Plan]:
+    def affordable(self, plans: list[Planned]) -> list[Planned]:
         """All plans: no key has a budget."""
         return plans
 
-    def admit(self, call: Call, demand: TokenDemand, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
+    def admit(
+        self, call: Call, demand: TokenDemand, _plans: Sequence[QuotedPlan], _then: Callable[[None], None]
+    ) -> bool:
         """Admit the call."""
         call.at_ms = int(time.time() * 1000)
         call.input_estimate = demand.input
         return True
 
-    def start_attempt(self, call: Call, attempt: Attempt, plan: Plan) -> None:  # noqa: ARG002
+    def start_attempt(self, call: Call, attempt: Attempt, plan: QuotedPlan) -> None:  # noqa: ARG002
         """Set the start of the attempt."""
         attempt.began_s = asyncio.get_running_loop().time() - call.started
 
@@ -392,8 +417,8 @@ class NoLedger:
 
     def settle(self, call: Call) -> Entry:
         """The entry, for metrics and logs. It is not stored."""
-        call.over = True
+        call.progress.over = True
         entry = entry_of(call, self._ratios.output)
-        if call.key_holds:
+        if call.id in self.provider_keys.holds:
             self.provider_keys.settle(call, entry)
         return entry

@@ -15,7 +15,6 @@ import msgspec
 from genai_prices import types
 from genai_prices.data import providers
 
-from penstock.core.price import Price, Rates, Tier, rate
 from penstock.gateway.billing.price_table import (
     PACKAGE,
     Clause,
@@ -26,6 +25,7 @@ from penstock.gateway.billing.price_table import (
     Term,
     encoded,
 )
+from penstock.gateway.record.price import Price, Rates, Tier, rate
 
 _DAY_S = 86_400
 # Dollars per thousand requests → picodollars per request.

@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from penstock.core.price import Price
+from penstock.gateway.record.price import Price
 from penstock.upstream.local.weights import cache_folder
 
 PACKAGE = "genai-prices"

@@ -1,6 +1,7 @@
 """PriceBook: the prices of a provider's models, from the configuration or from genai-prices; None if unknown.
 
-The price of a model is the first of:
+A call with a credential of the client's own costs nothing, if `client_credentials` of the provider says so. Otherwise
+the price of a model is the first of:
 
 1. The price in the configuration for exactly this model, else for a matching pattern, the longest first.
 2. The price of the seller that `prices_as` names.
@@ -19,8 +20,8 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from penstock.core.price import FREE, Price
 from penstock.gateway.billing.price_table import Clause, ModelRow, PriceTable, Seller, Term, load_table
+from penstock.gateway.record.price import FREE, OF_CLIENT, Price, PricedModel
 from penstock.providers.provider import Provider
 
 CONFIGURED = "configured"
@@ -33,17 +34,10 @@ _DAY_S = 86_400
 _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
 
 
-class PricedModel(Struct, frozen=True):
-    """A price and its source: `genai-prices 0.2.1`, `configured`, `local` or `replay`."""
-
-    price: Price
-    version: str
-
-
 _LOCAL = PricedModel(FREE, "local")
 _REPLAYED = PricedModel(FREE, "replay")
 # The versions of prices that are always zero.
-FREE_VERSIONS = frozenset((_LOCAL.version, _REPLAYED.version))
+FREE_VERSIONS = frozenset((_LOCAL.version, _REPLAYED.version, OF_CLIENT.version))
 
 
 class Quote(Struct, frozen=True, eq=False):
@@ -87,6 +81,8 @@ class PriceBook:
 
     def quote(self, provider: Provider, model: str, at_s: float) -> Quote:
         """The price of a model at a time in seconds since 1970, and the time range in which it is valid."""
+        if provider.client_cost == "free":
+            return Quote(self, OF_CLIENT, -inf, inf)
         key = (provider.name, provider.base_url, provider.prices_as, model)
         known = self._quotes.get(key)
         if known is not None and known.since_s <= at_s < known.until_s:

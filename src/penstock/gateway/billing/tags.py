@@ -4,21 +4,16 @@ Tags are stored in the book. Users put whole headers into them, so keys are mask
 strings that look like one.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from penstock.core.hub.request import MAX_TAGS
+from penstock.gateway.mask import LOOKS_LIKE_KEY, SECRET_NAME
 
 _MAX_LENGTH = 200
 # In characters: this much of a text is searched for secrets.
 _MAX_SEARCHED = 16_384
 _MASK = "…"
-# The names of headers and fields with keys, and the prefixes of keys. Other prefixes may be those of users' ids.
-SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
-LOOKS_LIKE_KEY = re.compile(
-    r"(?i:\b(?:bearer|basic)\s+\S{12,})|\b(?:sk|pk|rk|gsk|csk|xai|hf|fw|r8|pplx|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}"
-)
 # A shorter value is a word, not a key.
 _SHORTEST_SECRET = 8
 

@@ -1,1 +1,1 @@
-"""One call: the request, the choice and order of its targets, the attempts, and its failures."""
+"""How a call is made: the choice and order of its targets, and the attempts at them."""

@@ -1,39 +1,42 @@
 """Gateway: from a request to the attempts at it.
 
-`Gateway` chooses the targets of a model and their order. `ChatAttempts` and `EmbeddingAttempts` try them one after
-another until one commits (`attempts.py`).
+`Gateway` chooses the targets of a model and their order. An `AttemptLoop` tries them one after another until one
+commits (`attempt_loop.py`).
 """
 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from msgspec import structs
 
 from penstock.core.dialects.dialect import RequestError
-from penstock.core.dialects.registry import DIALECTS
-from penstock.core.dialects.shared_state import find_route
+from penstock.core.dialects.registry import DIALECTS, clients_speak
+from penstock.core.dialects.shared_state import find_route, further_models
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
-from penstock.gateway.calls.attempts import Refusable
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.chat_attempts import CallClient, ChatAttempts
-from penstock.gateway.calls.embedding_attempts import BodyClient, EmbeddingAttempts
-from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
+from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
+from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
+from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
-from penstock.gateway.calls.plan import Plan, Plans, TargetEndpoint
+from penstock.gateway.calls.local_asker import LocalAsker
+from penstock.gateway.calls.plan import Plan, Plans, TargetEndpoint, with_credentials
 from penstock.gateway.calls.routing import TargetHealth, from_account, in_order, with_state
 from penstock.gateway.config import Config, ContentRule, Provider, Target
 from penstock.gateway.content.answer_ids import issuer_of
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.client_credentials import ClientCredentials
+from penstock.gateway.record.embeddings_request import EmbeddingsRequest
 from penstock.gateway.relay.recording import RecordedRequest, RecorderPort, RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.upstream.local.model import LocalModel
 from penstock.upstream.media import MediaFetcher
 
-Attempts: TypeAlias = ChatAttempts | EmbeddingAttempts
+# The tag of calls with a credential of the client's own.
+_WITH_CREDENTIALS = {"credentials": "client"}
 
 
 class Upstream(Protocol):
@@ -69,7 +72,6 @@ class Gateway:
         self.ledger = ledger
         self.local_models = local_models
         self.health = health
-        self.retry_budget = health.retries
         self._upstream = upstream
         self._recorder = recorder
         self.collector: ContentCollector | None = None
@@ -78,7 +80,7 @@ class Gateway:
         """What fetches media for providers that take no URLs, if the operator allows it."""
         self._secrets = config.secrets()
         recorded = recorder is not None
-        clients = [name for name, dialect in DIALECTS.items() if dialect.surface is not None]
+        clients = clients_speak()
         self._streamed = {name: Plans(config, "streamed", name, recorded=recorded) for name in clients}
         self._whole = {name: Plans(config, "whole", name, recorded=recorded) for name in clients}
         self._embeddings = Plans(config, "embeddings", recorded=recorded)
@@ -91,9 +93,11 @@ class Gateway:
     def check(self, request: ClientRequest | EmbeddingsRequest) -> None:
         """Raise `RequestError` if the operator does not allow what a request refers to or chooses, or if the model's
         name contains an API key. A name that has plans was checked before."""
-        if (route := find_route(request.members.values)) and not self.config.server.provider_routing:
+        server = self.config.server
+        dialect = request.dialect if isinstance(request, ClientRequest) and not server.only_routes else ""
+        if not server.provider_routing and (route := find_route(request.members.values, dialect)):
             raise RequestError(refusals.provider_routing(route))
-        if (reference := request.reference) is not None and not self.config.shared_state:
+        if (reference := request.reference) is not None and not self.config.server.shared_state:
             raise RequestError(refusals.shared_state(reference.member))
         for plans in self._all_plans:
             if request.model in plans:
@@ -101,89 +105,93 @@ class Gateway:
         if self._leaked_keys.has_key(request.model):
             raise RequestError(refusals.key_in_model())
 
-    def attempts_for(self, call: Call, request: ClientRequest, client: CallClient) -> Attempts | None:
-        """The attempts at a chat request, which the caller must start; None if the request was refused at once."""
+    def attempts_for(self, call: Call, request: ClientRequest, client: ChatClient) -> AttemptLoop:
+        """The attempts at a chat request, which the caller must start. Raises `RequestError` if there is no target."""
         call.failures_in_stream = request.failures_in_stream
         call.stream_type = request.stream_type
         if call.trace is not None:
-            call.parameters = request.figures()
-            if self.config.telemetry.content and not request.has_many_values:  # else a thread reads it
-                call.request = request.read()
+            call.trace.parameters = request.figures()
         known = self._streamed if request.stream else self._whole
-        plans = self._select_plans(call, client, known[request.dialect], request)
-        if plans is None:
-            return None
+        plans = self._choose(call, known[request.dialect], request)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
-        return ChatAttempts(self, call, client, request, plans)
+        asker: Asker = (chat := ChatAsker(self, call, client, request, plans))
+        if any(plan.is_local for plan in plans):
+            asker = LocalAsker(self, call, client, chat)
+        return AttemptLoop(self, call, plans, asker, client)
 
-    def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> Attempts | None:
-        """The attempts at a request for embeddings, which the caller must start; None if it was refused at once."""
-        plans = self._select_plans(call, client, self._embeddings)
-        return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
+    def embed(self, call: Call, request: EmbeddingsRequest, client: EmbeddingsClient) -> AttemptLoop:
+        """The attempts at a request for embeddings, which the caller must start. Raises `RequestError` if there is no
+        target."""
+        plans = self._choose(call, self._embeddings)
+        return AttemptLoop(self, call, plans, EmbeddingsAsker(self, call, client, request), client)
 
-    def _select_plans(
-        self, call: Call, client: Refusable, known: Plans, request: ClientRequest | None = None
-    ) -> Sequence[Plan] | None:
-        """The plans to try, in order; None if the client was refused. `request` is that of a chat."""
-        self.retry_budget.earn()
-        model, key = call.model, call.key
-        if key is not None and key.restricted:
-            model = known.full_name(
-                model
-            )  # a key's patterns are for provider/model, also if the client sends a bare name
-            if who := key.forbids(model):
-                client.refuse(refusals.not_allowed(model, who))
-                return None
-        plans = known[call.model]
-        if plans is None:
-            suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]
-            client.refuse(refusals.unknown_model(model, suggestions))
-            return None
+    def _choose(self, call: Call, known: Plans, request: ClientRequest | None = None) -> Sequence[Plan]:
+        """The plans to try, in order. `request` is that of a chat. Raises `RequestError` if there is none."""
+        self.health.retries.earn()
+        key = call.key
+        plans = self._find(known, call.model, key)
+        if request is not None and key is not None and key.restricted:
+            self._check_further(request, plans, key)
         if plans:
             call.model = plans[0].route
             if plans[0].strict or (key is not None and key.strict):
                 call.strict = True
-        if len(plans) == 1 and (key is None or not key.budgeted) and not self.health.cooling_s(plans[0].target):
+        budgeted = key is not None and key.budgeted
+        if call.credentials is not None and (own := with_credentials(plans, call.credentials, call.dialect, key)):
+            if budgeted and not self.ledger.affordable([own]):
+                raise RequestError(refusals.unpriced(call.model))
+            call.tags = {**call.tags, **_WITH_CREDENTIALS}
+            return (own,)
+        if len(plans) == 1 and not budgeted and not plans[0].client_only and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
-        stateful = request is not None and bool(request.provider_state)
-        return self._choose(call, client, with_state(plans) if stateful else plans, request)
-
-    def _choose(
-        self, call: Call, client: Refusable, plans: Sequence[Plan], request: ClientRequest | None
-    ) -> Sequence[Plan] | None:
-        """As `_select_plans`, if there are several targets or keys, a budget, or a target that cools down."""
         if not plans:
-            client.refuse(refusals.no_embeddings(call.model))
-            return None
+            raise RequestError(refusals.no_embeddings(call.model))
+        if not (plans := [plan for plan in plans if not plan.client_only]):
+            raise RequestError(refusals.no_client_credentials(call.model))
+        if request is not None and request.provider_state:
+            plans = with_state(plans)
         ready = [plan for plan in in_order(plans, self._random) if not self.health.cooling_s(plan.target)]
         if not ready:
             targets = plans[0].alternatives
             wait = min(map(self.health.cooling_s, targets))
-            client.refuse(refusals.all_cooling(wait, limited=self.health.limited(targets)))
-            return None
+            raise RequestError(refusals.all_cooling(wait, limited=self.health.limited(targets)))
         if request is not None and any(plan.provider_key for plan in ready) and (issuer := _issuer(request)):
             ready = from_account(ready, issuer)
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
             places = list(dict.fromkeys(plan.place for plan in ready))[: self.config.retries.max_attempts]
             ready = [plan for plan in ready if plan.place in places]
-        if call.key is not None and call.key.budgeted:
-            ready = self.ledger.affordable(ready)
-        if not ready:
-            client.refuse(refusals.unpriced(call.model))
-            return None
+        if budgeted and not (ready := self.ledger.affordable(ready)):
+            raise RequestError(refusals.unpriced(call.model))
         return ready
 
-    def plans_for(self, model: str, key: Key | None, dialect: str) -> Sequence[Plan]:
-        """The plans of all targets of a model, for a request that is no call; raises `RequestError` as a call would."""
-        known = self._whole[dialect]
-        if key is not None and key.restricted and (who := key.forbids(name := known.full_name(model))):
-            raise RequestError(refusals.not_allowed(name, who))
+    def _find(self, known: Plans, model: str, key: ClientKey | None) -> Sequence[Plan]:
+        """The plans of all targets of a model. Raises `RequestError` if there is no such model, or if the key does not
+        allow it."""
+        if key is not None and key.restricted:
+            name = known.full_name(model)  # patterns of keys are for provider/model, not for bare names
+            if who := key.forbids(name):
+                raise RequestError(refusals.not_allowed(name, who))
         plans = known[model]
         if plans is None:
             suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]
             raise RequestError(refusals.unknown_model(model, suggestions))
         return plans
+
+    def _check_further(self, request: ClientRequest, plans: Sequence[Plan], key: ClientKey) -> None:
+        """Raise `RequestError` if a model that may go on with the answer is not allowed, at any of the targets."""
+        for model in further_models(request.dialect, request.fields):
+            for plan in plans:
+                if who := key.forbids(name := f"{plan.provider}/{model}"):
+                    raise RequestError(refusals.not_allowed(name, who))
+
+    def plans_for(
+        self, model: str, key: ClientKey | None, dialect: str, credentials: ClientCredentials | None
+    ) -> Sequence[Plan]:
+        """The plans of all targets of a model, for a count of tokens. Raises `RequestError` as a call does."""
+        plans = self._find(self._whole[dialect], model, key)
+        own = with_credentials(plans, credentials, dialect, key) if credentials is not None else None
+        return plans if own is None else (own,)
 
     def plans(self, model: str, dialect: str, *, stream: bool) -> Sequence[Plan]:
         """The plans of all targets of a model for clients of a dialect, including those that cool down."""
@@ -212,36 +220,39 @@ class Gateway:
                     cooling[target.model] = max(round(wait, 1), cooling.get(target.model, 0.0))
         return cooling
 
-    def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
+    def endpoint(self, plan: Plan, *, embeddings: bool = False) -> TargetEndpoint:
         """The endpoint of a target."""
-        provider = target.provider
-        if embeddings:
-            return self._upstream(provider).endpoint(provider.embeddings_url(target.model), provider.credentials())
-        url = provider.url(target.model, target.dialect)
-        return self._upstream(provider).endpoint(url, provider.credentials(target.dialect))
+        target, provider = plan.target, plan.target.provider
+        url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model, target.dialect)
+        return self._endpoint(plan, url, "" if embeddings else target.dialect)
 
-    def endpoint_at(self, target: Target, path: str) -> TargetEndpoint:
+    def endpoint_at(self, plan: Plan, path: str) -> TargetEndpoint:
         """Another endpoint of the API in which a target is asked."""
-        provider = target.provider
-        url = provider.url_beside(path, target.dialect, target.model)
-        return self._upstream(provider).endpoint(url, provider.credentials(target.dialect))
+        target = plan.target
+        return self._endpoint(plan, target.provider.url_beside(path, target.dialect, target.model), target.dialect)
+
+    def _endpoint(self, plan: Plan, url: str, dialect: str) -> TargetEndpoint:
+        provider = plan.target.provider
+        return self._upstream(provider).endpoint(url, {**plan.client_headers, **provider.credentials(dialect)})
 
     def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A receiver that records the attempt; None if it is not recorded."""
         if self._recorder is None or not plan.record:
             return None
-        secrets = call.attempts[-1].secrets
+        secrets = call.progress.attempts[-1].secrets
         request = RecordedRequest(
             directory=plan.record,
             at=time.time(),
             call=call.id,
-            attempt=len(call.attempts),
+            attempt=len(call.progress.attempts),
             provider=plan.provider,
             model=plan.model,
             dialect=plan.dialect,
             url=plan.target.provider.url(plan.model, plan.dialect),
             body=body,
-            secrets=self._secrets if secrets == plan.secrets else (*self._secrets, *secrets),
+            secrets=(
+                self._secrets if secrets == plan.secrets and not plan.client_credentials else (*self._secrets, *secrets)
+            ),
         )
         return self._recorder.record(request, relay)
 

@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from penstock.gateway.billing.tags import SECRET_NAME
 from penstock.gateway.config import Config
-from penstock.gateway.mask import Secrets
+from penstock.gateway.mask import SECRET_NAME, Secrets
 
 # Prefixes of keys. Some models have such a prefix, too (hf-…, fw-…, xai-…), but not both digits and letters of both
 # cases.

@@ -101,6 +101,22 @@ def _is_format(value: object) -> bool:
     return isinstance(schema, dict) and isinstance(schema.get("schema", {}), dict)
 
 
+def _is_tools(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_function, value))
+
+
+def _is_function(tool: object) -> bool:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            return True
+        case _:
+            return False
+
+
+def _is_tool_choice(value: object) -> bool:
+    return value in ("none", "auto", "required") or isinstance(value, dict)
+
+
 # By field: the check of a value that is not null, and the description of a valid value.
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "temperature": (_is_number, "a number"),
@@ -116,6 +132,9 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
         _is_format,
         'an object whose `type` is "text", "json_object" or "json_schema", the last with an object as its schema',
     ),
+    "tools": (_is_tools, "a list of functions, each with a name"),
+    "tool_choice": (_is_tool_choice, "none, auto, required or the name of a function"),
+    "functions": (lambda value: value == [], "empty: send `tools` instead"),
 }
 
 

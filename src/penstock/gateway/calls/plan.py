@@ -12,22 +12,26 @@ dialects. Which of them a target is asked in:
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from penstock.core.dialects.dialect import Destination, UpstreamDialect
+from penstock.core.dialects.dialect import Destination, RequestError, UpstreamDialect
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
-from penstock.core.fast.templates import OpeningTemplate
-from penstock.core.stream import MAX_BODY
+from penstock.core.fast.openings import OpeningTemplate
+from penstock.core.slow_path import MAX_BODY
 from penstock.gateway.billing.prices import Quote
+from penstock.gateway.calls import refusals
 from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.provider_keys import quota_of
-from penstock.gateway.relay.ports import AttemptTimeouts, Connection
+from penstock.gateway.record.client_credentials import ClientCredentials
+from penstock.gateway.record.timeouts import AttemptTimeouts
+from penstock.gateway.relay.ports import Connection
 from penstock.http.upstream_connection import Receiver, RequestBytes
 
 CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
@@ -52,6 +56,7 @@ class TargetEndpoint(Protocol):
     async def large_request(self, body: bytes, headers: bytes = b"") -> RequestBytes:
         """The bytes of a request with a large body: a thread computes what depends on them; raises `UpstreamError`."""
 
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets of its requests that the configuration does not have, such as access tokens."""
 
@@ -74,7 +79,7 @@ class Plan(Struct, eq=False, kw_only=True):
     """All targets of the route that can serve this kind of call, with each key; itself included."""
     provider_key: str
     """The name of the provider's key; empty if the provider has no `keys`."""
-    quota: Key | None
+    quota: Quota | None
     """The limits of that key; None if it has none."""
     provider: str
     model: str
@@ -95,12 +100,20 @@ class Plan(Struct, eq=False, kw_only=True):
     timeouts: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
+    repair_tool_arguments: bool
+    """Whether JSON of tool calls and of structured output is corrected."""
     unasked_thinking: bool
     """Whether clients get reasoning that they did not ask for."""
     content: ContentRule
     """Of which of its calls the content is kept."""
     record: str
     """The directory for captures of its answers; empty if it is not recorded."""
+    client_only: bool = False
+    """Whether only credentials of clients can authorize it."""
+    client_credentials: bool = False
+    """Whether a credential of the client authorizes it. Then it is for one call, and no table has it."""
+    client_headers: Mapping[str, str] = MappingProxyType({})
+    """The client's headers that go with this credential."""
     opening: OpeningTemplate | None = None
     """The learned opening of its streams, for the fast path."""
     endpoint: TargetEndpoint | None = None
@@ -175,7 +188,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 stream=True if provider.embedded else None,  # so that it notices a disconnect at once
                 settings=provider.settings_for(target.model, target.dialect),
                 issuer=issuer,
-                shared_state=self._config.shared_state,
+                shared_state=self._config.server.shared_state,
             ),
             own_headers=frozenset(name.lower() for name in provider.credentials(target.dialect)),
             issuer=issuer,
@@ -185,9 +198,11 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             max_event=max_event,
             timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,
+            repair_tool_arguments=route.repair_tool_arguments,
             unasked_thinking=server.unasked_thinking,
             content=route.content or self._config.content.keep,
             record=directory if self._recorded else "",
+            client_only=provider.client_only,
         )
 
     def _timeouts(self, target: Target, max_body: int) -> AttemptTimeouts:
@@ -205,9 +220,55 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         )
 
 
+def with_credentials(
+    plans: Sequence[Plan], given: ClientCredentials, client: str, key: ClientKey | None
+) -> Plan | None:
+    """The plan for one call with the credential of the client, at the first target that takes it.
+
+    Only that target is tried: the credential must reach no other provider, and its account is not in the breakers. None
+    if no target takes credentials of clients: then the call has those of the gateway. Raises `RequestError` if one
+    does, but not this one or not from this key.
+    """
+    taking = [plan for plan in plans if plan.target.provider.client_credentials]
+    allowed = [plan for plan in taking if key is None or plan.provider in key.client_credentials]
+    for plan in allowed:
+        provider = plan.target.provider.for_client(given.secrets, client, plan.dialect)
+        if provider is not None:
+            return _for_call(plan, provider, given, key.id if key is not None else "")
+    if taking:
+        raise RequestError(refusals.client_credentials(taking[0].provider, by_key=not allowed))
+    return None
+
+
+def _for_call(plan: Plan, provider: Provider, given: ClientCredentials, key: str) -> Plan:
+    target = structs.replace(plan.target, provider=provider)
+    # Not of the credential, which changes with each login, and of which nothing may be stored.
+    issuer = _digest(provider, "client", key)
+    return structs.replace(
+        plan,
+        target=target,
+        alternatives=(target,),
+        provider_key="",
+        quota=None,
+        secrets=provider.secrets(),
+        destination=structs.replace(plan.destination, issuer=issuer),
+        own_headers=frozenset((*provider.credentials(plan.dialect), *given.headers)),
+        issuer=issuer,
+        client_only=False,
+        client_credentials=True,
+        client_headers=given.headers,
+        endpoint=None,
+        quote=None,
+    )
+
+
 def _issuer(provider: Provider) -> str:
     """A digest of the provider's address and account: seals are valid for one account only."""
-    identity = "\n".join((provider.name, provider.base_url, *provider.account_identity()))
+    return _digest(provider, *provider.account_identity())
+
+
+def _digest(provider: Provider, *account: str) -> str:
+    identity = "\n".join((provider.name, provider.base_url, *account))
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 

@@ -25,7 +25,7 @@ def key_in_model() -> Failure:
 
 
 def not_allowed(model: str, who: str) -> Failure:
-    """The key or a team of it does not allow this model: see `Key.forbids`."""
+    """The key or a team of it does not allow this model: see `ClientKey.forbids`."""
     message = f"{who} does not allow the model {model!r}; GET /v1/models lists the models that the key can use"
     return _of_model("model_not_allowed", message)
 
@@ -46,6 +46,30 @@ def provider_routing(member: str) -> Failure:
         "in `model` only, or ask the gateway's operator to set provider_routing = true in [server]"
     )
     return Failure(code="provider_routing_not_allowed", message=message, param=member, retryable=False)
+
+
+def client_credentials(provider: str, *, by_key: bool) -> Failure:
+    """The call has a credential of the client's own, which it may not use; `by_key`: because of its key."""
+    if by_key:
+        message = (
+            f"this key may not be used with a credential of your own for {provider}; leave that out, or ask the "
+            f"gateway's operator to add {provider} to client_credentials of the key"
+        )
+    else:
+        message = (
+            f"{provider} takes credentials of clients, but not the one in this request: it must be of the form, and in "
+            "the header, that client_credentials of this provider and its API demand"
+        )
+    return Failure(code="client_credentials_not_allowed", message=message, retryable=False)
+
+
+def no_client_credentials(model: str) -> Failure:
+    """The model's providers are called with credentials of clients only."""
+    message = (
+        f"{model!r} is called with your own credential: send it in the header of your SDK, and the gateway's key in "
+        "x-penstock-key"
+    )
+    return Failure(code="client_credentials_missing", message=message, retryable=False)
 
 
 def media_not_fetched(reason: str) -> Failure:

@@ -19,7 +19,6 @@ because some providers refuse a request with the same status.
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from itertools import chain, groupby
 from operator import attrgetter
@@ -242,11 +241,50 @@ class TargetHealth:
         try:
             seconds = float(retry_after)
         except ValueError:
+            from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few providers send a date
+
             try:
                 seconds = parsedate_to_datetime(retry_after).timestamp() - self._wall_clock()
             except (ValueError, TypeError, OverflowError):
                 return None
         return seconds if seconds > 0 else None  # false for NaN, too
+
+
+class NoHealth:
+    """Null object for calls with a credential of the client's own, which are tried once: what becomes of them says
+    nothing about calls with other credentials, nor the other way round."""
+
+    def committed(self, target: Target) -> None:
+        """Do nothing."""
+
+    def completed(self, target: Target) -> None:
+        """Do nothing."""
+
+    def tried(self, target: Target) -> bool:  # noqa: ARG002
+        """No attempt is a probe."""
+        return False
+
+    def release_probe(self, target: Target) -> None:
+        """Do nothing."""
+
+    def failed(self, target: Target, failure: Failure, alternatives: Sequence[Target] = ()) -> None:
+        """Do nothing."""
+
+    def broke(self, target: Target, failure: Failure, alternatives: Sequence[Target] = ()) -> None:
+        """Do nothing."""
+
+    def cooling_s(self, target: Target) -> float:  # noqa: ARG002
+        """No target cools down."""
+        return 0.0
+
+    def limited(self, targets: Iterable[Target]) -> bool:  # noqa: ARG002
+        """No target cools down."""
+        return False
+
+    @property
+    def retries(self) -> "RetryBudget":
+        """No retry is allowed."""
+        return RetryBudget(0.0, 0.0)
 
 
 class RetryBudget:

@@ -2,8 +2,8 @@
 
 | file | does |
 |---|---|
-| `settings.py` | the snapshot: `Config` and its sections, and how a model's name is resolved |
-| `schema.py` | the shape of the file, and its JSON Schema |
+| `settings.py` | the shape of the file: its sections |
+| `snapshot.py` | the snapshot: `Config`, and how a model's name is resolved |
 | `load.py` | `load`: puts everything together, with `server.py`, `providers.py`, `routes.py` and `prices.py` |
 | `extras.py` | the optional packages that it needs and that are not installed |
 | `checks.py`, `addresses.py` | checks of a single name, header, key or address |
@@ -12,26 +12,22 @@
 """
 
 from penstock.gateway.config.load import DEFAULT_FILE, default_file, load
-from penstock.gateway.config.schema import json_schema
 from penstock.gateway.config.settings import (
     AdminSettings,
     Captures,
-    Config,
-    ContentRule,
     ContentSettings,
     KeptResponsesSettings,
     LedgerSettings,
     Limits,
-    Provider,
     Retries,
-    Route,
-    Secret,
     Server,
-    Target,
     TelemetrySettings,
-    Timeouts,
     UserSettings,
 )
+from penstock.gateway.config.snapshot import Config, Route, Target
+from penstock.gateway.content.collected import ContentRule
+from penstock.providers.provider import Provider, Timeouts
+from penstock.providers.secret import Secret
 
 __all__ = [
     "DEFAULT_FILE",
@@ -53,6 +49,5 @@ __all__ = [
     "Timeouts",
     "UserSettings",
     "default_file",
-    "json_schema",
     "load",
 ]

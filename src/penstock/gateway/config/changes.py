@@ -2,13 +2,14 @@
 
 from msgspec import structs
 
-from penstock.gateway.config.settings import Config
+from penstock.gateway.config.snapshot import Config
 
 # By section. A reload applies all other keys.
 _FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "tls", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share", "keep_days", "keep_sums_days"),
     "responses": ("store", "memory"),
+    "limits": ("websocket_memory",),
     "admin": ("enabled", "listen", "tls", "token"),
 }
 NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _FIXED_AT_START.items() for key in keys)

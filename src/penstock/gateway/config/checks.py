@@ -3,23 +3,19 @@
 Each check takes the values of a table and reports errors to `Problems`. No message shows a secret.
 """
 
-import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, providers_speak
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect, providers_speak
 from penstock.core.suggest import suggest
-from penstock.errors import UnknownFaultError, UnknownStyleError
 from penstock.gateway.config.addresses import check_host_name, parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
+from penstock.providers.provider import KEY_HEADER, CredentialForm
 from penstock.providers.secret import Secret
-from penstock.replay.faults import INJECTABLE_FAULTS, parse_fault
-from penstock.replay.playback import parse_speed
-from penstock.replay.styles.catalog import load_style
 
 # In characters. Shorter ones can be guessed, or come from a mistake such as a prefix before an empty variable.
 MIN_KEY = 8
@@ -52,6 +48,7 @@ _RESERVED_FIELDS = {
 def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> None:
     """Check a provider's table, except the address and the source of the key."""
     path: Path = ("providers", name)
+    further = given.get("dialects", {}).values()
     if not _PROVIDER_NAME.fullmatch(name):
         problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
     dialect = given.get("dialect", DEFAULT_DIALECT)
@@ -75,22 +72,32 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
         if isinstance(model, str) and not is_name(model):
             problems.error((*path, "models", index), "must be a model's name")
     if given.get("replay"):
-        _check_replay(given, path, problems)
+        from penstock.gateway.config.replay_checks import check_replay  # noqa: PLC0415 - few providers replay
+
+        check_replay(given, path, problems)
     elif "replay" not in given:
         for key in sorted(_REPLAY_KEYS.intersection(given)):
             problems.error((*path, key), "says how captures are played; name them with replay")
     _check_headers(given, path, problems)
+    key_headers = [each.get("key_header") or given.get("key_header", KEY_HEADER) for each in (given, *further)]
+    forms = given.get("client_credentials", {})
+    for form in forms.keys() - get_args(CredentialForm):
+        problems.error((*path, "client_credentials", form), "is no form of credentials: write subscription, or key")
+    if len(forms) > 1 and KEY_HEADER in map(str.lower, key_headers):
+        message = "cannot have both where keys are sent in authorization, too: write [providers.NAME] twice"
+        problems.error((*path, "client_credentials"), message)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
     _check_provider_keys(given, path, problems)
 
 
 def is_dialect(name: str, path: Path, problems: Problems) -> bool:
     """Whether there is a dialect of that name; otherwise an error is reported."""
+    if name in DIALECTS and DIALECTS[name].upstream is not None:  # `providers_speak` would import all of them
+        return True
     known = providers_speak()
-    if name not in known:
-        hint = suggest(name, known) or f"; there are {', '.join(known)}"
-        problems.error(path, f"unknown dialect{hint}")
-    return name in known
+    hint = suggest(name, known) or f"; there are {', '.join(known)}"
+    problems.error(path, f"unknown dialect{hint}")
+    return False
 
 
 def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
@@ -162,29 +169,6 @@ def _check_path(text: str, path: Path, problems: Problems) -> None:
         problems.error(path, "has braces in it; only {model} is filled in")
 
 
-def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> None:
-    if not os.path.exists(os.path.expanduser(given["replay"])):
-        problems.error((*path, "replay"), "is not there; name a capture, or a directory of captures")
-    try:
-        parse_speed(given.get("replay_speed", "recorded"))
-    except ValueError as error:
-        problems.error((*path, "replay_speed"), str(error))
-    if given.get("replay_as"):
-        place: Path = (*path, "replay_as")
-        try:
-            style = load_style(given["replay_as"])
-        except UnknownStyleError as error:
-            listed = "is not a provider style; penstock replay --styles lists them"
-            problems.error(place, listed if problems.is_from_variable(place) else str(error))
-        else:
-            dialect = given.get("dialect", DEFAULT_DIALECT)
-            if dialect != style.dialect:
-                problems.error(place, f"is a style of {style.dialect}, and this provider's dialect is {dialect}")
-    for index, text in enumerate(given.get("replay_faults", ())):
-        if isinstance(text, str):
-            _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)
-
-
 def _check_dialects(given: Mapping[str, Any], first: str, path: Path, problems: Problems) -> None:
     """Check the further dialects of a provider."""
     for name, offer in given.get("dialects", {}).items():
@@ -231,17 +215,6 @@ def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems
 def _settings_by_model(given: Mapping[str, Any]) -> Mapping[str, Any]:
     models = given.get("models")
     return models if isinstance(models, Mapping) else {}
-
-
-def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:
-    try:
-        spec = INJECTABLE_FAULTS[parse_fault(text).name]
-        if spec.form_for(dialect) is None:
-            known = ", ".join(spec.dialects)
-            problems.error(path, f"is a fault in streams of {known}, and this provider's dialect is {dialect}")
-    except UnknownFaultError as error:
-        listed = "is not an injectable fault; penstock replay --faults lists them"
-        problems.error(path, listed if problems.is_from_variable(path) else str(error))
 
 
 def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> None:

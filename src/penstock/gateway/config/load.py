@@ -24,24 +24,24 @@ from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
-from penstock.gateway.config.schema import shape
 from penstock.gateway.config.server import load_admin, load_server
 from penstock.gateway.config.settings import (
     Captures,
-    Config,
     ContentSettings,
     KeptResponsesSettings,
     LedgerSettings,
     Limits,
     Retries,
     TelemetrySettings,
-    Timeouts,
     UserSettings,
+    shape,
 )
+from penstock.gateway.config.snapshot import Config
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.gateway.content.content_mask import PATTERNS, parse_pattern
 from penstock.providers.catalog import catalog, is_available
+from penstock.providers.provider import Timeouts
 
 DEFAULT_FILE = "penstock.toml"
 COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
+from penstock.gateway.keys.team_path import is_team_path
 from penstock.gateway.people.roles import TEAM_ROLES, Role
-from penstock.gateway.teams.path import is_team_path
 from penstock.providers.secret import Secret
 
 # Signatures with a private key only. With HMAC, the public key itself would sign.

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from penstock.core.price import STANDARD_TIERS, Price, Rates
 from penstock.gateway.config.checks import is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.settings import PriceSettings
 from penstock.gateway.config.toml import Path
+from penstock.gateway.record.price import STANDARD_TIERS, Price, Rates
 
 _NEEDED = ("input", "output")
 

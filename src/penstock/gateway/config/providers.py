@@ -14,16 +14,17 @@ from penstock.core.suggest import suggest
 from penstock.gateway.config.addresses import complete, is_loopback, is_same_address, parse_url
 from penstock.gateway.config.checks import check_provider, key_problem
 from penstock.gateway.config.problems import Problems
-from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
+from penstock.gateway.config.settings import Server
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
-from penstock.providers.provider import KEY, KEY_HEADER, OfferedDialect, ProviderKey
+from penstock.providers.provider import KEY, KEY_HEADER, OfferedDialect, Provider, ProviderKey, Timeouts
+from penstock.providers.secret import Secret
 from penstock.upstream.local.weights import BUILT_IN
 
 # Keys that do not apply to a local model.
 _REMOTE_KEYS = (
     frozenset(("base_url", "dialect", "dialects", "path", "embeddings", "insecure", "api_version", "api_versions"))
-    | frozenset(("api_key", "keys", "account", "env", "url_env", "key_header", "headers"))
+    | frozenset(("api_key", "keys", "account", "client_credentials", "env", "url_env", "key_header", "headers"))
     | frozenset(("auth", "profile", "scope", "host_aliases"))
 )
 # Keys for a local model only.
@@ -147,7 +148,7 @@ class ProviderLoader:
             for dialect, table in given.get("dialects", {}).items()
         }
         for place, url in addresses.items():
-            sent = api_key or keys or auth != KEY
+            sent = api_key or keys or auth != KEY or given.get("client_credentials")
             if not url or not sent or given.get("insecure") or len(self._problems.errors) > errors_before:
                 continue
             if _is_exposed(url):
@@ -155,6 +156,9 @@ class ProviderLoader:
                 self._problems.error(place, message)
         if api_key or keys:
             self._check_headers(name, given)
+        if given.get("client_credentials") and auth != KEY:
+            message = f"needs a provider with a key, and this one has auth = {auth!r}"
+            self._problems.error(("providers", name, "client_credentials"), message)
         if base_url is None or name in self._missing or len(self._problems.errors) > errors_before:
             return None
         usable_keys = [key for key in keys if isinstance(key, dict) and {"name", "api_key"} <= key.keys()]
@@ -258,7 +262,12 @@ class ProviderLoader:
             return Secret(value, variable)
         # A self-hosted server may need no key; a provider at its own address does.
         moved = self._is_in_file((*path, "base_url")) or self._env.get(given.get("url_env", ""))
-        if base_url and not moved and not is_loopback(parse_url(base_url).hostname or ""):
+        if (
+            base_url
+            and not moved
+            and not given.get("client_credentials")
+            and not is_loopback(parse_url(base_url).hostname or "")
+        ):
             self._missing.setdefault(name, (path, variable))
         return None
 

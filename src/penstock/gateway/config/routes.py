@@ -8,8 +8,10 @@ from msgspec import structs
 from penstock.gateway.config.checks import check_set, is_dialect, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
-from penstock.gateway.config.settings import STAR, Limits, Provider, Route, Target
+from penstock.gateway.config.settings import Limits
+from penstock.gateway.config.snapshot import STAR, Route, Target
 from penstock.gateway.config.toml import Path
+from penstock.providers.provider import Provider
 
 
 class RouteLoader:
@@ -44,6 +46,7 @@ class RouteLoader:
             max_event=given.get("max_event", self._limits.max_event),
             set=MappingProxyType(given.get("set", {})),
             strict=given.get("strict", False),
+            repair_tool_arguments=given.get("repair_tool_arguments", False),
             record=given.get("record"),
             content=given.get("content"),
         )

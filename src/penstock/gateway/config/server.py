@@ -17,6 +17,8 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
 from penstock.providers.secret import Secret
 
+# Clients could search for a shorter one: they know pairs that are derived from it.
+_MIN_SECRET = 32
 _LAST_PORT = 65_535
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OTHER_HEADERS = frozenset({"authorization", "cookie", "host", "origin", "x-forwarded-for"})
@@ -35,6 +37,9 @@ def load_server(
     server = Server(**{**given, "tls": _load_tls("server", given.get("tls"), problems)})
     _check_edge(server, problems)
     check_keys(server.keys, problems)
+    if server.access_key_secret is not None and len(server.access_key_secret.reveal()) < _MIN_SECRET:
+        path = ("server", "access_key_secret")
+        problems.error(path, f"is shorter than {_MIN_SECRET} characters; try: openssl rand -hex 24")
     check_hosts("server", server.hosts, problems)
     check_media_hosts(server.media_hosts, problems)
     if server.public_url:

@@ -1,44 +1,21 @@
-"""Config: an immutable snapshot of the configuration. `load.py` makes it; a reload makes a new one.
+"""The shape of the configuration file: its sections as Structs.
 
-The fields of the sections (`Server`, `Limits` and so on) are the keys of the configuration file. Editors show their
-docstrings. `docs/configuration.md` explains them.
+Their fields are the keys of the file. Editors show their docstrings. `docs/configuration.md` explains them.
 """
 
 from collections.abc import Mapping
 from decimal import Decimal
-from difflib import get_close_matches
-from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, inspect
 
-from penstock.core.price import Price, Rates, rate
-from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.people import AuthSettings, GroupSettings, OidcSettings
+from penstock.gateway.content.collected import ContentRule
+from penstock.gateway.record.price import Rates, rate
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
-
-__all__ = [
-    "AdminSettings",
-    "Captures",
-    "Config",
-    "ContentRule",
-    "ContentSettings",
-    "KeptResponsesSettings",
-    "LedgerSettings",
-    "Limits",
-    "PriceSettings",
-    "Provider",
-    "Retries",
-    "Route",
-    "Secret",
-    "Server",
-    "Target",
-    "TelemetrySettings",
-    "Timeouts",
-    "TlsSettings",
-]
 
 # The maximum is a hundred times the price of today's most expensive model. More is not a price per million tokens.
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
@@ -66,6 +43,8 @@ class Server(Struct, frozen=True, kw_only=True):
     """The address to listen on: host:port, or [IPv6]:port."""
     keys: tuple[Secret, ...] = ()
     """Keys that clients can use. Required to listen on other addresses than loopback."""
+    access_key_secret: Secret | None = None
+    """The secret from which the access keys of clients are derived that sign their requests as AWS does."""
     hosts: tuple[str, ...] = ()
     """Host names that clients can use while no key is required, besides localhost and IP addresses."""
     tls: TlsSettings | None = None
@@ -89,6 +68,8 @@ class Server(Struct, frozen=True, kw_only=True):
     containers, caches, and objects in S3 or Cloud Storage."""
     provider_routing: bool = False
     """true lets clients send fields by which a provider chooses another model or route."""
+    caller_reports: bool = True
+    """false tells clients neither the cost nor the record of their own calls."""
     media_hosts: tuple[str, ...] = ()
     """Hosts from which images and documents are fetched for providers that take no URLs: names, or patterns such as
     *.example.com, or * for all with a public address."""
@@ -97,6 +78,8 @@ class Server(Struct, frozen=True, kw_only=True):
     """Seconds between heartbeats to a waiting client."""
     drain_s: Seconds = 30.0
     """Seconds that running calls can continue after SIGTERM."""
+    websocket: bool = True
+    """false offers no API over WebSocket."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
     """The number of processes that share the port."""
     log: Literal["auto", "json", "pretty", "off"] = "auto"
@@ -144,6 +127,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Seconds after which a client that reads nothing is disconnected."""
     max_connections: Annotated[int, Meta(ge=1)] = 20_000
     """Client connections of one process."""
+    max_websockets: Annotated[int, Meta(ge=1)] = 2_000
+    """Those of them that are WebSockets."""
+    # An agent is silent while its tools run, and while its user thinks.
+    websocket_idle_s: Seconds = 600.0
+    """Seconds after which a WebSocket without a request is closed."""
+    # Open Responses: connections are limited to 60 minutes.
+    websocket_max_age_s: Seconds = 3_600.0
+    """Seconds after which a WebSocket is closed, when its current response is complete."""
+    websocket_memory: Size = 256_000_000
+    """Bytes of conversations that one process keeps for its WebSockets."""
 
 
 class Retries(Struct, frozen=True, kw_only=True):
@@ -220,8 +213,6 @@ class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Bytes of one response with its input; a larger one is not kept."""
     max_total: Size = 1_000_000_000
     """Bytes of all responses; keys beyond their share lose their oldest conversations."""
-    shared_state: bool = False
-    """The earlier place of shared_state in [server], with the same meaning."""
 
 
 class UserSettings(Struct, frozen=True, kw_only=True):
@@ -231,10 +222,6 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     """false stores the names of end users in the ledger, instead of pseudonyms."""
     keep_days: Days = 400.0
     """Days after a user's last call for which the name behind its pseudonym is kept."""
-
-
-ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
-"""Of which calls the request and the answer are kept."""
 
 
 class ContentSettings(Struct, frozen=True, kw_only=True):
@@ -351,201 +338,83 @@ def _exactly(dollars: float) -> int:
     return rate(Decimal(str(dollars)))
 
 
-# In the name of a route: any text, also empty. In the model of a target: see `Route.filled`.
-STAR = "*"
-# The similarity at which a name is suggested. A comparison takes 5 µs, so a request may cause at most `_MAX_NAMES`.
-_SIMILARITY = 0.75
-_MAX_COMPARED = 64
-_MAX_NAMES = 100
+class TargetTable(Struct, frozen=True, kw_only=True):
+    """A target with its weight or dialect, as an item of `targets`."""
 
-
-class Target(Struct, frozen=True, kw_only=True):
-    """One provider and one of its models. `timeouts` are merged: the route's, else the provider's, else the global.
-
-    `dialect` is the one that the route demands, or that was chosen for a client; empty if none is chosen yet.
-    """
-
-    provider: Provider
-    model: str
-    timeouts: Timeouts
+    target: str
+    """provider/model"""
+    weight: Annotated[float, Meta(gt=0)] | None = None
+    """Its share of the calls, relative to the other weights."""
     dialect: str = ""
-    weight: float | None = None
-
-    @property
-    def name(self) -> str:
-        """`provider/model`, as in requests and in the file."""
-        return f"{self.provider.name}/{self.model}"
-
-    def by_key(self) -> "tuple[Target, ...]":
-        """The target as it is called with each key of its provider, in order; itself if its provider has no `keys`."""
-        if not self.provider.keys:
-            return (self,)
-        return tuple(structs.replace(self, provider=self.provider.with_key(key)) for key in self.provider.keys)
-
-    def for_client(self, dialect: str) -> "Target":
-        """The target with the dialect in which it is asked for a client of this dialect."""
-        return structs.replace(self, dialect=self.dialect or self.provider.dialect_for(self.model, dialect))
-
-    @classmethod
-    def parse(cls, name: str, providers: Mapping[str, Provider]) -> "Target":
-        """The target for `provider/model`. A model's name may contain slashes."""
-        provider, slash, model = name.partition("/")
-        if not slash or not model or provider not in providers:
-            raise UnknownTargetError(f"no provider answers to {name!r}: write it as provider/model")
-        if providers[provider].embedded and model not in providers[provider].models:
-            raise UnknownTargetError(f"the model on this machine does not answer to {name!r}")
-        if not providers[provider].can_name(model):
-            raise UnknownTargetError(f"{name!r} has . or .. between slashes, which would change the provider's path")
-        return cls(provider=providers[provider], model=model, timeouts=providers[provider].timeouts)
+    """The API to use, if the provider offers several."""
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """A public model name and its targets, which are tried in order or chosen by weight."""
+class RouteTable(Struct, frozen=True, kw_only=True):
+    """A public model name, or a pattern of such names, and its targets."""
 
-    name: str
-    targets: tuple[Target, ...]
-    max_event: int
-    # Fields of the request that the route overrides.
-    set: Mapping[str, object] = MappingProxyType({})
-    # Of which calls the content is kept; None for the rule of [content].
-    content: ContentRule | None = None
-    # Whether losses in translation that change the meaning are failures.
+    targets: Annotated[tuple[str | TargetTable, ...], Meta(min_length=1)]
+    """provider/model, tried in this order or by weight. A * is the text that the name's * matched."""
+    timeouts: Timeouts = Timeouts()
+    """Overrides of the providers' timeouts."""
+    set: Mapping[str, Any] = {}
+    """Request fields that the route sets, such as temperature."""
+    max_event: Size | None = None
+    """Overrides limits.max_event."""
     strict: bool = False
-    # The directory of its captures: None for that of the server, "" to record nothing.
+    """true makes its calls strict: a translation that would change the meaning fails."""
+    repair_tool_arguments: bool = False
+    """true corrects JSON of tool calls and of structured output that models write wrong."""
     record: str | None = None
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the first target is chosen by weight."""
-        return self.targets[0].weight is not None
-
-    @property
-    def is_pattern(self) -> bool:
-        """Whether its name has a `*`, and so matches many names."""
-        return STAR in self.name
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Of the patterns that match a name, the one with the longest prefix wins, then the longest suffix."""
-        prefix, _, suffix = self.name.partition(STAR)
-        return len(prefix), len(suffix)
-
-    def matches(self, name: str) -> bool:
-        """Whether the pattern matches a name."""
-        prefix, _, suffix = self.name.partition(STAR)
-        return len(name) >= len(prefix) + len(suffix) and name.startswith(prefix) and name.endswith(suffix)
-
-    def filled(self, name: str) -> "Route | None":
-        """The route for a name that the pattern matches; None if no target can have a model of that name.
-
-        A target `provider/*` gets the model of that name, without the part of the pattern before a slash: with the
-        target `openai/*`, the pattern `gpt-*` maps `gpt-4o` to `openai/gpt-4o`, and `eu/*` maps `eu/gpt-4o` to it, too.
-        In any other target the `*` becomes the matched text.
-        """
-        prefix, _, suffix = self.name.partition(STAR)
-        matched = name[len(prefix) : len(name) - len(suffix)]
-        whole = name[prefix.rfind("/") + 1 :]
-        models = (whole if target.model == STAR else target.model.replace(STAR, matched) for target in self.targets)
-        filled = (structs.replace(target, model=model) for target, model in zip(self.targets, models, strict=True))
-        named = tuple(target for target in filled if target.model and target.provider.can_name(target.model))
-        return structs.replace(self, name=name, targets=named) if named else None
+    """Overrides server.record; "" records nothing."""
+    content: ContentRule | None = None
+    """Overrides content.keep."""
 
 
-class Config(Struct, frozen=True, kw_only=True):
-    """The configuration. `source` is its file, or `environment`; `warnings` are its probable mistakes.
-
-    `missing` are packages that a gateway needs for it and that are not installed. `secret_files` are the files that
-    `${file:…}` names: if one changes, the configuration is loaded again.
-    """
+class Sections(Struct, frozen=True, kw_only=True):
+    """The sections of penstock.toml that a `Config` has as they are."""
 
     server: Server = Server()
-    providers: Mapping[str, Provider] = MappingProxyType({})
-    routes: Mapping[str, Route] = MappingProxyType({})
+    """The API for clients."""
     timeouts: Timeouts = Timeouts()
+    """Timeouts of an attempt."""
     limits: Limits = Limits()
+    """Limits on what one client or one stream can use."""
     retries: Retries = Retries()
+    """Retries and cool-downs."""
     captures: Captures = Captures()
+    """Retention of captures."""
     ledger: LedgerSettings = LedgerSettings()
+    """Where the ledger is stored."""
     budgets: BudgetSettings = BudgetSettings()
+    """Warnings of budgets."""
     users: UserSettings = UserSettings()
+    """The end users that clients name in their requests."""
     content: ContentSettings = ContentSettings()
+    """Requests and answers that are kept for the operator."""
     responses: KeptResponsesSettings = KeptResponsesSettings()
-    admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
+    """Responses that are kept for clients of the Responses API."""
+    admin: AdminSettings = AdminSettings()
+    """The admin API."""
     auth: AuthSettings = AuthSettings()
+    """How clients authenticate, besides with keys."""
     telemetry: TelemetrySettings = TelemetrySettings()
-    # By provider/model, with `*` as a wildcard.
-    prices: Mapping[str, Price] = MappingProxyType({})
-    source: str = "environment"
-    warnings: tuple[Problem, ...] = ()
-    missing: tuple[Problem, ...] = ()
-    secret_files: tuple[str, ...] = ()
+    """Export over OpenTelemetry."""
 
-    @property
-    def shared_state(self) -> bool:
-        """Whether clients may use what is stored in providers' accounts."""
-        return self.server.shared_state or self.responses.shared_state
 
-    @property
-    def local_only(self) -> bool:
-        """Whether all providers are local models."""
-        return all(provider.embedded for provider in self.providers.values())
+class ConfigFile(Sections, frozen=True, kw_only=True):
+    """The sections of penstock.toml."""
 
-    def target(self, name: str) -> Target:
-        """The target for `provider/model`; raises `UnknownTargetError` if there is no such provider."""
-        return Target.parse(name, self.providers)
+    providers: Mapping[str, Provider] = {}
+    """Providers. A built-in name changes only the given keys; a new name adds a provider."""
+    routes: Mapping[str, RouteTable] = {}
+    """Model names, or patterns such as gpt-*, and their targets."""
+    prices: Mapping[str, ModelPriceSettings] = {}
+    """Prices by provider/model or a pattern such as acme/*. They override the built-in prices."""
 
-    def route(self, name: str) -> Route | None:
-        """The route for the model that a client requests: the first of these that exists:
 
-        1. the route of that name;
-        2. of the route patterns that match it, the one with the highest `rank`;
-        3. unless `only_routes`: the provider and model that it names;
-        4. unless `only_routes`: the one provider that lists a model of that name. The route's name is provider/model.
-        """
-        if name in self.routes:
-            return self.routes[name]
-        patterns = [route for route in self.routes.values() if route.is_pattern and route.matches(name)]
-        if patterns:
-            return max(patterns, key=lambda route: route.rank).filled(name)
-        if self.server.only_routes:
-            return None
-        owners = self._owners(name)
-        for full in (name, *owners[:1]) if len(owners) == 1 else (name,):
-            try:
-                return Route(name=full, targets=(self.target(full),), max_event=self.limits.max_event)
-            except UnknownTargetError:
-                continue
-        return None
-
-    def suggestions(self, name: str) -> list[str]:
-        """Names of models that a client may have meant by an unknown name; empty if there are none."""
-        owners = [] if self.server.only_routes else self._owners(name)
-        if owners or len(name) > _MAX_COMPARED:
-            return owners
-        listed = self.models()
-        known = {full.partition("/")[2]: full for full in listed if full not in self.routes}
-        # A version of a model that is listed, such as gpt-4o-2024-08-06.
-        listed_prefix = max((model for model in known if name.startswith(f"{model}-")), key=len, default="")
-        if listed_prefix:
-            return [f"{known[listed_prefix].partition('/')[0]}/{name}"]
-        near = get_close_matches(name, [*listed, *known][:_MAX_NAMES], n=1, cutoff=_SIMILARITY)
-        return [known.get(match, match) for match in near]
-
-    def _owners(self, name: str) -> list[str]:
-        """The listed models of that name, as provider/model."""
-        return [f"{provider.name}/{name}" for provider in self.providers.values() if name in provider.models]
-
-    def secrets(self) -> tuple[str, ...]:
-        """All secrets of the configuration: the providers', the clients' and the admin token."""
-        own = (secret for provider in self.providers.values() for secret in provider.secrets())
-        oidc = self.admin.oidc.client_secret if self.admin.oidc is not None else None
-        given = [*self.server.keys, self.admin.token, oidc, self.budgets.webhook, self.budgets.webhook_secret]
-        ours = (secret.reveal() for secret in given if secret is not None)
-        return tuple(dict.fromkeys((*own, *ours)))
-
-    def models(self) -> tuple[str, ...]:
-        """The names to list in /v1/models: routes first, then known models of each provider unless `only_routes`."""
-        known = [] if self.server.only_routes else self.providers.values()
-        listed = (f"{provider.name}/{model}" for provider in known for model in provider.models)
-        named = (name for name, route in self.routes.items() if not route.is_pattern)
-        return tuple(dict.fromkeys((*named, *listed)))
+@cache
+def shape() -> inspect.StructType:
+    """msgspec's type description of `ConfigFile`."""
+    kind = inspect.type_info(ConfigFile)
+    assert isinstance(kind, inspect.StructType)
+    return kind

@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import re
 
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
 
 _CALL, _ISSUER, _OWNER, _MAC = 12, 4, 6, 20
+_TEXT_MAC = 32
 _PAYLOAD = _CALL + _ISSUER + _OWNER
 # 42 bytes are exactly 56 characters of base64url: each id has only one spelling.
 _CHARACTERS = 56
@@ -28,7 +29,7 @@ class AnswerIds:
         self._secret = secret
         self._prefix = prefix
 
-    def owner(self, key: Key | None) -> str:
+    def owner(self, key: ClientKey | None) -> str:
         """The identity of a client in the store: by its key; all clients without a key are one.
 
         A key of the configuration is identified by its secret. Its name is its place in a list, which may change. Users
@@ -36,7 +37,7 @@ class AnswerIds:
         """
         if key is None:
             return ""
-        owner = key.id if key.stored else f"configured-{self._digest(b'key', key.digest)[:8].hex()}"
+        owner = f"configured-{self._digest(b'key', key.digest)[:8].hex()}" if key.configured else key.id
         return f"{owner}/{self._digest(b'user', key.subject.encode())[:16].hex()}" if key.subject else owner
 
     def make(self, call_id: str, issuer: str, owner: str) -> str:
@@ -54,6 +55,24 @@ class AnswerIds:
         payload, mac = signed[:_PAYLOAD], signed[_PAYLOAD:]
         genuine = hmac.compare_digest(mac, self._mac(payload))
         return genuine and hmac.compare_digest(payload[-_OWNER:], self._owner_tag(owner))
+
+    def seal(self, text: str, owner: str) -> str:
+        """A text as only this owner can send it back."""
+        data = text.encode(errors="surrogatepass")
+        return self._prefix + base64.urlsafe_b64encode(self._text_mac(data, owner) + data).decode()
+
+    def unseal(self, sealed: str, owner: str) -> str | None:
+        """The text that was sealed for this owner; None if it was not, or was changed."""
+        try:
+            signed = base64.b64decode(sealed.removeprefix(self._prefix), altchars=b"-_", validate=True)
+        except ValueError:
+            return None
+        mac, data = signed[:_TEXT_MAC], signed[_TEXT_MAC:]
+        genuine = hmac.compare_digest(mac, self._text_mac(data, owner))
+        return data.decode(errors="surrogatepass") if genuine else None
+
+    def _text_mac(self, data: bytes, owner: str) -> bytes:
+        return self._digest(b"text", self._digest(b"owner", owner.encode()) + data)
 
     def _owner_tag(self, owner: str) -> bytes:
         return self._digest(b"owner", owner.encode())[:_OWNER]

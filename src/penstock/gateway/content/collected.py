@@ -6,8 +6,9 @@ The memory of all calls is bounded (`ContentMemory`): calls beyond it are served
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.core.hub.completion import Completion
-from penstock.gateway.config import ContentRule
 
+ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
+"""Of which calls the request and the answer are kept."""
 NotCollected: TypeAlias = Literal["memory", "database"]
 """Why content that should be kept is dropped: too much of it is in memory, or the database does not work."""
 
@@ -49,6 +50,8 @@ class CollectedContent:
         self.rule: ContentRule = rule
         self.request = request
         self.user = user
+        self.secrets: tuple[str, ...] = ()
+        """The client's own credentials, which are masked."""
         self.answer: AnswerSource | None = None
         self.left_out: list[str] = [] if request else ["request"]
         """What is not kept, because it is too large: the request, or the end of the answer."""

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.gateway.billing.tags import LOOKS_LIKE_KEY
-from penstock.gateway.mask import Secrets, masked
+from penstock.gateway.mask import LOOKS_LIKE_KEY, Secrets, masked
 
 MASKED = "[masked]"
 _WINDOW = 2_048

@@ -1,6 +1,6 @@
 """RecentRecords: kept content in the memory of one process, bounded in bytes and in age.
 
-As in `ContentStore`, a record belongs to one owner, and no lookup crosses owners. But each record has its whole
+As in the database, a record belongs to one owner, and no lookup crosses owners. But each record has its whole
 conversation and continues no other, so losing one affects no other. If all records together exceed the limit, each
 owner that uses more than its share (max-min fairness) loses some: first the least recently used inputs, which are
 nearly all of the bytes, because each request of a conversation repeats the one before; then the least recently used
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from penstock.gateway.content.store import fair_share
+from penstock.gateway.content.kept_record import fair_share
 
 # What a record and each of its names take besides the parts.
 _OVERHEAD = 1_000

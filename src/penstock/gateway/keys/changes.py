@@ -5,19 +5,22 @@ of a key: its budget, limits and history stay. Of the earlier secrets a key keep
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book, TakenOver
-from penstock.gateway.keys.keys import Key, KeyName, digest_of, new_secret
-from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, make_key, parse_duration, updated
-from penstock.gateway.teams.team import Team, existing
+from penstock.gateway.keys.client_key import AnyKey
+from penstock.gateway.keys.fields import make_key, updated_key
+from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.store import KeyStore
+from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, parse_duration
 
 _MAX_LISTED = 5
 _MAX_PROBLEMS = 20
-Named = TypeVar("Named", bound=KeyName)
+Named = TypeVar("Named", bound=AnyKey)
 
 
 class KeyChange(NamedTuple):
@@ -35,43 +38,38 @@ class NewKey(NamedTuple):
     key: Key
 
 
-def create(book: Book, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewKey:
+def create(store: KeyStore, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewKey:
     """Create a key. `owner` is the user who creates it for itself."""
     secret, key = make_key(terms, now_ms)
     key = structs.replace(key, owner=owner)
 
-    def change(teams: list[Team], keys: list[Key]) -> TakenOver:
-        if key.team and key.team not in existing(teams):
+    def change(keys: list[Key], teams: AbstractSet[str]) -> list[Key]:
+        if key.team and key.team not in teams:
             raise _no_team(key.team)
         _check_name(keys, key, now_ms)
-        return TakenOver(keys=[key])
+        return [key]
 
-    book.take_over(change)
+    store.change_keys(change)
     return NewKey(secret, key)
 
 
-def revoke(book: Book, which: str, now_ms: int) -> Key:
+def revoke(store: KeyStore, which: str, now_ms: int) -> Key:
     """Revoke a key. A key that is revoked already stays unchanged."""
-    revoked: list[Key] = []
 
-    def change(keys: list[Key]) -> list[Key]:
+    def change(keys: list[Key], _teams: AbstractSet[str]) -> list[Key]:
         key = find(keys, which, now_ms)
-        if key.revoked_ms is None or key.revoked_ms > now_ms:
-            key = structs.replace(key, revoked_ms=now_ms)
-        revoked[:] = [key]
-        return revoked
+        return [key if key.state(now_ms) == "revoked" else structs.replace(key, revoked_ms=now_ms)]
 
-    book.change_keys(change)
-    return revoked[0]
+    return store.change_keys(change)[0]
 
 
-def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
+def rotate(store: KeyStore, which: str, grace: str, now_ms: int) -> NewKey:
     """Give a key a new secret. The previous secret remains valid for the `grace` period; one before that ends now."""
     secret, grace_ms = new_secret(), parse_duration(grace, "grace")
     digest = digest_of(secret)
     rotated: list[Key] = []
 
-    def change(keys: list[Key]) -> list[Key]:
+    def change(keys: list[Key], _teams: AbstractSet[str]) -> list[Key]:
         if any(digest in (key.digest, key.previous) for key in keys):
             return []  # the rotation is stored; only its confirmation was lost
         key = find(keys, which, now_ms)
@@ -89,25 +87,23 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
         ]
         return rotated
 
-    book.change_keys(change)
+    store.change_keys(change)
     return NewKey(secret, rotated[0])
 
 
-def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
+def update(store: KeyStore, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
     """Change keys, all or none. If several changes are invalid, the error lists them all."""
-    changed: dict[str, Key] = {}
 
-    def change(teams: list[Team], keys: list[Key]) -> TakenOver:
-        changed.clear()
-        paths = existing(teams)
+    def change(keys: list[Key], teams: AbstractSet[str]) -> list[Key]:
+        changed: dict[str, Key] = {}
         problems: list[AdminError] = []
         for given in changes:
             try:
                 key = find(keys, given.which, now_ms)
                 if key.id in changed:
                     raise AdminError(f"the key {key.id} is changed twice", code="invalid_parameter")
-                changed[key.id] = updated(key, given.update, now_ms)
-                if given.update.team and given.update.team not in paths:
+                changed[key.id] = updated_key(key, given.update, now_ms)
+                if given.update.team and given.update.team not in teams:
                     raise _no_team(changed[key.id].team)
             except AdminError as error:
                 problems.append(error if not given.place else _at(error, given.place))
@@ -117,10 +113,9 @@ def update(book: Book, changes: Sequence[KeyChange], now_ms: int) -> list[Key]:
                 _check_name(after, key, now_ms)
         if problems:
             raise problems[0] if len(problems) == 1 else _together(problems)
-        return TakenOver(keys=list(changed.values()))
+        return list(changed.values())
 
-    book.take_over(change)
-    return list(changed.values())
+    return store.change_keys(change)
 
 
 def _no_team(path: str) -> AdminError:

@@ -4,68 +4,66 @@ Money is an exact string of dollars: `"0.000125"`. Times are in UTC: `"2027-01-0
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any
+
+from msgspec import Struct, structs
 
 from penstock.amounts import moment, money
-from penstock.gateway.billing.book import Book
-from penstock.gateway.keys.keys import EndUserLimits, Key, Period, Spender
-from penstock.gateway.limits.period import period_at
+from penstock.gateway.keys.keys import Key, KeyLimits
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import Period, Spender
+from penstock.gateway.keys.store import KeyStore
 
-State: TypeAlias = Literal["active", "blocked", "revoked", "expired"]
 
-
-def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
+def report(store: KeyStore, key: Key, now_ms: int) -> dict[str, object]:
     """The public data of a key, as JSON fields."""
-    return reports(book, [key], now_ms)[0]
+    return reports(store, [key], now_ms)[0]
 
 
-def reports(book: Book, keys: Sequence[Key], now_ms: int) -> list[dict[str, object]]:
+def reports(store: KeyStore, keys: Sequence[Key], now_ms: int) -> list[dict[str, object]]:
     """The public data of keys. Their spending is read together."""
-    spent = spent_in(book, [(Spender(key=key.id), (key.period, *key.budgets)) for key in keys], now_ms)
+    spent = spent_in(store, [(Spender(key=key.id), (key.period, *key.budgets)) for key in keys], now_ms)
     return [_report(key, each, now_ms) for key, each in zip(keys, spent, strict=True)]
 
 
-def spent_in(book: Book, asked: Sequence[tuple[Spender, Iterable[Period]]], now_ms: int) -> list[dict[Period, int]]:
+def spent_in(
+    store: KeyStore, asked: Sequence[tuple[Spender, Iterable[Period]]], now_ms: int
+) -> list[dict[Period, int]]:
     """What each has spent in the current one of each of its periods."""
     flat = [(index, who, period) for index, (who, periods) in enumerate(asked) for period in dict.fromkeys(periods)]
     found: list[dict[Period, int]] = [{} for _ in asked]
-    spent = book.spent_by([(who, period_at(period, now_ms).since) for _, who, period in flat])
+    spent = store.spent_by([(who, period_at(period, now_ms).since) for _, who, period in flat])
     for (index, _, period), each in zip(flat, spent, strict=True):
         found[index][period] = each.total
     return found
 
 
 def _report(key: Key, spent_by_period: Mapping[Period, int], now_ms: int) -> dict[str, object]:
-    period = period_at(key.period, now_ms)
-    spent = spent_by_period[key.period]
-    remaining = None if key.budget is None else max(0, key.budget - spent)
-    return {
-        "id": key.id,
-        "name": key.name,
-        "hint": key.hint,
-        "state": state(key, now_ms),
-        "created": moment(key.created_ms),
-        "rotated": moment(key.rotated_ms),
-        "previous_until": moment(key.previous_until_ms),
-        "expires": moment(key.expires_ms),
-        "revoked": moment(key.revoked_ms),
-        "blocked": moment(key.blocked_ms),
-        "budget": money(key.budget),
-        "period": key.period,
+    spent, state = spent_by_period[key.period], key.state(now_ms)
+    return facts(key) | {
+        "state": "blocked" if state == "active" and key.blocked_ms is not None else state,
         "spent": money(spent),
-        "left": money(remaining),
-        "renewed": moment(period.until) if key.budget is not None else None,
-        "requests_per_minute": key.requests_per_minute,
-        "tokens_per_minute": key.tokens_per_minute,
-        "concurrent": key.concurrent,
-        "models": list(key.models),
-        "strict": key.strict,
+        "left": money(max(0, key.budget - spent)) if key.budget is not None else None,
+        "renewed": moment(period_at(key.period, now_ms).until) if key.budget is not None else None,
         "team": key.team or None,
         "owner": key.owner or None,
         "budgets": budgets(key.budgets, spent_by_period, now_ms),
-        "end_users": end_users(key.end_users),
-        "tags": dict(key.tags),
     }
+
+
+def facts(subject: Struct) -> dict[str, Any]:
+    """The fields of a key, a team, a token, or the limits of end users. Never a digest."""
+    shown: dict[str, Any] = {}
+    for name, value in structs.asdict(subject).items():
+        if name.endswith("_ms"):
+            shown[name.removesuffix("_ms")] = moment(value)
+        elif name == "budget":
+            shown[name] = money(value)
+        elif name == "budgets":
+            shown[name] = {period: money(budget) for period, budget in value.items()}
+        elif not isinstance(value, bytes):  # a digest of a secret
+            shown[name] = facts(value) if isinstance(value, KeyLimits) else value
+    return shown
 
 
 def budgets(given: Mapping[Period, int], spent_by_period: Mapping[Period, int], now_ms: int) -> list[dict[str, object]]:
@@ -84,22 +82,3 @@ def budgets(given: Mapping[Period, int], spent_by_period: Mapping[Period, int], 
             }
         )
     return found
-
-
-def end_users(limits: EndUserLimits) -> dict[str, object]:
-    """The limits of end users."""
-    return {
-        "budgets": {period: money(budget) for period, budget in limits.budgets.items()},
-        "requests_per_minute": limits.requests_per_minute,
-        "tokens_per_minute": limits.tokens_per_minute,
-        "concurrent": limits.concurrent,
-    }
-
-
-def state(key: Key, now_ms: int) -> State:
-    """The state of a key."""
-    if key.revoked_ms is not None and key.revoked_ms <= now_ms:
-        return "revoked"
-    if key.unusable(now_ms):
-        return "expired"
-    return "active" if key.blocked_ms is None else "blocked"

@@ -1,4 +1,4 @@
-"""Account: the spending, the holds and the last minute's usage of one key. Pure: the time is always a parameter.
+"""Account: the spending, the holds and the last minute's usage of one quota. Pure: the time is a parameter.
 
 A call *reserves* its maximum cost, *extends* the reservation if necessary, and *settles* the actual cost, or *releases*
 all of it. Its hold stays until its entry is in the book; then it is *booked*: the hold becomes a part of the sum.
@@ -20,13 +20,14 @@ Money is in nanodollars, time in milliseconds since 1970.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
 from penstock.amounts import DAY_MS
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.period import BudgetPeriod, period_at
+from penstock.gateway.keys.period import BudgetPeriod, period_at
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.keys.store import Spent
 
 MINUTE_MS = 60_000
 # How long a settled call may wait until it is in the book. Longer than any outage of the book should last.
@@ -52,7 +53,7 @@ class Hold(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Account(Struct, array_like=True):
-    """The live state of a key. Each newly created account has a new `generation`.
+    """The live state of a quota. Each newly created account has a new `generation`.
 
     Shared storage has it as an array: the order of the fields is part of the format, their names are not.
     """
@@ -76,6 +77,13 @@ class Account(Struct, array_like=True):
     window_expiry: int = 0
     never_expires: bool = False
     """Whether holds never expire, because the account exists only in the process that made them."""
+
+
+class BudgetUse(NamedTuple):
+    """What is spent by booked calls, if that is known, and what is reserved, in nanodollars."""
+
+    spent: int | None = None
+    reserved: int = 0
 
 
 def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
@@ -124,28 +132,17 @@ def book(account: Account, ids: Iterable[str], now: int) -> None:
             account.stale = True
 
 
-def wants_seed(account: Account, key: Key, now: int) -> bool:
-    """Whether the account must be seeded before this key's budget can be checked."""
-    return key.budget is not None and (account.stale or period_at(key.period, now).label not in account.spent)
+def wants_seed(account: Account, quota: Quota, now: int) -> bool:
+    """Whether the account must be seeded before this budget can be checked."""
+    return quota.budget is not None and (account.stale or period_at(quota.period, now).label not in account.spent)
 
 
-def remaining_share(account: Account, key: Key, now: int) -> float | None:
-    """The share of a key's budget that is neither spent nor reserved, from 1 to 0; None if it is unknown."""
-    label = period_at(key.period, now).label
-    spent = account.spent.get(label)
-    if not key.budget or spent is None:
-        return None if key.budget != 0 else 0.0
-    return max(0.0, 1 - (spent + account.owed.get(label, 0)) / key.budget)
-
-
-def spent_cost(account: Account, key: Key, now: int) -> int | None:
-    """The amount spent by booked calls in a key's current period, in nanodollars; None if it is unknown."""
-    return account.spent.get(period_at(key.period, now).label)
-
-
-def reserved_cost(account: Account, key: Key, now: int) -> int:
-    """The amount reserved for calls in a key's current period, in nanodollars."""
-    return account.owed.get(period_at(key.period, now).label, 0)
+def budget_use(account: Account | None, quota: Quota, now: int) -> BudgetUse:
+    """What is used of the budget in the current period."""
+    if account is None:
+        return BudgetUse()
+    label = period_at(quota.period, now).label
+    return BudgetUse(account.spent.get(label), account.owed.get(label, 0))
 
 
 def last_minute(account: Account | None, now: int) -> tuple[int, int]:
@@ -165,7 +162,7 @@ def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None
         if id in spent.recent:
             _drop(account, id)
         elif hold.period != period.label and hold.second in period:
-            # The key's period was changed, for example from a month to a week, after this call was admitted.
+            # The period was changed, for example from a month to a week, after this call was admitted.
             put(account, id, structs.replace(hold, period=period.label))
     account.spent = {label: total for label, total in account.spent.items() if label in account.owed}
     account.spent[period.label] = spent.total

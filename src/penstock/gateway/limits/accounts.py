@@ -1,4 +1,4 @@
-"""Accounts: the accounts of all keys. `LocalAccounts` is for one process; shared accounts are in `stores/accounts/`.
+"""Accounts: the accounts of all quotas. `LocalAccounts` is for one process; shared accounts are in `stores/accounts/`.
 
 No method blocks. Answers are passed to the callback `then`, at once or later, in the thread of the gateway's event
 loop. The order for each call is: `reserve`, any number of `extend`, then `settle` and `booked`, or `release`.
@@ -8,67 +8,56 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import END_USER, Quota
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.account import (
     Account,
+    BudgetUse,
     book,
+    budget_use,
     last_minute,
     release,
-    remaining_share,
-    reserved_cost,
     seed,
     settle,
-    spent_cost,
 )
-from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
-from penstock.gateway.limits.period import period_at
-
-# The start of the ids of end users' accounts.
-END_USER = "user:"
+from penstock.gateway.limits.admission import Decision, Reservation, extend, reserve
 
 
 class Accounts(Protocol):
-    """The accounts of all keys, as the gateway uses them."""
+    """The accounts of all quotas, as the gateway uses them."""
 
     @property
     def degraded(self) -> str:
         """The name of the storage that does not answer, so that only a share of each limit is used; else empty."""
 
-    def reserve(self, key: Key, reservation: Reservation, then: Callable[[Answer], None]) -> None:
+    def reserve(self, quota: Quota, reservation: Reservation, then: Callable[[Decision], None]) -> None:
         """Admit a call and reserve its maximum cost."""
 
-    def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
+    def extend(self, quota: Quota, id: str, cost: int, tokens: int, then: Callable[[Decision], None]) -> None:
         """Raise the reservation of a running call to this total."""
 
-    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
+    def settle(self, account_id: str, id: str, cost: int, tokens: int) -> None:
         """Record the actual cost and tokens of a call that has ended."""
 
-    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
+    def release(self, account_id: str, id: str, *, undo: bool = False) -> None:
         """Remove the reservation of a call that has ended without cost. It will not be booked. With `undo`, it does not
         count as a request either."""
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
-        """These calls, as pairs of key id and call id, are stored in the ledger."""
+        """These calls, as pairs of account id and call id, are stored in the ledger."""
 
-    def seed(self, key: Key, spent: Spent) -> None:
-        """Set the amount spent in a key's current period: at the start, and when a key or its period is new."""
+    def seed(self, quota: Quota, spent: Spent) -> None:
+        """Set the amount spent in the current period: at the start, and when a quota or its period is new."""
 
-    def remaining_share(self, key: Key) -> float | None:
-        """The share of a key's budget that is left, as this process last saw it; None if it is unknown."""
-
-    def spent(self, key: Key) -> int | None:
-        """The amount spent by booked calls in a key's current period, in nanodollars, as this process last saw it; None
-        if it is unknown."""
-
-    def reserved(self, key: Key) -> int:
-        """The amount reserved in a key's current period, in nanodollars, as this process last saw it."""
+    def used(self, quota: Quota) -> BudgetUse:
+        """What is used of a budget in the current period, as this process last saw it."""
 
     def reserving(self) -> Iterable[str]:
         """The ids of accounts that may have a reservation."""
 
-    def last_minute(self, key_id: str) -> tuple[int, int]:
-        """The requests and tokens of a key in the last minute, as this process last saw them."""
+    def last_minute(self, account_id: str) -> tuple[int, int]:
+        """The requests and tokens of the last minute, as this process last saw them."""
 
     def close(self) -> None:
         """Release all resources."""
@@ -89,77 +78,66 @@ class LocalAccounts:
         self._open_users = open_users
         self._users: Accounts | None = None
 
-    def reserve(self, key: Key, reservation: Reservation, then: Callable[[Answer], None]) -> None:
+    def reserve(self, quota: Quota, reservation: Reservation, then: Callable[[Decision], None]) -> None:
         """See `Accounts`."""
-        if (users := self._users_of(key)) is not None:
-            users.reserve(key, reservation, then)
+        if (users := self._users_of(quota)) is not None:
+            users.reserve(quota, reservation, then)
             return
-        account = self._account(key.id)
-        if key.budget is not None:
+        account = self._account(quota.id)
+        if quota.budget is not None:
             # A new period starts with nothing spent: this process sees all calls.
-            account.spent.setdefault(period_at(key.period, reservation.now).label, 0)
-        then(reserve(account, key, reservation))
+            account.spent.setdefault(period_at(quota.period, reservation.now).label, 0)
+        then(reserve(account, quota, reservation))
 
-    def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
+    def extend(self, quota: Quota, id: str, cost: int, tokens: int, then: Callable[[Decision], None]) -> None:
         """See `Accounts`."""
-        if (users := self._users_of(key)) is not None:
-            users.extend(key, id, cost, tokens, then)
+        if (users := self._users_of(quota)) is not None:
+            users.extend(quota, id, cost, tokens, then)
             return
-        then(extend(self._account(key.id), key, id, cost, tokens, self._clock()))
+        then(extend(self._account(quota.id), quota, id, cost, tokens, self._clock()))
 
-    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
+    def settle(self, account_id: str, id: str, cost: int, tokens: int) -> None:
         """See `Accounts`."""
-        account = self._accounts.get(key_id)
+        account = self._accounts.get(account_id)
         if account is not None:
             settle(account, id, cost, tokens, self._clock())
-        elif self._users is not None and key_id.startswith(END_USER):
-            self._users.settle(key_id, id, cost, tokens)
+        elif self._users is not None and account_id.startswith(END_USER):
+            self._users.settle(account_id, id, cost, tokens)
 
-    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
+    def release(self, account_id: str, id: str, *, undo: bool = False) -> None:
         """See `Accounts`."""
-        account = self._accounts.get(key_id)
+        account = self._accounts.get(account_id)
         if account is not None:
             release(account, id, self._clock(), undo=undo)
-        elif self._users is not None and key_id.startswith(END_USER):
-            self._users.release(key_id, id, undo=undo)
+        elif self._users is not None and account_id.startswith(END_USER):
+            self._users.release(account_id, id, undo=undo)
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """See `Accounts`."""
         now = self._clock()
-        for key_id, id in calls:
-            account = self._accounts.get(key_id)
+        for account_id, id in calls:
+            account = self._accounts.get(account_id)
             if account is not None:
                 book(account, (id,), now)
-            elif self._users is not None and key_id.startswith(END_USER):
-                self._users.booked([(key_id, id)])
+            elif self._users is not None and account_id.startswith(END_USER):
+                self._users.booked([(account_id, id)])
 
-    def seed(self, key: Key, spent: Spent) -> None:
+    def seed(self, quota: Quota, spent: Spent) -> None:
         """See `Accounts`."""
         now = self._clock()
-        seed(self._account(key.id), period_at(key.period, now), spent, now)
+        seed(self._account(quota.id), period_at(quota.period, now), spent, now)
 
-    def remaining_share(self, key: Key) -> float | None:
+    def used(self, quota: Quota) -> BudgetUse:
         """See `Accounts`."""
-        account = self._accounts.get(key.id)
-        return remaining_share(account, key, self._clock()) if account is not None else None
-
-    def spent(self, key: Key) -> int | None:
-        """See `Accounts`."""
-        account = self._accounts.get(key.id)
-        return spent_cost(account, key, self._clock()) if account is not None else None
-
-    def reserved(self, key: Key) -> int:
-        """See `Accounts`."""
-        account = self._accounts.get(key.id)
-        return reserved_cost(account, key, self._clock()) if account is not None else 0
+        return budget_use(self._accounts.get(quota.id), quota, self._clock())
 
     def reserving(self) -> Iterable[str]:
         """See `Accounts`."""
         return [id for id, account in self._accounts.items() if account.owed]
 
-    def last_minute(self, key_id: str) -> tuple[int, int]:
+    def last_minute(self, account_id: str) -> tuple[int, int]:
         """See `Accounts`."""
-        return last_minute(self._accounts.get(key_id), self._clock())
+        return last_minute(self._accounts.get(account_id), self._clock())
 
     def close(self) -> None:
         """See `Accounts`."""
@@ -167,16 +145,16 @@ class LocalAccounts:
         if self._users is not None:
             self._users.close()
 
-    def _users_of(self, key: Key) -> Accounts | None:
+    def _users_of(self, quota: Quota) -> Accounts | None:
         """The accounts of end users, if this is one of them."""
-        if key.spender is None or not key.spender.user or self._open_users is None:
+        if not quota.spender.user or self._open_users is None:
             return None
         if self._users is None:
             self._users = self._open_users()
         return self._users
 
-    def _account(self, key_id: str) -> Account:
-        account = self._accounts.get(key_id)
+    def _account(self, account_id: str) -> Account:
+        account = self._accounts.get(account_id)
         if account is None:
-            account = self._accounts[key_id] = Account(never_expires=True)
+            account = self._accounts[account_id] = Account(never_expires=True)
         return account

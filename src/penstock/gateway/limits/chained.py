@@ -10,9 +10,9 @@ from functools import partial
 
 from msgspec import structs
 
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import Accounts
-from penstock.gateway.limits.admission import Answer, Denial, Gauge, Grant, Reservation
+from penstock.gateway.limits.admission import Decision, Denial, Gauge, Grant, Reservation
 
 
 class ChainedAccounts:
@@ -21,19 +21,19 @@ class ChainedAccounts:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
 
-    def reserve(self, chain: Sequence[Key], reservation: Reservation, then: Callable[[Answer], None]) -> None:
+    def reserve(self, chain: Sequence[Quota], reservation: Reservation, then: Callable[[Decision], None]) -> None:
         """Admit a call in all accounts of a chain, or in none."""
         self._reserve_next(chain, reservation, None, then)
 
     def _reserve_next(
         self,
-        chain: Sequence[Key],
+        chain: Sequence[Quota],
         reservation: Reservation,
         before: Grant | None,
-        then: Callable[[Answer], None],
+        then: Callable[[Decision], None],
         at: int = 0,
     ) -> None:
-        def decided(answer: Answer) -> None:
+        def decided(answer: Decision) -> None:
             if isinstance(answer, Denial):
                 for account in chain[:at]:
                     self._accounts.release(account.id, reservation.id, undo=True)
@@ -50,11 +50,11 @@ class ChainedAccounts:
 
     def extend(
         self,
-        chain: Sequence[Key],
+        chain: Sequence[Quota],
         id: str,
         cost: int,
         tokens: int,
-        then: Callable[[Answer], None],
+        then: Callable[[Decision], None],
         before: Grant | None = None,
     ) -> None:
         """Raise the reservation of a running call to this total in all accounts of a chain.
@@ -65,12 +65,12 @@ class ChainedAccounts:
 
     def _extended(
         self,
-        chain: Sequence[Key],
+        chain: Sequence[Quota],
         id: str,
         tokens: int,
         before: Grant | None,
-        then: Callable[[Answer], None],
-        answer: Answer,
+        then: Callable[[Decision], None],
+        answer: Decision,
     ) -> None:
         if isinstance(answer, Denial):
             then(answer)
@@ -81,7 +81,7 @@ class ChainedAccounts:
         else:
             self.extend(chain[1:], id, granted.cost, tokens, then, granted)
 
-    def release(self, chain: Sequence[Key], id: str) -> None:
+    def release(self, chain: Sequence[Quota], id: str) -> None:
         """Remove the reservation of a call that has ended without cost."""
         for account in chain:
             self._accounts.release(account.id, id)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.hub.input_estimate import text_tokens
 from penstock.core.hub.request import MAX_TAGS, ClientRequest
-from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
+from penstock.gateway.record.embeddings_request import EmbeddingsRequest
 
 # More than the output of any model, and small enough that the cost fits into the accounts' integers.
 _MAX_OUTPUT = 1_000_000_000

@@ -14,41 +14,32 @@ from functools import partial
 from msgspec import Struct
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.calls.call import Call
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import Accounts
 from penstock.gateway.limits.admission import Denial, Reservation
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.reservation import GRACE_S, LEAST_OUTPUT, USUAL_OUTPUT
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry
 from penstock.providers.provider import Provider
 
 # More than a shared store and a new connection take, and clocks differ; little of a minute.
 _SENT_MS = 1_000
 
 
-class Yielded(Struct, frozen=True):
+class KeyAtLimit(Struct, frozen=True):
     """A key is at its limit: which one, and the seconds until it may be free; None if the request alone exceeds it."""
 
     limit: str
     wait_s: float | None
 
 
-def quota_of(provider: Provider) -> Key | None:
+def quota_of(provider: Provider) -> Quota | None:
     """The limits of the key with which a provider is called; None if it has none."""
     key = provider.key
     if key is None or (key.rpm is None and key.tpm is None):
         return None
-    return Key(
-        id=f"provider/{provider.name}/{key.name}",
-        name=key.name,
-        digest=b"",
-        hint="",
-        created_ms=0,
-        requests_per_minute=key.rpm,
-        tokens_per_minute=key.tpm,
-        period="total",
-    )
+    return Quota(id=f"provider/{provider.name}/{key.name}", requests_per_minute=key.rpm, tokens_per_minute=key.tpm)
 
 
 class ProviderKeyLimits:
@@ -57,23 +48,25 @@ class ProviderKeyLimits:
     def __init__(self, accounts: Accounts, clock: Callable[[], int] = clock_ms) -> None:
         self._accounts = accounts
         self._clock = clock
+        self.holds: dict[str, dict[int, str]] = {}
+        """By id of the call: the account that has tokens reserved for each attempt, by its number."""
         # By key: its limit of requests, and until when it is reached. Until then the accounts need not be asked.
         self._full: dict[str, tuple[int, int]] = {}
 
     def reserve(
-        self, quota: Key, call: Call, demand: TokenDemand, total_s: float, then: Callable[[Yielded | None], None]
+        self, quota: Quota, call: Call, demand: TokenDemand, total_s: float, then: Callable[[KeyAtLimit | None], None]
     ) -> None:
         """Admit an attempt at a call, which takes at most `total_s`. `then` gets the limit that is reached, or None."""
         now = self._clock()
         limit, until = self._full.get(quota.id, (None, 0))
         if limit == quota.requests_per_minute and now < until:
-            then(Yielded("requests", (until - now) / 1000))
+            then(KeyAtLimit("requests", (until - now) / 1000))
             return
         limited = quota.tokens_per_minute is not None
         output = demand.output if demand.output is not None else USUAL_OUTPUT
         least = demand.output if demand.output is not None else LEAST_OUTPUT
         reservation = Reservation(
-            id=_id(call, len(call.attempts)),
+            id=_id(call, len(call.progress.attempts)),
             cost=0,
             tokens=demand.input + output if limited else 0,
             least_tokens=demand.input + least if limited else None,
@@ -84,32 +77,33 @@ class ProviderKeyLimits:
         self._accounts.reserve(quota, reservation, call.guarded(partial(self._decided, quota, call, now, then)))
 
     def _decided(
-        self, quota: Key, call: Call, asked: int, then: Callable[[Yielded | None], None], answer: object
+        self, quota: Quota, call: Call, asked: int, then: Callable[[KeyAtLimit | None], None], answer: object
     ) -> None:
-        now, attempt = self._clock(), len(call.attempts)
+        now, attempt = self._clock(), len(call.progress.attempts)
         if isinstance(answer, Denial):
             if answer.limit == "requests" and answer.retry_after_s is not None and quota.requests_per_minute:
                 self._full[quota.id] = quota.requests_per_minute, now + int(answer.retry_after_s * 1000)
-            then(Yielded(answer.limit, answer.retry_after_s))
+            then(KeyAtLimit(answer.limit, answer.retry_after_s))
         elif now > asked + _SENT_MS:
             self._accounts.release(quota.id, _id(call, attempt))
-            then(Yielded("requests", 1.0))
+            then(KeyAtLimit("requests", 1.0))
         else:
-            if quota.tokens_per_minute is None or call.over:
+            if quota.tokens_per_minute is None or call.progress.over:
                 self._accounts.release(quota.id, _id(call, attempt))  # the request counts, and no tokens do
             else:
-                call.key_holds[attempt] = quota.id
+                self.holds.setdefault(call.id, {})[attempt] = quota.id
             then(None)
 
     def settle(self, call: Call, entry: Entry) -> None:
         """A call with reserved tokens has ended: count those that its attempts have used."""
-        for attempt, id in call.key_holds.items():
+        holds = self.holds.pop(call.id)
+        for attempt, id in holds.items():
             used = entry.attempts[attempt].tokens if attempt < len(entry.attempts) else None
             self._accounts.settle(id, _id(call, attempt), 0, used.input + used.output if used is not None else 0)
         # Its hold ends here: nothing else books it.
-        self._accounts.booked([(id, _id(call, attempt)) for attempt, id in call.key_holds.items()])
+        self._accounts.booked([(id, _id(call, attempt)) for attempt, id in holds.items()])
 
-    def used(self, quota: Key) -> tuple[int, int]:
+    def used(self, quota: Quota) -> tuple[int, int]:
         """The requests and tokens of the last minute, as this process last saw them."""
         return self._accounts.last_minute(quota.id)
 

@@ -11,19 +11,19 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens
-from penstock.core.price import Price, cost_of
-from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
-from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Call
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import Accounts
-from penstock.gateway.limits.admission import Answer, Denial, Gauge, Reservation
+from penstock.gateway.limits.admission import Decision, Denial, Gauge, Reservation
 from penstock.gateway.limits.chained import ChainedAccounts
 from penstock.gateway.limits.demand import TokenDemand
-from penstock.gateway.teams.chain import end_user_accounts
+from penstock.gateway.limits.output_estimate import BytesPerToken, estimate_audio
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.price import Price, PricedModel, cost_of
+from penstock.gateway.teams.chain import end_user_quotas
 
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 USUAL_OUTPUT = 4_096
@@ -42,6 +42,20 @@ GRACE_S = 600.0
 _SHORT_WAIT_S = 60.0
 
 
+class CallBudget(Struct, eq=False):
+    """The reservation of one call."""
+
+    demand: TokenDemand
+    chain: tuple[Quota, ...]
+    """The accounts in which it is reserved."""
+    reserved: int = 0
+    """The reserved amount, in nanodollars."""
+    extending: bool = False
+    """Whether a request to reserve more is not answered yet."""
+    used_up_by: str = ""
+    """Whose budget has no more than what is reserved; empty as far as all have more."""
+
+
 class Reservations:
     """Reserves the costs of calls in the accounts of their keys."""
 
@@ -49,6 +63,8 @@ class Reservations:
         self._accounts = accounts
         self._chained = ChainedAccounts(accounts)
         self._ratios = ratios
+        self.budgets: dict[str, CallBudget] = {}
+        """By id of the call, from its admission until the ledger settles it. Only calls with a reservation have one."""
         self.on_exhausted: Callable[[str], None] | None = None
         """Called with the id of an account that refuses a call because too little of its budget is left."""
 
@@ -80,25 +96,27 @@ class Reservations:
             until=now + int((total_s + GRACE_S) * 1000),
         )
         key = call.key
-        if not key.further and not key.user_limits:
-            self._accounts.reserve(key, reservation, call.guarded(partial(self._decided, call, then)))
-            return
-        users = end_user_accounts(key, call.user) if call.user and key.user_limits else ()
-        call.chain = (key, *key.further, *users)
-        self._chained.reserve(call.chain, reservation, call.guarded(partial(self._decided, call, then)))
+        chain = key.quotas + end_user_quotas(key, call.user) if call.user and key.user_quotas else key.quotas
+        decided = call.guarded(partial(self._decided, call, CallBudget(demand, chain), then))
+        if len(chain) == 1:
+            self._accounts.reserve(chain[0], reservation, decided)
+        else:
+            self._chained.reserve(chain, reservation, decided)
 
-    def _decided(self, call: Call, then: Callable[[Failure | None], None], answer: Answer) -> None:
-        if not isinstance(answer, Denial) and not call.over:
-            call.reserved = answer.cost  # first: from here on, `settle` ends the reservation
+    def _decided(
+        self, call: Call, budget: CallBudget, then: Callable[[Failure | None], None], answer: Decision
+    ) -> None:
+        if not isinstance(answer, Denial) and not call.progress.over:
+            budget.reserved = answer.cost
+            self.budgets[call.id] = budget  # first: from here on, the ledger ends the reservation
         for name, gauge in (("requests", answer.requests), ("tokens", answer.tokens)):
             if gauge is not None:
-                call.headers |= _headers(name, gauge)
+                call.progress.headers |= _headers(name, gauge)
         if isinstance(answer, Denial):
             self._report(answer)
             then(_refusal(answer))
-        elif call.over:
-            assert call.key is not None
-            self._chained.release(call.chain or (call.key,), call.id)  # the client disconnected meanwhile
+        elif call.progress.over:
+            self._chained.release(budget.chain, call.id)  # the client disconnected meanwhile
         else:
             then(None)
 
@@ -108,68 +126,68 @@ class Reservations:
 
     def guard(self, call: Call) -> None:
         """Limit the attempt that starts, if its key has a budget."""
-        key, attempt = call.key, call.attempts[-1]
-        if key is None or call.reserved is None or attempt.priced is None or not key.budgeted:
+        budget = self.budgets.get(call.id)
+        if budget is None or call.key is None or not call.key.budgeted or call.progress.attempts[-1].priced is None:
             return
-        assert call.control is not None  # every attempt has one
-        call.control.on_limit = call.guarded(partial(self._check, call))
-        self._check(call)
+        assert call.progress.control is not None  # every attempt has one
+        call.progress.control.on_limit = call.guarded(partial(self._check, call, budget))
+        self._check(call, budget)
 
-    def _check(self, call: Call) -> None:
+    def _check(self, call: Call, budget: CallBudget) -> None:
         """Compute what is left of the reservation and when to check again; extend it if it is nearly used up.
 
         An answer within the client's cap needs no extension. An answer that exceeds the cap, by more than the error of
         the estimate, comes from a provider that ignores caps: it is treated like one without a cap.
         """
-        attempt, control = call.attempts[-1], call.control
-        if attempt.priced is None or call.reserved is None or call.key is None or control is None:
+        progress, demand = call.progress, budget.demand
+        attempt, control = progress.attempts[-1], progress.control
+        if attempt.priced is None or control is None:
             return
         prices = attempt.tier.prices(attempt.priced.price)
-        events, chars = call.reached
+        events, chars = progress.reached
         audio = estimate_audio(attempt.audio_chars)
         output = self._ratios.output(f"{attempt.provider}/{attempt.model}", chars, events) + audio
-        if call.cap is not None and output <= (trusted := with_margin(call.cap)):
+        if demand.output is not None and output <= (trusted := with_margin(demand.output)):
             control.limit = chars + (trusted - output + 1) * _CHARS_PER_TOKEN
             return
-        input = _input(call.input_estimate, call.audio_estimate)
-        left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=audio), prices)
+        input = _input(demand.input, demand.audio)
+        left = _affordable(budget.reserved, structs.replace(input, output=output, audio_output=audio), prices)
         # Request more while a quarter is left: the answer may take a moment, and the stream need not wait for it.
-        whole = _affordable(call.reserved, input, prices)
-        least = LEAST_OUTPUT if call.used_up or call.extending else max(LEAST_OUTPUT, whole // 4)
+        whole = _affordable(budget.reserved, input, prices)
+        least = LEAST_OUTPUT if budget.used_up_by or budget.extending else max(LEAST_OUTPUT, whole // 4)
         if left > least or not chars:
             control.limit = chars + max(left - least, 1) * _CHARS_PER_TOKEN
-        elif call.used_up:
+        elif budget.used_up_by:
             if control.running is not None:
-                control.running.stop(_used_up(call.used_up_by), "truncated")
-        elif call.extending:
+                control.running.stop(_used_up(budget.used_up_by), "truncated")
+        elif budget.extending:
             if control.running is not None:
                 control.running.pause_for_limit(True)
         else:
-            call.extending = True
+            budget.extending = True
             more = _max_cost(prices, Tokens(output=USUAL_OUTPUT))
-            tokens = call.input_estimate + output
-            chain, then = call.chain or (call.key,), call.guarded(partial(self._extended, call))
-            self._chained.extend(chain, call.id, call.reserved + more, tokens, then)
-            if call.extending:
-                self._check(call)
+            then = call.guarded(partial(self._extended, call, budget))
+            self._chained.extend(budget.chain, call.id, budget.reserved + more, demand.input + output, then)
+            if budget.extending:
+                self._check(call, budget)
 
-    def _extended(self, call: Call, answer: Answer) -> None:
-        control = call.control
+    def _extended(self, call: Call, budget: CallBudget, answer: Decision) -> None:
+        control = call.progress.control
         running = control.running if control is not None else None
-        call.extending = False
+        budget.extending = False
         if control is None or running is None:
             return  # the attempt has ended
         if isinstance(answer, Denial):
-            call.used_up, call.used_up_by = True, answer.holder
+            budget.used_up_by = answer.holder
             self._report(answer)
-            self._check(call)
-        elif answer.cost > (call.reserved or 0):
-            call.reserved = answer.cost
-            self._check(call)
+            self._check(call, budget)
+        elif answer.cost > budget.reserved:
+            budget.reserved = answer.cost
+            self._check(call, budget)
         else:
             # The account could not decide: try again soon.
-            control.limit = call.attempts[-1].output_chars + LEAST_OUTPUT * _CHARS_PER_TOKEN
-        if not call.extending:
+            control.limit = call.progress.attempts[-1].output_chars + LEAST_OUTPUT * _CHARS_PER_TOKEN
+        if not budget.extending:
             running.pause_for_limit(False)
 
 

@@ -12,9 +12,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.keys.keys import Key, Period
-from penstock.gateway.limits.period import period_at
-from penstock.gateway.teams.path import level_of
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import Period, Quota
+from penstock.gateway.keys.team_path import level_of
+from penstock.gateway.limits.account import BudgetUse
 
 PERCENTAGES = (50, 80, 100)
 Delivery: TypeAlias = Literal["none", "waiting", "delivered", "failed"]
@@ -60,25 +62,25 @@ class TakenWarning(NamedTuple):
 class WatchedBudget(NamedTuple):
     """An account with a budget, and its name for people."""
 
-    account: Key
+    account: Quota
     budget: int
     title: str
-    key: Key
+    key: ClientKey
     """The key that has the account, or one of the keys of its team."""
 
     @property
     def kind(self) -> str:
         """`key`, or the level of the team."""
-        team = _team(self.account)
+        team = self.account.spender.team
         return level_of(team) if team else "key"
 
 
-def watched_budgets(keys: Iterable[Key]) -> dict[str, WatchedBudget]:
+def watched_budgets(keys: Iterable[ClientKey]) -> dict[str, WatchedBudget]:
     """The budgets of keys, and of their teams, by the id of the account."""
     return {
-        account.id: WatchedBudget(account, account.budget, _team(account) or key.name or key.id, key)
+        account.id: WatchedBudget(account, account.budget, account.spender.team or key.name or key.id, key)
         for key in keys
-        for account in (key, *key.further)
+        for account in key.quotas
         if account.budget
     }
 
@@ -104,19 +106,21 @@ class BudgetWatch:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
-    def account(self, id: str) -> Key | None:
+    def account(self, id: str) -> Quota | None:
         """The account with a budget that has this id."""
         found = self._budgets.get(id)
         return found.account if found is not None else None
 
-    def remaining(self, share_of: Callable[[Key], float | None], now_ms: float) -> dict[tuple[str, str, str], float]:
-        """The share that is left of each budget, by kind, name and period. Those of unusable keys are left out."""
-        return {
-            (found.kind, found.title, found.account.period): share
-            for found in self._budgets.values()
-            if (found.kind != "key" or not found.key.unusable(now_ms))
-            and (share := share_of(found.account)) is not None
-        }
+    def remaining(self, used: Callable[[Quota], BudgetUse], now_ms: float) -> dict[tuple[str, str, str], float]:
+        """The share of each budget that is neither spent nor reserved, from 1 to 0, by kind, name and period. Those of
+        unusable keys, and those of which it is unknown, are left out."""
+        shares: dict[tuple[str, str, str], float] = {}
+        for found in self._budgets.values():
+            spent, reserved = used(found.account)
+            if spent is not None and (found.kind != "key" or not found.key.unusable(now_ms)):
+                share = max(0.0, 1 - (spent + reserved) / found.budget)
+                shares[found.kind, found.title, found.account.period] = share
+        return shares
 
     def check(self, id: str, spent: int, now_ms: int, *, refused: bool = False) -> list[BudgetWarning]:
         """The warnings that are new in this process, now that so much of a budget is spent."""
@@ -135,7 +139,6 @@ class BudgetWatch:
             warned = set()
         new = [percent for percent in reached if percent not in warned]
         self._warned[id] = (label, warned.union(new))
-        team = _team(account)
         return [
             BudgetWarning(
                 account=id,
@@ -143,7 +146,7 @@ class BudgetWatch:
                 percent=percent,
                 period=account.period,
                 kind=found.kind,
-                name=team or (account.spender.key if account.spender is not None else id),
+                name=account.spender.team or account.spender.key,
                 title=title,
                 budget=budget,
                 spent=spent,
@@ -153,8 +156,3 @@ class BudgetWatch:
             )
             for percent in new
         ]
-
-
-def _team(account: Key) -> str:
-    """The path of the team whose account it is; empty for that of a key."""
-    return account.spender.team if account.spender is not None else ""

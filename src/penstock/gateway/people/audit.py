@@ -5,22 +5,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from penstock.amounts import moment, money
-from penstock.gateway.content.end_users import PREFIX
+from penstock.amounts import moment
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.report import end_users
+from penstock.gateway.keys.report import facts
 from penstock.gateway.people.roles import Via
 from penstock.gateway.teams.team import Team
 
-# The fields of keys that entries do not have: digests of secrets, what never changes, what is not stored. All others
-# are recorded, so a new field is too.
-_NOT_RECORDED = frozenset(
-    {
-        *("digest", "previous", "id", "created_ms", "subject", "holder", "spender"),
-        *("further", "user_limits", "team_models", "team_refusal"),
-    }
-)
-_MONEY = frozenset({"budget"})
+# The fields of keys that entries do not have. All others are recorded, so a new field is too.
+_UNCHANGING = frozenset({"id", "created"})
 
 
 class Actor(Struct, frozen=True):
@@ -52,6 +44,18 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     after: Mapping[str, Any] = {}
 
 
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Selects entries of the audit log. An empty field does not filter."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    who: str = ""
+    """A user, or its name without the id."""
+    action: str = ""
+    """An action, or the first part of one, such as `key`."""
+    subject: str = ""
+
+
 def entry_of(
     actor: Actor,
     at_ms: int,
@@ -73,62 +77,36 @@ def entry_of(
     )
 
 
-def user_subject(name: str) -> str:
-    """How an act on an end user names it: by its pseudonym. A name would outlive the user's erasure here."""
-    return name if name.startswith(PREFIX) else "(given by name)"
-
-
 def key_change(actor: Actor, at_ms: int, before: Key | None, after: Key) -> AuditEntry | None:
     """The record of a change of a key; None if nothing changed."""
-    if before == after:
-        return None
-    new = _facts(after)
     if before is None:
-        return entry_of(actor, at_ms, "key.create", after.id, after=new)
-    old = _facts(before)
-    changed = [name for name in new if new[name] != old[name]]
+        return entry_of(actor, at_ms, "key.create", after.id, after=_facts(after))
     if before.digest != after.digest:
         action = "key.rotate"
-    elif "revoked" in changed:
-        action = "key.revoke"
     else:
-        action = "key.update"
-    return entry_of(
-        actor, at_ms, action, after.id, {name: old[name] for name in changed}, {name: new[name] for name in changed}
-    )
+        action = "key.revoke" if before.revoked_ms != after.revoked_ms else "key.update"
+    return _change(actor, at_ms, action, after.id, _facts(before), _facts(after))
 
 
 def team_change(actor: Actor, at_ms: int, before: Team | None, after: Team) -> AuditEntry | None:
     """The record of a change of a team; None if nothing changed."""
-    new, old = _facts(after), _facts(before) if before is not None else {}
-    changed = [name for name in new if new[name] != old.get(name)]
     if before is None or (before.deleted_ms is not None and after.deleted_ms is None):
-        return entry_of(actor, at_ms, "team.create", after.path, after=new)
-    if not changed:
-        return None
-    action = "team.delete" if "deleted" in changed else "team.update"
-    return entry_of(
-        actor, at_ms, action, after.path, {name: old[name] for name in changed}, {name: new[name] for name in changed}
-    )
+        return entry_of(actor, at_ms, "team.create", after.path, after=_facts(after))
+    action = "team.delete" if before.deleted_ms != after.deleted_ms else "team.update"
+    return _change(actor, at_ms, action, after.path, _facts(before), _facts(after))
+
+
+def _change(
+    actor: Actor, at_ms: int, action: str, subject: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> AuditEntry | None:
+    before = {name: old[name] for name in new if new[name] != old[name]}
+    return entry_of(actor, at_ms, action, subject, before, {name: new[name] for name in before}) if before else None
 
 
 def _facts(subject: Key | Team) -> dict[str, Any]:
-    """The public fields of a key or a team, as the API shows them."""
-    facts: dict[str, Any] = {}
-    for name, value in structs.asdict(subject).items():
-        if name in _NOT_RECORDED and isinstance(subject, Key):
-            continue
-        if name.endswith("_ms"):
-            facts[name.removesuffix("_ms")] = moment(value)
-        elif name in _MONEY:
-            facts[name] = money(value)
-        elif name == "budgets":
-            facts[name] = {period: money(amount) for period, amount in value.items()}
-        elif name == "end_users":
-            facts[name] = end_users(value)
-        else:
-            facts[name] = value
-    return facts
+    """What is recorded of a key or a team."""
+    shown = facts(subject)
+    return {name: shown[name] for name in shown if name not in _UNCHANGING} if isinstance(subject, Key) else shown
 
 
 def audit_json(entry: AuditEntry) -> dict[str, object]:

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from penstock.gateway.keys.keys import KeyName
-from penstock.gateway.teams.path import within
+from penstock.gateway.keys.keys import Key, KeyName
+from penstock.gateway.keys.team_path import within
 
 GlobalRole: TypeAlias = Literal["viewer", "operator", "admin"]
 TeamRole: TypeAlias = Literal["member", "team_admin"]
@@ -74,7 +74,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Whether all calls of the teams may be seen, whatever their keys."""
         return all(role == "team_admin" for role in self.teams.values())
 
-    def covers(self, key: KeyName) -> bool:
+    def covers(self, key: Key | KeyName) -> bool:
         """Whether a key is one of them."""
         role = self.role_in(key.team)
         return role == "team_admin" or (role == "member" and user_parts(key.owner)[1] == user_parts(self.owner)[1])

@@ -9,19 +9,20 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from penstock.amounts import moment
 from penstock.errors import AdminError
-from penstock.gateway.keys.keys import digest_of, new_secret
+from penstock.gateway.keys.client_key import AnyKey
+from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.report import facts
+from penstock.gateway.keys.team_path import check_team_path
 from penstock.gateway.keys.terms import check_name, parse_expiry
 from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant, named_user
-from penstock.gateway.teams.path import check_team_path
 
 TOKEN_PREFIX = "pst-"
 DEFAULT_EXPIRY = "90d"
 NEVER = "never"
 
 
-class ApiToken(Struct, frozen=True, kw_only=True):
+class ApiToken(Struct, AnyKey, frozen=True, kw_only=True):
     """A token, as it is stored."""
 
     id: str
@@ -36,11 +37,6 @@ class ApiToken(Struct, frozen=True, kw_only=True):
     created_by: str
     expires_ms: int | None
     revoked_ms: int | None = None
-
-    def usable(self, now_ms: float) -> bool:
-        """Whether it is valid now."""
-        revoked = self.revoked_ms is not None and self.revoked_ms <= now_ms
-        return not revoked and (self.expires_ms is None or now_ms < self.expires_ms)
 
     @property
     def principal(self) -> Principal:
@@ -89,7 +85,7 @@ def make_token(terms: TokenTerms, created_by: str, now_ms: int) -> NewToken:
 def check_new(tokens: Iterable[ApiToken], new: ApiToken) -> None:
     """Raise if a usable token has the name of a new one."""
     for other in tokens:
-        if other.name == new.name and other.usable(new.created_ms):
+        if other.name == new.name and not other.unusable(new.created_ms):
             raise AdminError(f"there is a token with that name, {other.id}", code="name_taken", param="name")
 
 
@@ -99,21 +95,9 @@ def find_token(tokens: Iterable[ApiToken], which: str, now_ms: int) -> ApiToken:
     matches = [token for token in tokens if token.id == which] or [token for token in tokens if token.name == which]
     if not matches:
         raise AdminError("there is no token with that id or name", code="token_not_found")
-    return max(matches, key=lambda token: (token.usable(now_ms), token.created_ms))
+    return max(matches, key=lambda token: (not token.unusable(now_ms), token.created_ms))
 
 
 def token_json(token: ApiToken, now_ms: int) -> dict[str, object]:
     """The public data of a token. Never a digest."""
-    revoked = token.revoked_ms is not None and token.revoked_ms <= now_ms
-    return {
-        "id": token.id,
-        "name": token.name,
-        "hint": token.hint,
-        "role": token.role,
-        "team": token.team or None,
-        "state": "revoked" if revoked else "active" if token.usable(now_ms) else "expired",
-        "created": moment(token.created_ms),
-        "created_by": token.created_by,
-        "expires": moment(token.expires_ms),
-        "revoked": moment(token.revoked_ms),
-    }
+    return facts(token) | {"state": token.state(now_ms), "team": token.team or None}

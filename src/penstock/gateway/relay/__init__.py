@@ -1,1 +1,1 @@
-"""Forwards one attempt's answer to the client: backpressure, timeouts, recording, transcript."""
+"""Forwards one attempt's answer to the client: backpressure, timeouts, recording."""

@@ -6,7 +6,7 @@ from penstock.core.hub.completion import Accumulator, Completion
 from penstock.core.hub.events import Event
 from penstock.core.reader_decorator import ReaderDecorator
 from penstock.core.stream import EventReader
-from penstock.gateway.relay.transcript import count_chars
+from penstock.gateway.record.transcript import count_chars
 
 
 class AccumulatingReader(ReaderDecorator):

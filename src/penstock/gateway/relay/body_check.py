@@ -13,8 +13,8 @@ from penstock.core.hub.failure import Failure
 from penstock.core.provider_errors.error_shapes import read_error
 from penstock.core.wire.payload import is_too_deep
 from penstock.error_codes import ErrorCode
-from penstock.gateway.calls.failure import from_fault, from_transport
-from penstock.gateway.relay.decompression import can_decompress, decompress, is_compressed
+from penstock.gateway.record.failure import from_fault, from_transport
+from penstock.http.decompression import can_decompress, decompress, is_compressed
 
 TRUNCATED: ErrorCode = "upstream_truncated"
 _BAD: ErrorCode = "upstream_bad_response"

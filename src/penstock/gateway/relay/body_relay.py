@@ -6,6 +6,7 @@ The relay checks that the body is an answer (`body_check.py`) and reads its usag
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -13,11 +14,13 @@ from msgspec import Struct
 from penstock.core.hub.events import Ending
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Usage
-from penstock.error_codes import ErrorCode
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.failure import from_status, from_transport, redacted
+from penstock.error_codes import TRUNCATION_CODES, ErrorCode
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.failure import from_answer, from_transport, redacted
+from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.body_check import TRUNCATED, check_body
-from penstock.gateway.relay.ports import AttemptTimeouts, Connection
+from penstock.gateway.relay.outcome import Committed, Failed, Outcome
+from penstock.gateway.relay.ports import Connection
 from penstock.http.deadline import Deadline
 from penstock.http.upstream_connection import ReceiverError, UpstreamError
 
@@ -37,6 +40,13 @@ class WholeResponse(Struct, frozen=True):
     headers: Mapping[str, str]
 
 
+class WholeClient(Protocol):
+    """The client's side of a call whose answer is forwarded as a whole."""
+
+    def forward(self, whole: WholeResponse) -> None:
+        """Send the answer."""
+
+
 class _UsageField(Struct):
     prompt_tokens: int | None = None
     total_tokens: int | None = None
@@ -46,12 +56,14 @@ class BodyRelay:
     """Collects a provider's answer until it is complete."""
 
     def __init__(
-        self, call: Call, timeouts: AttemptTimeouts, on_outcome: Callable[["Failure | WholeResponse"], None]
+        self, call: Call, client: WholeClient, timeouts: AttemptTimeouts, report: Callable[[Outcome], None]
     ) -> None:
+        """`report` is called once: with the failure, or before the answer is sent."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._call = call
-        self._attempt = call.attempts[-1]
+        self._client = client
+        self._attempt = call.progress.attempts[-1]
         self._timeouts = timeouts
         self._total_deadline = call.started + timeouts.total_s
         self._started_at = loop.time()
@@ -62,8 +74,7 @@ class BodyRelay:
         self._pieces: list[bytes] = []
         self._size = 0
         self._over = False
-        # Called once: with the answer or the failure.
-        self._on_outcome = on_outcome
+        self._report = report
 
     def attach(self, connection: Connection) -> None:
         """Set the connection that the answer arrives on."""
@@ -91,7 +102,7 @@ class BodyRelay:
         """The body is complete: check it and settle."""
         body = b"".join(self._pieces)
         if self._status >= 300:
-            self._settle(from_status(self._status, self._headers, body))
+            self._settle(from_answer(self._attempt, self._headers, body))
             return
         answer = check_body(body, self._headers.get("content-encoding", ""))
         if isinstance(answer, Failure):
@@ -105,7 +116,8 @@ class BodyRelay:
         if isinstance(error, ReceiverError):
             self._call.fail(error.__cause__ or error)
             return
-        self._settle(from_transport(error.code, error.message))
+        ending: Ending = "truncated" if error.code in TRUNCATION_CODES else "failed"
+        self._settle(from_transport(error.code, error.message), ending)
 
     # Called by the client's side.
 
@@ -138,13 +150,16 @@ class BodyRelay:
         self._deadline.end()
         self._attempt.seconds = self._loop.time() - self._started_at
         self._attempt.ending = ending if isinstance(outcome, Failure) else "completed"
-        if isinstance(outcome, Failure):
-            outcome = redacted(outcome, self._attempt.secrets)
-            self._attempt.code = outcome.code
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon(self)
-        self._on_outcome(outcome)
+        if isinstance(outcome, Failure):
+            failure = redacted(outcome, self._attempt.secrets)
+            self._attempt.code = failure.code
+            self._report(Failed(failure))
+        else:
+            self._report(Committed())  # and not `Completed`, which would excuse streams of this target that broke
+            self._client.forward(outcome)
 
     def _read_usage(self, body: bytes) -> None:
         match = _USAGE.search(body[-_MARGIN:]) or _USAGE.search(body[:_MARGIN])

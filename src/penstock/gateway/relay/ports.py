@@ -1,9 +1,7 @@
-"""The ports of a relay: the upstream connection, the client, and the timeouts of an attempt."""
+"""The ports of a relay: the upstream connection and the client."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
-
-from msgspec import Struct
 
 from penstock.http.upstream_connection import Receiver
 
@@ -25,6 +23,9 @@ class Connection(Protocol):
     def resume(self) -> None:
         """Read again."""
 
+    def redirect(self, receiver: Receiver) -> None:
+        """Deliver the rest of the response to this receiver."""
+
     def abandon(self, receiver: Receiver) -> None:
         """Stop delivering to this receiver. The connection is closed unless the response is complete."""
 
@@ -40,6 +41,9 @@ class Client(Protocol):
 
     def write(self, data: bytes, /) -> None:
         """Send bytes of the stream."""
+
+    def hold(self, data: bytes, /) -> None:
+        """Send bytes of the stream together with the next ones, which follow at once."""
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
         """The function that sends bytes framed as HTTP chunks already, or None if this connection cannot send them."""
@@ -63,6 +67,9 @@ class DisconnectedClient:
     def write(self, data: bytes, /) -> None:
         """No client is connected: discard."""
 
+    def hold(self, data: bytes, /) -> None:
+        """No client is connected: discard."""
+
     def chunk_writer(self) -> None:
         """No client is connected: there is no fast path."""
 
@@ -71,18 +78,3 @@ class DisconnectedClient:
 
     def answer(self, body: bytes) -> None:
         """No client is connected: discard."""
-
-
-class AttemptTimeouts(Struct, frozen=True, eq=False, gc=False, kw_only=True):
-    """The timeouts of an attempt in seconds, and the size limit of an unstreamed answer in bytes."""
-
-    first_event_s: float
-    gap_s: float
-    heartbeat_s: float
-    total_s: float
-    """For the whole call, from its start."""
-    first_check_s: float = 0.0
-    """The shorter of `first_event_s` and `heartbeat_s`: the timer is set for it first."""
-    drain_s: float = 0.0
-    """How long an answer is drained after its client has disconnected; 0: not at all."""
-    max_body: int = 32_000_000

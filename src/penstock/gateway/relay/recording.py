@@ -85,6 +85,10 @@ class RecordingReceiver:
         self._started = clock()
         self._running = put(self, request)
 
+    def redirect(self, receiver: Receiver) -> None:
+        """Forward the rest of the response to this receiver."""
+        self._receiver = receiver
+
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """Record and forward the head of the response."""
         self._keep(RecordedHead(self._since(), status, dict(headers)))

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.gateway.calls.failure import from_transport
-from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
-from penstock.gateway.relay.ports import AttemptTimeouts
+from penstock.gateway.record.event_gaps import BOUNDS, EventGaps
+from penstock.gateway.record.failure import from_transport
+from penstock.gateway.record.timeouts import AttemptTimeouts
 
 # How long the end of the body may take after `[DONE]`. A provider may keep the connection open for much longer.
 _AFTER_DONE_S = 0.5

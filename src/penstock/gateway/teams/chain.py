@@ -1,77 +1,87 @@
-"""Chain: the accounts in which a call of a key is reserved, besides that of the key itself.
+"""Chain: makes the key of a client from the stored key and its teams, with the accounts in which calls are reserved.
 
 Each budget has an account of its own, because an account has one period. The limits per minute of a team, and of an end
-user, have one more. The order is always the same: further budgets of the key; its project, team and organisation; end
-users. So a call that a key refuses never reaches the account of its organisation, which all share.
-
-| account | id |
-|---|---|
-| a further budget of a key | `key_1:day` |
-| limits, and a budget, of a team | `team:acme/search`, `team:acme/search:month` |
-| limits, and a budget, of an end user of a key or a team | `user:key_1:DIGEST`, `user:team:acme:DIGEST:day` |
+user, have one more. The order is always the same: the key, and its further budgets; its project, team and organisation;
+end users. So a call that a key refuses never reaches the account of its organisation, which all share.
 """
 
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
-from typing import get_args
+from collections.abc import Iterable
+from typing import Any, NamedTuple, get_args
 
 from msgspec import structs
 
-from penstock.gateway.keys.keys import EndUserLimits, Key, Period, Spender
-from penstock.gateway.limits.accounts import END_USER
-from penstock.gateway.teams.path import ancestry
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.keys import Key, KeyLimits
+from penstock.gateway.keys.quota import Period, Quota, RateLimits, Spender, user_account
+from penstock.gateway.keys.team_path import ancestry
 from penstock.gateway.teams.team import Team
 
-_DIGEST_BYTES = 16
+_JWT = "jwt:"
+# What the key of a client has of the stored key.
+_SHARED = [name for name in ClientKey.__struct_fields__ if name in Key.__struct_fields__]
 
 
-def resolve(keys: Iterable[Key], teams: Iterable[Team]) -> list[Key]:
-    """The keys, with the accounts, models and state of their teams."""
-    by_path = {team.path: team for team in teams}
-    accounts = {
-        path: _accounts(f"team:{path}", team, _holder(team), Spender(team=path)) for path, team in by_path.items()
-    }
-    return [_resolved(key, by_path, accounts) for key in keys]
+class _Level(NamedTuple):
+    """A team, with the quotas of it and of each of its end users."""
+
+    team: Team
+    quotas: tuple[Quota, ...]
+    user_quotas: tuple[Quota, ...]
 
 
-def _resolved(key: Key, teams: Mapping[str, Team], accounts: Mapping[str, tuple[Key, ...]]) -> Key:
-    if not (key.team or key.budgets or key.end_users):
-        return key
-    path = [teams[each] for each in ancestry(key.team) if each in teams]
-    own = tuple(
-        structs.replace(_account(f"{key.id}:{period}", "this key", Spender(key=key.id)), budget=budget, period=period)
-        for period, budget in key.budgets.items()
-    )
-    users = [(_account(key.id, "this key", Spender(key=key.id)), key.end_users)]
-    users += [(_account(f"team:{team.path}", _holder(team), Spender(team=team.path)), team.end_users) for team in path]
-    return structs.replace(
-        key,
-        further=own + tuple(account for team in path for account in accounts[team.path]),
-        user_limits=tuple((account, limits) for account, limits in users if limits),
-        team_models=tuple(team.models for team in path if team.models),
-        team_refusal=_refusal(key.team, path),
-    )
+class Chain:
+    """Teams, for the keys of clients that belong to them."""
 
+    def __init__(self, teams: Iterable[Team]) -> None:
+        self._levels: dict[str, _Level] = {}
+        for team in teams:
+            holder, spender = _holder(team), Spender(team=team.path)
+            users = _quotas(team.end_users, f"this end user of {holder}", spender)
+            self._levels[team.path] = _Level(team, _quotas(team, holder, spender), users)
 
-def _refusal(path: str, teams: list[Team]) -> str:
-    if len(teams) < len(ancestry(path)) or any(team.deleted_ms is not None for team in teams):
-        return f"the team {path} of this key was deleted; ask for another key"
-    blocked = next((team for team in teams if team.blocked_ms is not None), None)
-    return f"{_holder(blocked)} of this key is blocked; ask its administrator" if blocked is not None else ""
-
-
-def end_user_accounts(key: Key, user: str) -> tuple[Key, ...]:
-    """The accounts of an end user of a key."""
-    return tuple(
-        account
-        for scope, limits in key.user_limits
-        for account in _accounts(
-            _user_scope(scope.id, user),
-            limits,
-            f"this end user of {scope.holder}",
-            structs.replace(scope.spender or Spender(key=scope.id), user=user),
+    def client_key(self, key: Key) -> ClientKey:
+        """A stored key, with the accounts, models and state of its teams."""
+        spender = Spender(key=key.id)
+        own = Quota(id=key.id, spender=spender, budget=key.budget, period=key.period, **_rates(key))
+        client = ClientKey(
+            quotas=(own, *_budgets(key, "this key", spender)) if key.budgets else (own,),
+            user_quotas=_quotas(key.end_users, "this end user of this key", spender),
+            **{name: getattr(key, name) for name in _SHARED},
         )
-    )
+        return self._in_team(client) if key.team else client
+
+    def jwt_key(self, team: str) -> ClientKey:
+        """The key to which the calls of clients with a JWT belong, of which each team has one. It is in no store."""
+        name = jwt_key_name(team)
+        return self._in_team(
+            ClientKey(id=name, name=name, team=team, quotas=(Quota(id=name, spender=Spender(key=name)),))
+        )
+
+    def _in_team(self, key: ClientKey) -> ClientKey:
+        paths = ancestry(key.team)
+        levels = [self._levels[path] for path in paths if path in self._levels]
+        refusal = ""
+        if len(levels) < len(paths) or any(level.team.deleted_ms is not None for level in levels):
+            refusal = f"the team {key.team} of this key was deleted; ask for another key"
+        elif blocked := [level.team for level in levels if level.team.blocked_ms is not None]:
+            refusal = f"{_holder(blocked[0])} of this key is blocked; ask its administrator"
+        return structs.replace(
+            key,
+            quotas=key.quotas + tuple(quota for level in levels for quota in level.quotas),
+            user_quotas=key.user_quotas + tuple(quota for level in levels for quota in level.user_quotas),
+            team_models=tuple(level.team.models for level in levels if level.team.models),
+            team_refusal=refusal,
+        )
+
+
+def end_user_quotas(key: ClientKey, user: str) -> tuple[Quota, ...]:
+    """The accounts of an end user of a key."""
+    return tuple(_of_user(quota, user) for quota in key.user_quotas)
+
+
+def _of_user(quota: Quota, user: str) -> Quota:
+    spender = structs.replace(quota.spender, user=user)
+    return structs.replace(quota, id=spender.account + quota.id.removeprefix(quota.spender.account), spender=spender)
 
 
 def account_ids(key: str, team: str, user: str) -> list[str]:
@@ -82,47 +92,34 @@ def account_ids(key: str, team: str, user: str) -> list[str]:
 
 
 def scopes(key: str, team: str, user: str) -> list[str]:
-    """The spenders for which a call counts, as the ids of their accounts name them, without a period."""
+    """The spenders for which a call counts, by the ids of their accounts."""
     own = [*filter(None, (key,)), *(f"team:{path}" for path in ancestry(team))]
-    return own + [_user_scope(scope, user) for scope in own] if user else own
+    return own + [user_account(scope, user) for scope in own] if user else own
 
 
-def scope_of(who: Spender) -> str:
-    """A spender, as `scopes` names it."""
-    scope = f"team:{who.team}" if who.team else who.key
-    return _user_scope(scope, who.user) if who.user else scope
+def jwt_key_name(team: str) -> str:
+    """The name and id of the key of a team's clients with a JWT."""
+    return f"{_JWT}{team}"
 
 
-def _user_scope(scope: str, user: str) -> str:
-    return f"{END_USER}{scope}:{_digest(user)}"
+def _quotas(limits: KeyLimits, holder: str, spender: Spender) -> tuple[Quota, ...]:
+    """The quotas of a team or an end user: one for its rates, if it has any, and one for each budget."""
+    rates = _rates(limits)
+    limited = any(rate is not None for rate in rates.values())
+    own = (Quota(id=spender.account, holder=holder, spender=spender, **rates),) if limited else ()
+    return own + _budgets(limits, holder, spender)
 
 
-def _accounts(id: str, limits: Team | EndUserLimits, holder: str, spender: Spender) -> tuple[Key, ...]:
-    """The accounts of a team or an end user: one for its limits, if it has any, and one for each budget."""
-    account = _account(id, holder, spender)
-    per_minute = structs.replace(
-        account,
-        requests_per_minute=limits.requests_per_minute,
-        tokens_per_minute=limits.tokens_per_minute,
-        concurrent=limits.concurrent,
-        period="total",
-    )
-    limited = any(
-        limit is not None for limit in (limits.requests_per_minute, limits.tokens_per_minute, limits.concurrent)
-    )
-    return ((per_minute,) if limited else ()) + tuple(
-        structs.replace(account, id=f"{id}:{period}", budget=budget, period=period)
+def _budgets(limits: KeyLimits, holder: str, spender: Spender) -> tuple[Quota, ...]:
+    return tuple(
+        Quota(id=f"{spender.account}:{period}", holder=holder, spender=spender, budget=budget, period=period)
         for period, budget in limits.budgets.items()
     )
 
 
-def _account(id: str, holder: str, spender: Spender) -> Key:
-    return Key(id=id, name=id, digest=b"", hint="", created_ms=0, holder=holder, spender=spender)
+def _rates(limits: KeyLimits) -> dict[str, Any]:
+    return {name: getattr(limits, name) for name in RateLimits.__struct_fields__}
 
 
 def _holder(team: Team) -> str:
     return f"the {team.level} {team.path}"
-
-
-def _digest(user: str) -> str:
-    return blake2b(user.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,50 +1,30 @@
 """Creates, changes and deletes teams in a book, for the command line and the admin API."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import structs
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Book
-from penstock.gateway.keys.keys import Key, Period
-from penstock.gateway.keys.terms import (
-    Amount,
-    EndUserTerms,
-    blocking,
-    check_limit,
-    check_models,
-    merged_budgets,
-    merged_limits,
-)
-from penstock.gateway.teams.path import ancestry, check_team_path, within
+from penstock.gateway.keys.fields import updated
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.team_path import ancestry, check_team_path, within
+from penstock.gateway.keys.terms import LimitedUpdate
+from penstock.gateway.teams.store import TeamStore
 from penstock.gateway.teams.team import Team
 
-_LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent")
 
-
-class TeamUpdate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TeamUpdate(LimitedUpdate, frozen=True, kw_only=True):
     """Changes of a team: what is given replaces the present value, and null removes a limit. Also the body of
     `PATCH /admin/teams/PATH`."""
 
-    budgets: Mapping[Period, Amount | None] = {}
-    requests_per_minute: int | UnsetType | None = UNSET
-    tokens_per_minute: int | UnsetType | None = UNSET
-    concurrent: int | UnsetType | None = UNSET
-    models: tuple[str, ...] | UnsetType = UNSET
-    end_users: EndUserTerms = EndUserTerms()
-    blocked: bool | UnsetType = UNSET
 
-
-class TeamTerms(TeamUpdate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TeamTerms(TeamUpdate, frozen=True, kw_only=True):
     """A new team. Also the body of `POST /admin/teams`."""
 
     path: str
 
 
-def create(book: Book, terms: TeamTerms, now_ms: int) -> Team:
+def create(store: TeamStore, terms: TeamTerms, now_ms: int) -> Team:
     """Create a team. The teams above it must exist. One that was deleted gets new settings, and keeps its history."""
-    new = _updated(Team(path=check_team_path(terms.path), created_ms=now_ms), terms, now_ms)
+    new = updated(Team(path=check_team_path(terms.path), created_ms=now_ms), terms, now_ms)
 
     def change(teams: list[Team], _keys: list[Key]) -> list[Team]:
         existing = {team.path for team in teams if team.deleted_ms is None}
@@ -55,25 +35,16 @@ def create(book: Book, terms: TeamTerms, now_ms: int) -> Team:
                 raise AdminError(f"there is no team {above}: create it first", code="team_not_found", param="path")
         return [new]
 
-    book.change_teams(change)
-    return new
+    return store.change_teams(change)[0]
 
 
-def update(book: Book, path: str, given: TeamUpdate, now_ms: int) -> Team:
+def update(store: TeamStore, path: str, given: TeamUpdate, now_ms: int) -> Team:
     """Change a team."""
-    changed: list[Team] = []
-
-    def change(teams: list[Team], _keys: list[Key]) -> list[Team]:
-        changed[:] = [_updated(find(teams, path), given, now_ms)]
-        return changed
-
-    book.change_teams(change)
-    return changed[0]
+    return store.change_teams(lambda teams, _keys: [updated(find(teams, path), given, now_ms)])[0]
 
 
-def delete(book: Book, path: str, now_ms: int) -> Team:
+def delete(store: TeamStore, path: str, now_ms: int) -> Team:
     """Delete a team that has neither usable keys nor teams below it. Its calls stay in the ledger."""
-    deleted: list[Team] = []
 
     def change(teams: list[Team], keys: list[Key]) -> list[Team]:
         team = find(teams, path)
@@ -86,11 +57,9 @@ def delete(book: Book, path: str, now_ms: int) -> Team:
         if below or active:
             what = f"the team {below[0]} below it" if below else f"the key {active[0]}"
             raise AdminError(f"{path} has {what}: delete or move that first", code="team_in_use")
-        deleted[:] = [structs.replace(team, deleted_ms=now_ms)]
-        return deleted
+        return [structs.replace(team, deleted_ms=now_ms)]
 
-    book.change_teams(change)
-    return deleted[0]
+    return store.change_teams(change)[0]
 
 
 def find(teams: list[Team], path: str) -> Team:
@@ -99,18 +68,3 @@ def find(teams: list[Team], path: str) -> Team:
     if found is None:
         raise AdminError(f"there is no team {path[:200]}", code="team_not_found")
     return found
-
-
-def _updated(team: Team, given: TeamUpdate, now_ms: int) -> Team:
-    values: dict[str, Any] = {
-        name: check_limit(getattr(given, name), name) for name in _LIMITS if getattr(given, name) is not UNSET
-    }
-    if given.models is not UNSET:
-        values["models"] = check_models(given.models)
-    return structs.replace(
-        team,
-        budgets=merged_budgets(team.budgets, given.budgets),
-        end_users=merged_limits(team.end_users, given.end_users),
-        **values,
-        **blocking(team, given.blocked, now_ms),
-    )

@@ -4,30 +4,16 @@ Teams form a tree of at most three levels, by their paths: the organisation `acm
 project `acme/search/prod`. A key belongs to a team of any level. A path is never renamed: ledger entries have it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from msgspec import Struct
-
-from penstock.gateway.keys.keys import NO_LIMITS, EndUserLimits, Period
-from penstock.gateway.teams.path import level_of
+from penstock.gateway.keys.keys import Limited
+from penstock.gateway.keys.team_path import level_of
 
 
-class Team(Struct, frozen=True, kw_only=True):
-    """A team, as it is stored. A limit of None is no limit. Times are in milliseconds since 1970."""
+class Team(Limited, frozen=True, kw_only=True):
+    """A team, as it is stored."""
 
     path: str
-    created_ms: int
-    budgets: Mapping[Period, int] = {}
-    """In nanodollars, by period. All apply at once."""
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    concurrent: int | None = None
-    models: tuple[str, ...] = ()
-    """Patterns of the models that its keys may use; empty for all."""
-    end_users: EndUserLimits = NO_LIMITS
-    """The limits of each end user of its keys."""
-    blocked_ms: int | None = None
-    """Since when it is blocked; None if it is not."""
     deleted_ms: int | None = None
     """Since when it is deleted; None if it is not. Its record stays, because entries have its path."""
 

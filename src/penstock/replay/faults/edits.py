@@ -20,6 +20,11 @@ Change: TypeAlias = Callable[[Json], list[Json] | None]
 Matches: TypeAlias = Callable[[Json], bool]
 
 
+def of_type(*types: str) -> Matches:
+    """Whether an event is of one of these types, as its member `type` says."""
+    return lambda event: event.get("type") in types
+
+
 def object_in(event: bytes) -> Json | None:
     """The JSON object of an event, if it has one."""
     event = payload_of(event) if is_message(event) else event

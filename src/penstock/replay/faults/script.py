@@ -1,7 +1,7 @@
 """ScriptedResponse: what a server sends for one request, and when: status, headers, timed pieces, and the ending."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,9 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import DEFAULT_DIALECT, answer_dialect
 from penstock.core.hub.events import Event, Start
 from penstock.core.hub.failure import Failure
-from penstock.core.stream import MAX_BODY, StreamReader
+from penstock.core.slow_path import MAX_BODY
+from penstock.core.stream import StreamReader
+from penstock.core.stream_writer import StreamWriter
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
 from penstock.error_codes import ErrorCode
@@ -64,7 +66,7 @@ class ScriptedResponse(Struct, frozen=True):
             return self.error
         start = next((event for event in _events(self.pieces, self.dialect) if isinstance(event, Start)), _NO_START)
         facts = AnswerFacts(call_id="", id=start.id, model=start.model, created=start.created or 0)
-        writer = answer_dialect(self.dialect).writer(facts)
+        writer = StreamWriter.for_call(self.dialect, facts)
         writer.write(_events(kept, self.dialect))  # which puts the writer into the same state
         return writer.fail(_FAILURE)
 
@@ -75,16 +77,7 @@ class ScriptedResponse(Struct, frozen=True):
 
     def by_event(self) -> "ScriptedResponse":
         """Split into one piece per event, sent when its last byte was. A comment stays with the event before it."""
-        ends = list(accumulate(len(piece.data) for piece in self.pieces))
-        times = list(accumulate(piece.after_s for piece in self.pieces))
-        pieces: list[Piece] = []
-        end, before_s = 0, 0.0
-        for event in events_in(self.data):
-            end += len(event)
-            time_s = times[bisect_left(ends, end)]
-            pieces.append(Piece(time_s - before_s, event))
-            before_s = time_s
-        return self.with_pieces(pieces)
+        return self.with_pieces(split_at(self.pieces, list(accumulate(map(len, events_in(self.data))))))
 
     def with_pieces(self, pieces: Iterable[Piece]) -> "ScriptedResponse":
         """A copy with other pieces."""
@@ -108,6 +101,21 @@ def script(
     """A response that sends these events, `gap_s` seconds apart."""
     pieces = tuple(Piece(gap_s if number else 0.0, data) for number, data in enumerate(events))
     return ScriptedResponse(pieces, headers={"content-type": content_type}, dialect=dialect)
+
+
+def split_at(pieces: Sequence[Piece], places: Sequence[int]) -> list[Piece]:
+    """The same bytes, split at these places only. Each piece is sent when its last byte would have been sent."""
+    data = b"".join(piece.data for piece in pieces)
+    ends = list(accumulate(len(piece.data) for piece in pieces))
+    times = list(accumulate(piece.after_s for piece in pieces))
+    made: list[Piece] = []
+    before_s = 0.0
+    for start, end in pairwise([0, *places, len(data)]):
+        if start < end:
+            at_s = times[bisect_left(ends, end)]
+            made.append(Piece(at_s - before_s, data[start:end]))
+            before_s = at_s
+    return made
 
 
 def events_in(data: bytes) -> list[bytes]:

@@ -22,7 +22,7 @@ def frame(
         payloads = [*payloads, ("", _DONE)]
     events: list[bytes] = []
     for number, (name, data) in enumerate(payloads):
-        if framing.comment and _comes_after_comment(number, framing):
+        if framing.comment and (number == 0 or (framing.comment_every > 0 and number % framing.comment_every == 0)):
             events.append(f"{framing.comment}{framing.line * 2}".encode())
         last = completed and number == len(payloads) - 1
         end = framing.last if last else framing.line * (1 + framing.blank_lines)
@@ -44,10 +44,6 @@ def _as_recorded(framing: Framing, defects: Collection[str]) -> Framing:
     if "no-done" in defects:
         changes["done"] = False
     return structs.replace(framing, **changes)
-
-
-def _comes_after_comment(number: int, framing: Framing) -> bool:
-    return number == 0 or (framing.comment_every > 0 and number % framing.comment_every == 0)
 
 
 def _is_json_on_next_line(number: int, data: str, framing: Framing) -> bool:

@@ -14,6 +14,7 @@ from penstock.core.hub.completion import Accumulator
 from penstock.core.hub.events import End, Event, Start, ToolCallStart, UsageReport
 from penstock.core.hub.usage import Usage
 from penstock.core.stream import StreamReader
+from penstock.core.stream_writer import StreamWriter
 from penstock.replay.faults.script import events_in
 from penstock.replay.styles.made_up import make_value
 from penstock.replay.styles.style import ProviderStyle
@@ -29,7 +30,7 @@ def write_in_dialect(
     """
     facts = _facts(events, style, recorded_as, include_usage=include_usage)
     written = [event for event in _with_ids(events, style, facts) if not _is_incomplete(event)]
-    return events_in(answer_dialect(style.dialect).writer(facts).write(written))
+    return events_in(StreamWriter.for_call(style.dialect, facts).write(written))
 
 
 def write_body_in_dialect(events: Sequence[Event], style: ProviderStyle, recorded_as: str) -> bytes:

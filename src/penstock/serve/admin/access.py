@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from penstock.gateway.config import AdminSettings, Config
-from penstock.gateway.keys.keys import digest_of, is_mistyped
+from penstock.gateway.keys.key_secret import digest_of, is_mistyped
 from penstock.gateway.people.roles import Principal, RoleGrant
 from penstock.gateway.people.tokens import TOKEN_PREFIX
 from penstock.serve.edge import TrustedProxies

@@ -13,7 +13,6 @@ import msgspec
 
 from penstock.core.hub.failure import Failure
 from penstock.serve.admin.replies import refusal
-from penstock.serve.admin.routes import AdminReply
 
 MAX_BYTES = 5_000_000
 _TIMEOUT_S = 20.0
@@ -33,7 +32,7 @@ class Inspector:
     def __init__(self) -> None:
         self._running = 0
 
-    async def inspect(self, data: bytes) -> AdminReply | Failure:
+    async def inspect(self, data: bytes) -> msgspec.Raw | Failure:
         """Inspect a stream or a capture file. Returns the report, or why there is none."""
         if not data:
             return refusal("invalid_parameter", "send the bytes of a stream, or a capture file, as the body")
@@ -46,7 +45,7 @@ class Inspector:
             self._running -= 1
 
 
-async def _inspect(data: bytes) -> AdminReply | Failure:
+async def _inspect(data: bytes) -> msgspec.Raw | Failure:
     # Nothing else of our environment: it contains secrets.
     environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = asyncio.subprocess.PIPE
@@ -66,4 +65,4 @@ async def _inspect(data: bytes) -> AdminReply | Failure:
     if not report:
         reason = stderr.decode(errors="replace").strip().removeprefix("penstock: -: ")
         return refusal("unreadable", reason[:1000] or "the bytes cannot be read as a stream or a capture")
-    return AdminReply(200, msgspec.Raw(report))
+    return msgspec.Raw(report)

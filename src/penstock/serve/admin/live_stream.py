@@ -15,11 +15,11 @@ from penstock.core.hub.failure import Failure
 from penstock.http.exchange import Exchange
 from penstock.http.upstream_connection import UpstreamConnection
 from penstock.serve.admin.queries import Query, invalid_parameter
-from penstock.serve.app import App
+from penstock.serve.composition import App
+from penstock.serve.live.live_calls import PAGE_SIZE, LiveCall, LiveFilter, Snapshot, cursor, sort_key
+from penstock.serve.live.text_stream import HEARTBEAT, frame
 from penstock.serve.responses import STREAM_HEADERS
 from penstock.serve.workers.gateways import GatewayLink, Replies
-from penstock.serve.workers.live_calls import PAGE_SIZE, LiveCall, LiveFilter, Snapshot, cursor, sort_key
-from penstock.serve.workers.text_stream import HEARTBEAT, frame
 
 MAX_STREAMS = 16
 _TICK_S = 0.5
@@ -285,7 +285,6 @@ def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall],
 
 def read_view(query: Query) -> LiveFilter:
     """The filter of a query: `find=TEXT`, and `before`, the `next` of the previous page."""
-    query.only({"find", "before"})
     try:
         return LiveFilter.parse(query.one("find"), query.one("before"))
     except ValueError as error:

@@ -1,12 +1,12 @@
 """AdminPage: the paths of the admin listener outside of `/admin`: the files of the page, and one-time links."""
 
-from collections.abc import Callable
-from urllib.parse import parse_qs
+from collections.abc import Mapping
 
 from penstock.gateway.people.roles import Principal
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.access import Access
-from penstock.serve.admin.page_files import HARDENING, INDEX, LOCKED, PageFile, read_files
+from penstock.serve.admin.backend import Backend
+from penstock.serve.admin.page_files import HARDENING, INDEX, LOCKED, PageFile
+from penstock.serve.admin.sign_in import SignIn, read_query
 
 _OPEN = "/open"
 _START = ("/", INDEX, LOCKED)
@@ -17,26 +17,12 @@ _NOT_FOUND = PageFile("text/plain; charset=utf-8", b"not found\n", "")
 class AdminPage:
     """Serves the files of the page."""
 
-    def __init__(
-        self,
-        access: Access,
-        on_link: Callable[[Exchange], None],
-        on_wrong_link: Callable[[Exchange], None],
-        show_locked: Callable[[Exchange, int, str], None],
-    ) -> None:
-        """`on_link` is called when a link was exchanged for a session, `on_wrong_link` when it could not be.
-        `show_locked` sends the page for users without a session.
-        """
-        self._show_locked = show_locked
-        self._access = access
-        self._on_link = on_link
-        self._on_wrong_link = on_wrong_link
-        self._files = read_files()
-
-    @property
-    def locked(self) -> PageFile:
-        """The page for users without a session."""
-        return self._files[LOCKED]
+    def __init__(self, backend: Backend, sign_in: SignIn, files: Mapping[str, PageFile]) -> None:
+        """`sign_in` shows the page for users without a session."""
+        self._access = backend.access
+        self._audit = backend.audit
+        self._sign_in = sign_in
+        self._files = files
 
     def needs_session(self, exchange: Exchange) -> bool:
         """Whether the response depends on the user's session."""
@@ -54,7 +40,7 @@ class AdminPage:
             if user is not None and user.ambient:
                 _send(exchange, 200, self._files.get(INDEX, _NOT_FOUND), headers)
             else:
-                self._show_locked(exchange, 401, "")
+                self._sign_in.show(exchange, 401, "")
         else:
             file = self._files.get(request.path)
             _send(exchange, 200 if file else 404, file or _NOT_FOUND, headers)
@@ -64,17 +50,17 @@ class AdminPage:
         request = exchange.request
         # A prefetch or a HEAD request must not use up a one-time link.
         prefetch = request.method != "GET" or any("prefetch" in request.headers.get(name, "") for name in _PREFETCH)
-        link = parse_qs(request.query, max_num_fields=20).get("link", [""])[0] if len(request.query) < 2_000 else ""
+        link = read_query(request.query).get("link", "")
         cookie = self._access.redeem(link) if link and not prefetch else ""
         if cookie:
-            self._on_link(exchange)
+            self._audit.on_link(exchange)
         if cookie or (user is not None and user.ambient):
             cookies = {"set-cookie": cookie} if cookie else {}
             exchange.respond(303, headers | {"location": "/", "cache-control": "no-store"} | cookies, b"")
         else:
             if link and not prefetch:
-                self._on_wrong_link(exchange)
-            self._show_locked(exchange, 403, "")
+                self._audit.refuse_sign_in("", "invalid_link", exchange)
+            self._sign_in.show(exchange, 403, "")
 
 
 def _send(exchange: Exchange, status: int, file: PageFile, headers: dict[str, str]) -> None:

@@ -4,16 +4,14 @@ The files contain no data. The page requests its data from the admin API with a 
 """
 
 import hashlib
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from msgspec import Struct
 
 INDEX = "/index.html"
 # Shown without a session: explains how to get a link.
 LOCKED = "/link.html"
-_PACKAGE = "penstock.serve"
-_FOLDER = "web"
+_FOLDER = Path(__file__).parents[1] / "web"
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -53,11 +51,11 @@ class PageFile(Struct, frozen=True):
 def read_files() -> dict[str, PageFile]:
     """All files of the page, by path. Requests are looked up here, so a path such as `/../x` reaches no file."""
     page: dict[str, PageFile] = {}
-    _read(files(_PACKAGE) / _FOLDER, "", page)
+    _read(_FOLDER, "", page)
     return page
 
 
-def _read(folder: Traversable, path: str, page: dict[str, PageFile]) -> None:
+def _read(folder: Path, path: str, page: dict[str, PageFile]) -> None:
     if not folder.is_dir() or path.count("/") > _MAX_DEPTH:
         return
     for item in folder.iterdir():

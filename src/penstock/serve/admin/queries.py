@@ -1,44 +1,73 @@
 """Query strings of the admin API, parsed strictly: the filter, the grouping and the page of a request."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.book import Filter, Grouping
-from penstock.gateway.billing.entry import Outcome
+from penstock.gateway.billing.queries import Filter, Grouping
 from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
+from penstock.gateway.record.entry import Outcome
 
+T = TypeVar("T")
 MAX_LIMIT = 500
 # Of a list of names only.
 MAX_NAMES = 10_000
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
-_FILTERS = frozenset(
-    {
-        "since",
-        "until",
-        "key",
-        "model",
-        "provider",
-        "target",
-        "attempt",
-        "outcome",
-        "repair",
-        "loss",
-        "user",
-        "team",
-        "tag",
-        "find",
-    }
-)
 # In characters. Nothing that is searched is longer.
 _MAX_TEXT = 512
 _MAX_POSITION = 2**62
 # A week has 2,016 buckets of five minutes.
 _MAX_BUCKETS = 2_100
+
+
+class Parameter(NamedTuple):
+    """A parameter of a route, as the documentation has it."""
+
+    meaning: str
+    repeated: bool = False
+    """Whether it can be given several times."""
+    kind: Literal["string", "integer"] = "string"
+
+
+FILTERS: Mapping[str, Parameter] = {
+    "since": Parameter("`7d` (ago), `2027-01-01` or `2027-01-01T12:00Z`."),
+    "until": Parameter(
+        "The same. It is exclusive, here and in all commands: `until=2027-01-01` ends with 2026.",
+    ),
+    "key": Parameter("An id, or a name: then all keys that ever had it.", repeated=True),
+    "model": Parameter("The name that the client used.", repeated=True),
+    "provider": Parameter("A provider that was tried.", repeated=True),
+    "target": Parameter(
+        "A target that was tried: `provider/model`, with the provider's name for the model.", repeated=True
+    ),
+    "attempt": Parameter(
+        "The outcome of an attempt, at the `target` if one is given; any outcome except `refused`.", repeated=True
+    ),
+    "outcome": Parameter(f"{', '.join(f'`{each}`' for each in get_args(Outcome))}.", repeated=True),
+    "repair": Parameter("The code of a [repair](reference/repairs.md), a finding or a notice."),
+    "loss": Parameter("The code of a [loss](reference/losses.md)."),
+    "team": Parameter("The path of a team: calls of it and of all teams below it.", repeated=True),
+    "user": Parameter("An end user, as entries have it: a pseudonym.", repeated=True),
+    "tag": Parameter("`name=value`. All given tags must match, so each name can be given once.", repeated=True),
+    "find": Parameter(
+        "A text. It is found, not case-sensitive, as a part of the model, a provider that was tried, the key's name, "
+        "the error code or the error; and exactly, as the whole id, end user, or tag (`value` or `name=value`)."
+    ),
+}
+LIMIT = Parameter(f"The size of a page, at most {MAX_LIMIT}; {_DEFAULT_LIMIT} if it is not given.", kind="integer")
+# Of lists that `read_page` reads.
+PAGE: Mapping[str, Parameter] = {
+    "limit": LIMIT,
+    "before": Parameter("The `next` of the previous page.", kind="integer"),
+}
+
+
+# Of which calls have one value each, or may have any: the filter's fields are in the plural.
+_SEVERAL = ("key", "model", "provider", "target", "attempt", "outcome", "user", "team")
 
 
 class Query(Struct, frozen=True):
@@ -73,7 +102,16 @@ class Query(Struct, frozen=True):
             raise invalid_parameter(name, f"{name} may be given once")
         return values[0] if values else ""
 
-    def number(self, name: str, default: int | None, *, minimum: int, maximum: int) -> int | None:
+    def flag(self, name: str) -> bool:
+        """Whether a parameter is set."""
+        return self.one(name) in ("1", "true")
+
+    def moment(self, name: str, now_ms: int) -> int | None:
+        """A time in the past; None if it is missing."""
+        text = self.one(name)
+        return parse_moment(text, now_ms, name, past=True) if text else None
+
+    def number(self, name: str, default: T, *, minimum: int, maximum: int) -> int | T:
         """A whole number, within bounds."""
         text = self.one(name)
         if not text:
@@ -83,27 +121,17 @@ class Query(Struct, frozen=True):
         return int(text)
 
 
-def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
-    """The filter of a query. `further` are parameters that are allowed besides."""
-    query.only(_FILTERS.union(further))
-    since, until = query.one("since"), query.one("until")
-    outcomes, attempts = query.values.get("outcome", []), query.values.get("attempt", [])
-    for name, given in (("outcome", outcomes), ("attempt", attempts)):
-        if not set(given) <= set(get_args(Outcome)):
+def read_filter(query: Query, now_ms: int) -> Filter:
+    """The filter of a query."""
+    for name in ("outcome", "attempt"):
+        if not set(query.values.get(name, [])) <= set(get_args(Outcome)):
             raise invalid_parameter(name, f"an outcome is one of {', '.join(get_args(Outcome))}")
     return Filter(
-        since_ms=parse_moment(since, now_ms, "since", past=True) if since else None,
-        until_ms=parse_moment(until, now_ms, "until", past=True) if until else None,
-        keys=tuple(query.values.get("key", [])),
-        models=tuple(query.values.get("model", [])),
-        providers=tuple(query.values.get("provider", [])),
-        targets=tuple(query.values.get("target", [])),
-        attempts=tuple(attempts),
-        outcomes=tuple(outcomes),
+        since_ms=query.moment("since", now_ms),
+        until_ms=query.moment("until", now_ms),
+        **{f"{name}s": tuple(query.values.get(name, [])) for name in _SEVERAL},
         repair=query.one("repair"),
         loss=query.one("loss"),
-        users=tuple(query.values.get("user", [])),
-        teams=tuple(query.values.get("team", [])),
         tags=_tags(query.values.get("tag", [])),
         text=query.one("find").strip()[:_MAX_TEXT],
     )
@@ -134,17 +162,18 @@ def read_grouping(query: Query) -> tuple[list[Grouping], str]:
 
 def read_limit(query: Query, most: int = MAX_LIMIT) -> int:
     """The size of a page."""
-    return query.number("limit", _DEFAULT_LIMIT, minimum=1, maximum=most) or _DEFAULT_LIMIT
+    return query.number("limit", _DEFAULT_LIMIT, minimum=1, maximum=most)
 
 
-def read_cursor(query: Query, name: str) -> int | None:
-    """The position in the book at which a page starts."""
-    return query.number(name, None, minimum=0, maximum=_MAX_POSITION)
+def read_page(query: Query, read: Callable[..., list[tuple[int, T]]]) -> tuple[list[T], int | None]:
+    """A page of what `read` finds: `limit` items, from `before`; and the position of the next page in the book."""
+    limit = read_limit(query)
+    found = read(limit=limit + 1, before=query.number("before", None, minimum=0, maximum=_MAX_POSITION))
+    return [each for _, each in found[:limit]], found[limit - 1][0] if len(found) > limit else None
 
 
 def read_span(query: Query, now_ms: int) -> tuple[int, int]:
     """The start of a time span and the bucket size, both in milliseconds: `since=24h&bucket=5m`."""
-    query.only({"since", "bucket"})
     since_ms = parse_moment(query.one("since") or "24h", now_ms, "since", past=True)
     bucket_ms = parse_duration(query.one("bucket") or "5m", "bucket")
     if bucket_ms <= 0 or (now_ms - since_ms) / bucket_ms > _MAX_BUCKETS:

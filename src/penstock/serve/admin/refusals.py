@@ -14,19 +14,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.amounts import clock_ms
-from penstock.gateway.people.audit import Actor, AuditEntry
+from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
 
 WINDOW_S = 600.0
 MAX_KINDS = 200
 MAX_UNKNOWN = 20
 UNKNOWN = "(unknown)"
-_OTHERS = "(others)"
+_OTHERS = Actor("(others)", "none")
 
 
 class _Kind(NamedTuple):
-    who: str
-    via: str
-    address: str
+    actor: Actor
     action: str
     subject: str
     reason: str
@@ -44,9 +42,9 @@ class Refusals:
 
     def add(self, actor: Actor, action: str, subject: str, reason: str) -> None:
         """Record a refusal, now or at the end of the window."""
-        kind = _Kind(actor.who, actor.via, actor.address, action, subject, reason)
-        if kind not in self._counts and self._is_full(unknown=kind.who == UNKNOWN):
-            kind = _Kind(_OTHERS, "none", "", "request.refuse", "", "too_many")
+        kind = _Kind(actor, action, subject, reason)
+        if kind not in self._counts and self._is_full(unknown=kind.actor.who == UNKNOWN):
+            kind = _Kind(_OTHERS, "request.refuse", "", "too_many")
         if kind in self._counts:
             self._counts[kind] += 1
             return
@@ -57,7 +55,7 @@ class Refusals:
 
     def _is_full(self, *, unknown: bool) -> bool:
         """Whether there are too many kinds, of users or of unknown clients."""
-        same = sum((kind.who == UNKNOWN) == unknown for kind in self._counts)
+        same = sum((kind.actor.who == UNKNOWN) == unknown for kind in self._counts)
         return same >= (MAX_UNKNOWN if unknown else MAX_KINDS)
 
     def flush(self) -> None:
@@ -72,12 +70,5 @@ class Refusals:
 
 
 def _entry(kind: _Kind, count: int) -> AuditEntry:
-    return AuditEntry(
-        at_ms=clock_ms(),
-        who=kind.who,
-        via=kind.via,
-        address=kind.address,
-        action=kind.action,
-        subject=kind.subject,
-        after={"reason": kind.reason, "times": count},
-    )
+    after = {"reason": kind.reason, "times": count}
+    return entry_of(kind.actor, clock_ms(), kind.action, kind.subject, after=after)

@@ -1,49 +1,62 @@
 """Responses of the admin API: JSON, or an error in the same format as for clients. They must not be cached."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeVar
 
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import AdminError, BookError, SlowQueryError
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.routes import AdminReply
-from penstock.serve.responses import respond_failure, respond_json
+from penstock.serve.responses import new_request_id, respond_failure, respond_json
+from penstock.stores import query_thread
+from penstock.stores.query_thread import QueueFullError, SubmitQuery
 
+T = TypeVar("T")
+Store = TypeVar("Store")
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+BUSY = Failure(code="admin_busy", message="too many requests wait for the ledger; try again", retry_after="1")
 
 
-class AdminResponse(Protocol):
-    """Sends the response to one request."""
+class RefusedActError(Exception):
+    """A request is refused. `allow` are the methods that the path has."""
 
-    def __call__(self, reply: AdminReply | Exception | Failure, /, *, allow: str = "") -> None: ...
+    def __init__(self, failure: Failure, allow: str = "") -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.allow = allow
 
 
-def send_answer(
-    exchange: Exchange, request_id: str, reply: AdminReply | Exception | Failure, *, allow: str = ""
-) -> None:
+def own_headers() -> dict[str, str]:
+    """The headers of every response, with a new request id."""
+    return {**HEADERS, "x-request-id": new_request_id()}
+
+
+def send_json(exchange: Exchange, status: int, body: object, headers: dict[str, str] | None = None) -> None:
     """Send a response."""
-    headers = {**HEADERS, "x-request-id": request_id}
-    if allow:
-        headers["allow"] = allow
-    match reply:
-        case AdminReply(status, body):
-            respond_json(exchange, status, body, headers)
-            return
-        case Failure():
-            failure = reply
+    respond_json(exchange, status, body, own_headers() | (headers or {}))
+
+
+def send_error(exchange: Exchange, error: Exception) -> None:
+    """Send an error."""
+    headers = own_headers()
+    match error:
+        case RefusedActError():
+            failure = error.failure
+            if error.allow:
+                headers["allow"] = error.allow
         case AdminError():
-            failure = refusal(reply.code, str(reply), reply.param)
+            failure = refusal(error.code, str(error), error.param)
         case SlowQueryError():
-            failure = refusal("query_too_slow", str(reply))
+            failure = refusal("query_too_slow", str(error))
         case BookError():
-            failure = Failure(code="ledger_unavailable", message=str(reply), retry_after="2")
+            failure = Failure(code="ledger_unavailable", message=str(error), retry_after="2")
         case _:
             # A bug of ours. Its message may contain secrets, so only its type is sent.
-            message = f"the admin API failed: {type(reply).__name__}"
+            message = f"the admin API failed: {type(error).__name__}"
             failure = Failure(code="internal_error", message=message, client_may_retry=False)
     if failure.status == 401:
         headers["www-authenticate"] = "Bearer"
-    respond_failure(exchange, failure, request_id, headers)
+    respond_failure(exchange, failure, headers["x-request-id"], headers)
 
 
 def refusal(code: ErrorCode, message: str, param: str | None = None) -> Failure:
@@ -51,6 +64,9 @@ def refusal(code: ErrorCode, message: str, param: str | None = None) -> Failure:
     return Failure(code=code, message=message, param=param, retryable=False)
 
 
-def refuse_method(method: str, allowed: str, answer: AdminResponse) -> None:
-    """Send 405 with the allowed methods."""
-    answer(refusal("method_not_allowed", f"{method[:20]} is not allowed here; use {allowed}"), allow=allowed)
+async def result_of(submit: SubmitQuery[Store], work: Callable[[Store], T], busy: Failure = BUSY) -> T:
+    """The result of work in a thread. Raises its error; or `busy` if it is not started."""
+    try:
+        return await query_thread.result_of(submit, work)
+    except QueueFullError:
+        raise RefusedActError(busy) from None

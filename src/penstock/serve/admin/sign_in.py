@@ -12,7 +12,6 @@
 import asyncio
 import base64
 import hmac
-import html
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,16 +21,15 @@ from urllib.parse import parse_qs
 import msgspec
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config.people import OidcSettings
 from penstock.gateway.config.settings import AdminSettings
-from penstock.gateway.people.audit import Actor
 from penstock.gateway.people.roles import named_user
-from penstock.gateway.people.store import AdminSession
+from penstock.gateway.people.sessions import AdminSession
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.access import Access, cookies, grants_of, is_user_name, sign, verify
+from penstock.serve.admin.access import cookies, grants_of, is_user_name, sign, verify
+from penstock.serve.admin.backend import Backend
 from penstock.serve.admin.page_files import HARDENING, PageFile
-from penstock.stores.query_thread import QueryThread
+from penstock.serve.loop import Tasks
 
 if TYPE_CHECKING:  # an extra
     from penstock.serve.admin.openid import OpenIdProvider, SignInRequest
@@ -57,27 +55,16 @@ _NO_ROLE = "You are signed in as {}, but none of your groups has a role here. As
 class SignIn:
     """Signs users in, in the event loop of one worker."""
 
-    def __init__(
-        self,
-        access: Access,
-        locked: PageFile,
-        book: QueryThread[Book],
-        actor_of: Callable[[str, Exchange], Actor],
-        on_refused: Callable[[str, str, Exchange], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        """`locked` is the page that is shown without a session. `on_refused` is called with the name of the user, which
-        is empty if it is not known, and the reason.
-        """
-        self._access = access
+    def __init__(self, backend: Backend, locked: PageFile) -> None:
+        """`locked` is the page that is shown without a session."""
+        self._access = backend.access
+        self._audit = backend.audit
+        self._book = backend.act_thread
+        self._warn = backend.app.warn
         self._locked = locked
-        self._book = book
-        self._actor_of = actor_of
-        self._on_refused = on_refused
-        self._warn = warn
         self._settings = AdminSettings()
         self._provider: OpenIdProvider | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._threads = ThreadPoolExecutor(_MAX_RUNNING, "penstock-sign-in")  # starts threads as they are needed
 
     def use(self, settings: AdminSettings) -> None:
@@ -102,13 +89,15 @@ class SignIn:
         elif len(self._tasks) >= _MAX_RUNNING:
             self.show(exchange, 503, _BUSY)
         elif exchange.request.path == START:
-            self._start(self._begin(exchange, self._provider))
+            self._tasks.start(self._begin(exchange, self._provider))
         else:
             self._on_return(exchange, self._provider)
 
     def show(self, exchange: Exchange, status: int, message: str) -> None:
         """Send the page that is shown without a session: with a button if users can sign in, and a message."""
-        parts = [f'<p role="alert">{html.escape(message)}</p>'.encode()] if message else []
+        from html import escape  # noqa: PLC0415 - brings a large table
+
+        parts = [f'<p role="alert">{escape(message)}</p>'.encode()] if message else []
         if self._provider is not None:
             parts.append(_BUTTON)
         headers = HARDENING | {"content-type": self._locked.media_type, "cache-control": "no-store"}
@@ -129,7 +118,7 @@ class SignIn:
 
     def _on_return(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
         """Check what the browser brings back, before the provider is asked."""
-        given = _read_query(exchange.request.query)
+        given = read_query(exchange.request.query)
         request = self._remembered(exchange.request.headers)
         if request is None:
             self._refuse(exchange, "expired", _EXPIRED)
@@ -140,7 +129,7 @@ class SignIn:
         elif "code" not in given or "error" in given:
             self._refuse(exchange, "refused_by_provider", _FAILED)
         else:
-            self._start(self._complete(exchange, provider, request, given["code"]))
+            self._tasks.start(self._complete(exchange, provider, request, given["code"]))
 
     async def _complete(
         self, exchange: Exchange, provider: "OpenIdProvider", request: "SignInRequest", code: str
@@ -154,7 +143,7 @@ class SignIn:
         if not who:
             self._refuse(exchange, "no_name", _NO_NAME.format(oidc.user_claim))
             return
-        now_ms, actor = clock_ms(), self._actor_of(who, exchange)
+        now_ms, actor = clock_ms(), self._audit.session_actor(who, exchange)
         grants = tuple(grants_of(self._settings, _groups_of(claims, oidc)))
         if not grants:
             self._refuse(exchange, "no_role", _NO_ROLE.format(who), who)
@@ -164,7 +153,7 @@ class SignIn:
         session = AdminSession(
             id=digest.hex(), who=who, grants=grants, created_ms=now_ms, expires_ms=now_ms + int(length_s * 1000)
         )
-        if not await self._in_book(lambda book: book.people.start_session(session, actor)):
+        if await self._book.run(lambda book: book.people.start_session(session, actor)) is not None:
             self.show(exchange, 503, "The ledger cannot be used now. Try again later.")
             return
         headers = HARDENING | {"location": "/", "cache-control": "no-store", "set-cookie": cookie}
@@ -172,7 +161,7 @@ class SignIn:
 
     def _refuse(self, exchange: Exchange, reason: str, message: str, who: str = "", *, status: int = 403) -> None:
         """Record that a user could not sign in, and say it on the page."""
-        self._on_refused(who, reason, exchange)
+        self._audit.refuse_sign_in(who, reason, exchange)
         self.show(exchange, status, message)
 
     def _remembered(self, headers: Mapping[str, str]) -> "SignInRequest | None":
@@ -204,20 +193,8 @@ class SignIn:
             self._warn(f"a sign-in with OpenID Connect failed: {type(error).__name__}")
             return None
 
-    async def _in_book(self, work: Callable[[Book], None]) -> bool:
-        """Run work in the book's thread. Returns whether it succeeded."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if not self._book.submit(work, lambda result: done.set_result(result is None)):
-            return False
-        return await done
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _read_query(query: str) -> dict[str, str]:
+def read_query(query: str) -> dict[str, str]:
     """The fields that a query has once; none if it is too long."""
     if len(query) > _MAX_QUERY:
         return {}

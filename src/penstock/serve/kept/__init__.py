@@ -3,7 +3,7 @@
 | file | does |
 |---|---|
 | `kept_content.py` | `KeptContent`: the store's threads, and the pseudonyms of end users |
-| `answer_store.py` | `AnswerStore`: where answers are kept, and the one of a database |
+| `answer_store.py` | `AnswerStore`: where answers are kept |
 | `recent_answers.py` | the `AnswerStore` in memory, which all workers of a gateway share |
 | `keeper.py` | `AnswerKeeper`: what is kept of one call |
 | `memory.py` | bounds the bytes of conversations in memory |

@@ -16,15 +16,17 @@ from msgspec import Raw, Struct
 
 from penstock.amounts import DAY_MS
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.billing.entry import Entry, Outcome
-from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, ContentRule, ContentSettings
-from penstock.gateway.content.call_record import CallRecord
 from penstock.gateway.content.collected import CollectedContent, ContentMemory, NotCollected
 from penstock.gateway.content.content_mask import ContentMask, parse_pattern
-from penstock.gateway.content.store import ContentStore, KeptRecord
+from penstock.gateway.content.kept_record import KeptRecord
+from penstock.gateway.mask import MASK
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry, Outcome
 from penstock.serve.kept.kept_content import KeptContent
 from penstock.serve.telemetry.content import answer_messages
+from penstock.stores.content.call_record import CallRecord
+from penstock.stores.content.sql_content import SqlContent
 
 # Content in memory: of running calls, and of those that wait to be written.
 MAX_MEMORY = 128_000_000
@@ -79,11 +81,13 @@ class CallContent:
             self._count("memory", 1)
         else:
             call.content = CollectedContent(rule, body, request.user, settings.max_call, self._memory)
+            if call.credentials is not None:
+                call.content.secrets = tuple(call.credentials.secrets.values())
 
     def settled(self, call: Call, content: CollectedContent, entry: Entry) -> None:
         """A call has ended: keep its content, or drop it."""
         call.content = None
-        if not call.attempts or (content.rule == "failed" and entry.outcome not in _FAILED):
+        if not call.progress.attempts or (content.rule == "failed" and entry.outcome not in _FAILED):
             content.release()
             return
         self._ended.append(_CollectedCall(entry, content))
@@ -119,7 +123,7 @@ class CallContent:
         self._write()
 
 
-def _put(batch: Sequence[_CollectedCall], mask: ContentMask, keep_ms: int, store: ContentStore) -> int:
+def _put(batch: Sequence[_CollectedCall], mask: ContentMask, keep_ms: int, store: SqlContent) -> int:
     """Write the content of calls. Called in the thread. Returns how many cannot be written."""
     records, defective = [], 0
     for ended in batch:
@@ -134,6 +138,7 @@ def _put(batch: Sequence[_CollectedCall], mask: ContentMask, keep_ms: int, store
 def _record(ended: _CollectedCall, mask: ContentMask, keep_ms: int) -> KeptRecord:
     entry, content = ended.entry, ended.content
     names: Mapping[str, str] = {content.user: entry.user} if entry.user and content.user else {}
+    names = {**names, **dict.fromkeys(content.secrets, MASK)}
     request = msgspec.json.decode(content.request) if content.request else None
     answer = answer_messages(content.answer.completion) if content.answer is not None else []
     return CallRecord(

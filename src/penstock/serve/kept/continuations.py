@@ -4,67 +4,59 @@ The database has the conversation. The request that is read has all of it as its
 other: any provider can answer it, and its tokens are counted as the provider counts them.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.core.dialects.dialect import RequestError, StoredAnswers
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest, Continuation
 from penstock.error_codes import ErrorCode
-from penstock.gateway.content.store import History, KeptRecord
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.content.kept_record import History
+from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange
+from penstock.serve.kept.connection_answers import ConnectionAnswers
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
-from penstock.serve.kept.memory import ConversationMemoryError, MemoryShare
+from penstock.serve.kept.memory import MemoryShare
+from penstock.serve.kept.summaries import Summaries
+from penstock.serve.loop import Tasks
 from penstock.serve.responses import refused
-from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
+from penstock.serve.surfaces.call_session import BROKEN, report
+from penstock.serve.surfaces.surface import LARGE_BODY
 
 OFF = "it keeps no responses; its operator can set `memory` or `store` in [responses]"
-UNAVAILABLE = Failure(
-    code="content_unavailable",
-    message="the gateway cannot read the responses that it keeps now; try again soon",
-    retry_after="2",
-)
-_BUSY = Failure(
-    code="content_unavailable",
-    message="too many long conversations are being continued at the moment; try again soon",
-    retry_after="2",
-)
 _NOT_FOUND: ErrorCode = "previous_response_not_found"
 _MAX_QUOTED = 100
 
+T = TypeVar("T")
 Parsed: TypeAlias = Callable[[], ClientRequest]
 """Returns the request, or raises `RequestError`."""
-
-
-class _Pending(NamedTuple):
-    """A request that is being resolved: its body, how that is read, and what is called with the result.
-
-    `share` is the memory of what was read from the database for it; None if nothing can be.
-    """
-
-    exchange: Exchange
-    body: bytes
-    key: Key | None
-    read: Callable[[bytes], ClientRequest]
-    then: Callable[[Parsed], None]
-    share: MemoryShare | None
 
 
 class Continuations:
     """Resolves the requests of one API. `keeper` is None if the gateway keeps nothing."""
 
-    def __init__(self, stored: StoredAnswers, keeper: AnswerKeeper | None) -> None:
+    def __init__(
+        self,
+        stored: StoredAnswers,
+        keeper: AnswerKeeper | None,
+        summaries: Summaries | None,
+        connection: ConnectionAnswers | None = None,
+    ) -> None:
+        """`connection` has the answers that only requests on the same connection can continue."""
         self.stored = stored
         self._keeper = keeper
+        self._summaries = summaries
+        self._connection = connection
+        self._tasks = Tasks()
         self.shared_state = False
         """Whether clients may use what providers keep for the account that all clients share."""
 
     def check(self, request: ClientRequest) -> ClientRequest:
         """The request. Raises `RequestError` if it refers to an answer or to items that the gateway does not have."""
         state = request.provider_state
-        if state == self.stored.id_member:  # `_may_apply` has not recognised it, and a provider must never get it
+        if state == self.stored.id_member:  # `may_apply` has not recognised it, and a provider must never get it
             raise RequestError(refused(f"the name `{state}` must have no escapes", "invalid_request", param=state))
         if state and not self.shared_state and (unknown := self.stored.references(request.members.body)):
             why = f" ({self._missing})" if self._missing else ""
@@ -76,9 +68,12 @@ class Continuations:
             raise RequestError(refused(message, "shared_state_not_allowed", param=state))
         return request
 
-    def _may_apply(self, body: bytes) -> bool:
-        """Whether a request may continue an answer, or refer to items of one. Few do."""
-        return self.stored.id_member.encode() in body or self._may_refer(body)
+    def may_apply(self, body: bytes) -> bool:
+        """Whether a request may continue an answer, refer to items of one, or have a summary. Few do."""
+        return self.stored.id_member.encode() in body or self._may_refer(body) or self._has_summary(body)
+
+    def _has_summary(self, body: bytes) -> bool:
+        return self._summaries is not None and self._summaries.may_be_in(body)
 
     def _may_refer(self, body: bytes) -> bool:
         return self._keeper is not None and self.stored.reference_type.encode() in body
@@ -86,102 +81,81 @@ class Continuations:
     def resolve(
         self,
         exchange: Exchange,
-        key: Key | None,
+        key: ClientKey | None,
         read: Callable[[bytes], ClientRequest],
         then: Callable[[Parsed], None],
         plain: Callable[[], None],
     ) -> None:
-        """Call `then`, now or later, with the request: expanded if it continues an answer of this key, and with the
-        items of such answers that it refers to. Call `plain` if it does neither."""
-        resolve = partial(self._resolve, exchange, key, read, then)
-        if len(exchange.body) <= LARGE_BODY:
-            (resolve if self._may_apply(exchange.body) else plain)()
-        else:
-            applies = partial(self._may_apply, exchange.body)
-            in_thread(exchange, applies, lambda applies: (resolve if applies() else plain)())
+        """Call `then`, later, with the request: expanded if it continues an answer of this key, with the items of such
+        answers that it refers to, and with its summaries as messages. Call `plain` if it has none of these."""
+        if len(exchange.body) <= LARGE_BODY and not self.may_apply(exchange.body):
+            plain()
+            return
+        self._tasks.start(self._run(exchange, key, read, then, plain))
 
-    def _resolve(
+    async def _run(
         self,
         exchange: Exchange,
-        key: Key | None,
+        key: ClientKey | None,
         read: Callable[[bytes], ClientRequest],
         then: Callable[[Parsed], None],
+        plain: Callable[[], None],
     ) -> None:
-        share = self._keeper.share() if self._keeper is not None else None
-        pending = _Pending(exchange, exchange.body, key, read, then, share)
-        if self._may_refer(exchange.body):
-            in_thread(exchange, partial(self.stored.references, exchange.body), partial(self._find_items, pending))
-        else:
-            self._continue(pending)
-
-    def _continue(self, pending: _Pending) -> None:
-        """Expand the request if it continues an answer."""
-        continuation = partial(self.stored.continuation, pending.body)
-        if len(pending.body) <= LARGE_BODY:
-            self._look_up(pending, continuation)
-        else:
-            in_thread(pending.exchange, continuation, partial(self._look_up, pending))
-
-    def _find_items(self, pending: _Pending, read: Callable[[], tuple[str, ...]]) -> None:
-        """Look for the answers with the items that a request refers to."""
+        parsed: Parsed
         try:
-            ids = read()
-        except RequestError as error:
-            pending.then(partial(_raise, error.failure))
-            return
-        keeper, share = self._keeper, pending.share
-        if not ids or keeper is None or share is None:
-            self._continue(pending)
-            return
-        owner = keeper.ids(self.stored).owner(pending.key)
-        if not keeper.named(owner, ids, share, partial(self._insert_items, pending)):
-            pending.then(partial(_raise, UNAVAILABLE))
+            if not await _work(exchange, self.may_apply, exchange.body):
+                plain()
+                return
+            parsed = partial(_same, await self._resolved(exchange, key, read))
+        except RequestError as refused:
+            parsed = partial(_raise, refused.failure)
+        except Exception as error:  # noqa: BLE001 - `then` reports it, and responds
+            report(error)
+            parsed = partial(_raise, BROKEN)
+        if not exchange.over:
+            then(parsed)
 
-    def _insert_items(self, pending: _Pending, found: tuple[KeptRecord, ...] | Exception) -> None:
-        if pending.exchange.over:
-            return  # the client has disconnected
-        if isinstance(found, Exception):
-            pending.then(partial(_raise, unreadable(found)))
-        else:
-            resolved = partial(self.stored.resolve, pending.body, [kept_answer(record) for record in found])
-            in_thread(pending.exchange, resolved, partial(self._on_inserted, pending))
-
-    def _on_inserted(self, pending: _Pending, resolved: Callable[[], bytes]) -> None:
-        self._continue(pending._replace(body=resolved()))
-
-    def _look_up(self, pending: _Pending, read: Callable[[], Continuation | None]) -> None:
-        try:
-            continuation = read()
-        except RequestError as error:
-            pending.then(partial(_raise, error.failure))
-            return
+    async def _resolved(
+        self, exchange: Exchange, key: ClientKey | None, read: Callable[[bytes], ClientRequest]
+    ) -> ClientRequest:
+        """The request, with its share of the memory as long as it exists."""
+        body, keeper = exchange.body, self._keeper
+        share = keeper.share() if keeper is not None else None
+        if self._summaries is not None and self._summaries.are_in(body):
+            body = await _in_thread(exchange, self._summaries.opened, body, await self._summaries.seals(), key)
+        items = await _in_thread(exchange, self.stored.references, body) if self._may_refer(body) else ()
+        if items and keeper is not None and share is not None:
+            found = await keeper.named(keeper.ids(self.stored).owner(key), items, share)
+            body = await _in_thread(exchange, self.stored.resolve, body, list(map(kept_answer, found)))
+        continuation = await _work(exchange, self.stored.continuation, body)
         if continuation is None:
-            in_thread(pending.exchange, partial(_read, pending, pending.body), pending.then)
-            return
-        keeper, share, previous = self._keeper, pending.share, continuation.previous
-        if keeper is None or share is None:
-            pending.then(partial(_raise, self._not_found(previous)))
-            return
-        ids = keeper.ids(self.stored)
-        owner = ids.owner(pending.key)
-        if not ids.is_valid(previous, owner):
-            pending.then(partial(_raise, self._not_found(previous)))
-        elif not keeper.history(owner, previous, share, partial(self._expand, pending, continuation)):
-            pending.then(partial(_raise, UNAVAILABLE))
-
-    def _expand(self, pending: _Pending, continuation: Continuation, found: History | Exception) -> None:
-        if pending.exchange.over:
-            return  # the client has disconnected
-        if isinstance(found, Exception):
-            pending.then(partial(_raise, unreadable(found)))
-        elif not found.records:
-            pending.then(partial(_raise, self._unusable(continuation.previous, found)))
+            request = await _in_thread(exchange, read, body)
         else:
-            expanded = partial(self._expanded, pending, continuation, found)
-            in_thread(pending.exchange, expanded, pending.then)
+            history = await self._history(continuation.previous, key, share)
+            request = await _in_thread(exchange, self._expanded, continuation, history, read)
+        request.memory = share
+        return request
 
-    def _expanded(self, pending: _Pending, continuation: Continuation, history: History) -> ClientRequest:
-        request = _read(pending, self.stored.expand(continuation, list(map(kept_answer, history.records))))
+    async def _history(self, previous: str, key: ClientKey | None, share: MemoryShare | None) -> History:
+        """The conversation before a request. Raises `RequestError` if there is none that can be continued."""
+        keeper = self._keeper
+        if self._connection is not None and (found := self._connection.find(previous)) is not None:
+            return History((found,))
+        if keeper is None or share is None:
+            raise RequestError(self._not_found(previous))
+        ids = keeper.ids(self.stored)
+        owner = ids.owner(key)
+        if not ids.is_valid(previous, owner):
+            raise RequestError(self._not_found(previous))
+        history = await keeper.history(owner, previous, share)
+        if not history.records:
+            raise RequestError(self._unusable(previous, history))
+        return history
+
+    def _expanded(
+        self, continuation: Continuation, history: History, read: Callable[[bytes], ClientRequest]
+    ) -> ClientRequest:
+        request = read(self.stored.expand(continuation, list(map(kept_answer, history.records))))
         request.continuation = continuation
         return request
 
@@ -208,15 +182,19 @@ class Continuations:
         return refused(message, _NOT_FOUND, param=self.stored.id_member)
 
 
-def unreadable(error: Exception) -> Failure:
-    """What a client gets if kept answers could not be read."""
-    return _BUSY if isinstance(error, ConversationMemoryError) else UNAVAILABLE
+async def _in_thread(exchange: Exchange, work: Callable[..., T], *arguments: Any) -> T:
+    """The result of work in a thread. Ends the task if the client has disconnected."""
+    if exchange.over:
+        raise asyncio.CancelledError
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
 
 
-def _read(pending: _Pending, body: bytes) -> ClientRequest:
-    """The request, which has its share of the memory as long as it exists."""
-    request = pending.read(body)
-    request.memory = pending.share
+async def _work(exchange: Exchange, work: Callable[[bytes], T], body: bytes) -> T:
+    """The result of work on a body, in a thread if it is large."""
+    return work(body) if len(body) <= LARGE_BODY else await _in_thread(exchange, work, body)
+
+
+def _same(request: ClientRequest) -> ClientRequest:
     return request
 
 

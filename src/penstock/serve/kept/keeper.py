@@ -8,18 +8,19 @@ no answer.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, TypeAlias, TypeVar
 
 from penstock.amounts import DAY_MS, clock_ms
-from penstock.core.dialects.dialect import KeptAnswer, StoredAnswers
+from penstock.core.dialects.dialect import KeptAnswer, RequestError, StoredAnswers
+from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.call import DEGRADED, Call
 from penstock.gateway.config import Config, KeptResponsesSettings
 from penstock.gateway.content.answer_ids import AnswerIds
-from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
+from penstock.gateway.content.kept_record import History, HistoryLimits, KeptRecord
+from penstock.gateway.record.call import Call
 from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT, AnswerStore
-from penstock.serve.kept.memory import ConversationMemory, MemoryShare
+from penstock.serve.kept.memory import ConversationMemory, ConversationMemoryError, MemoryShare
 
 # How long the end of an answer waits for the database.
 _DELAY_S = 5.0
@@ -28,6 +29,18 @@ _MAX_ANSWERS = 1_000
 # How many times `max_body` all conversations together may have that running calls continue.
 _MAX_CONTINUED = 10
 
+UNAVAILABLE = Failure(
+    code="content_unavailable",
+    message="the gateway cannot read the responses that it keeps now; try again soon",
+    retry_after="2",
+)
+_BUSY = Failure(
+    code="content_unavailable",
+    message="too many long conversations are being continued at the moment; try again soon",
+    retry_after="2",
+)
+
+T = TypeVar("T")
 NotKept: TypeAlias = Literal["size", "database"]
 """Why an answer is not kept: it is too large, or the database does not work."""
 
@@ -74,7 +87,7 @@ class AnswerKeeper:
         input = b""
         if not request.unkept:
             if self._store.trouble or not self._store.secret:
-                call.headers[DEGRADED] = ",".join(filter(None, (call.headers.get(DEGRADED), "responses")))
+                call.progress.degrade("responses")
                 self._count("database")
             else:
                 chained = None if self._store.whole else continuation
@@ -128,35 +141,38 @@ class AnswerKeeper:
         if reason and not self._store.trouble:  # else the writer has said so
             self._warn(f"a response is not kept: {reason}")
 
-    def read(self, owner: str, id: str, then: Callable[[KeptAnswer | Exception | None], None]) -> bool:
-        """Read a kept answer, then call `then` with it. Returns False if too many reads wait."""
-        return self._store.record(
-            owner, id, lambda found: then(kept_answer(found) if isinstance(found, KeptRecord) else found)
-        )
+    async def read(self, owner: str, id: str) -> KeptAnswer | None:
+        """A kept answer. This and the other methods that read raise `RequestError` if that is not possible."""
+        record = await _from_store(self._store.record(owner, id))
+        return kept_answer(record) if record is not None else None
 
     def share(self) -> MemoryShare:
         """A share of the memory for conversations, with which `history` and `named` read."""
         return MemoryShare(self._memory)
 
-    def history(self, owner: str, id: str, share: MemoryShare, then: Callable[[History | Exception], None]) -> bool:
-        """Read a kept answer and those before it, then call `then`. Returns False if too many reads wait."""
+    async def history(self, owner: str, id: str, share: MemoryShare) -> History:
+        """A kept answer and those before it."""
         limits = HistoryLimits((INPUT, OUTPUT), _MAX_ANSWERS, self._max_body, share.add)
-        return self._store.history(owner, id, limits, then)
+        return await _from_store(self._store.history(owner, id, limits))
 
-    def named(
-        self,
-        owner: str,
-        names: Sequence[str],
-        share: MemoryShare,
-        then: Callable[[tuple[KeptRecord, ...] | Exception], None],
-    ) -> bool:
-        """Read the output of kept answers with these names, then call `then`. Returns False if too many reads wait."""
+    async def named(self, owner: str, names: Sequence[str], share: MemoryShare) -> tuple[KeptRecord, ...]:
+        """The output of kept answers with these names."""
         limits = HistoryLimits((OUTPUT,), _MAX_ANSWERS, self._max_body, share.add)
-        return self._store.named(owner, names[:_MAX_ANSWERS], limits, then)
+        return await _from_store(self._store.named(owner, names[:_MAX_ANSWERS], limits))
 
-    def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
-        """Delete a kept answer, then call `then` with whether it existed."""
-        self._store.delete(owner, id, then)
+    async def delete(self, owner: str, id: str) -> bool:
+        """Delete a kept answer; returns whether it existed."""
+        return await _from_store(self._store.delete(owner, id))
+
+
+async def _from_store(result: Awaitable[T]) -> T:
+    """The result of the store, or the error for the client if it has none."""
+    try:
+        return await result
+    except ConversationMemoryError:
+        raise RequestError(_BUSY) from None
+    except Exception:  # noqa: BLE001 - the client must get a response
+        raise RequestError(UNAVAILABLE) from None
 
 
 class _DelayedEnd:
@@ -205,7 +221,7 @@ class Keeping:
 
         An id that the client has got with a heartbeat stays, also if another account answers in the end.
         """
-        if self._ids is not None and not (self._id and self._call.heartbeats):
+        if self._ids is not None and not (self._id and self._call.progress.heartbeats):
             self._id = self._ids.make(self._call.id, issuer, self._owner)
         return self._stored.overrides(self._id, self._previous)
 

@@ -5,17 +5,16 @@ asks the others. Answers do not survive their worker.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from penstock.gateway.config import KeptResponsesSettings
+from penstock.gateway.content.kept_record import History, HistoryLimits, KeptRecord
 from penstock.gateway.content.recent import RecentRecord, RecentRecords
-from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
 from penstock.http.exchange import Exchange
-from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT, OnRecords
+from penstock.serve.kept.answer_store import ANSWER, INPUT, KIND, OUTPUT
 from penstock.serve.workers.peers import WorkerPeers
 from penstock.stores.content.writer import OnKept
 
@@ -25,7 +24,6 @@ _SWEEPS = 20
 # The number of answers of the greatest size that fit into the memory.
 _FEWEST = 4
 _TYPE = "application/msgpack"
-T = TypeVar("T")
 
 
 class _PeerQuery(Struct, frozen=True):
@@ -52,7 +50,6 @@ class RecentAnswers:
         limit = settings.memory // workers
         self._records = RecentRecords(limit, self._loop.time)
         self.max_record: int | None = limit // _FEWEST
-        self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self.secret = secret
         self.peers: WorkerPeers | None = None
@@ -76,39 +73,27 @@ class RecentAnswers:
             self._sweep = self._loop.call_later(self._age_s / _SWEEPS, self._expire)
         then("")
 
-    def record(self, owner: str, id: str, then: Callable[[KeptRecord | Exception | None], None]) -> bool:
-        """Read an answer."""
-        parts = (INPUT, OUTPUT, ANSWER)
-        self._find(owner, (id,), lambda found: then(_kept(owner, found[0], parts) if found else None))
-        return True
+    async def record(self, owner: str, id: str) -> KeptRecord | None:
+        """An answer."""
+        found = await self._find(owner, (id,))
+        return _kept(owner, found[0], (INPUT, OUTPUT, ANSWER)) if found else None
 
-    def history(self, owner: str, id: str, limits: HistoryLimits, then: Callable[[History | Exception], None]) -> bool:
-        """Read an answer, which has the whole conversation."""
+    async def history(self, owner: str, id: str, limits: HistoryLimits) -> History:
+        """An answer, which has the whole conversation."""
+        found = await self._find(owner, (id,))
+        whole = [_kept(owner, record, limits.parts) for record in found if record.input is not None]
+        return History(tuple(whole)) if _fits(whole, limits) else History(fits=False)
 
-        def read(found: Sequence[RecentRecord]) -> History:
-            whole = [_kept(owner, record, limits.parts) for record in found if record.input is not None]
-            return History(tuple(whole)) if _fits(whole, limits) else History(fits=False)
+    async def named(self, owner: str, names: Sequence[str], limits: HistoryLimits) -> tuple[KeptRecord, ...]:
+        """The answers with these names."""
+        records = [_kept(owner, record, limits.parts) for record in await self._find(owner, names)]
+        return tuple(records) if _fits(records, limits) else ()
 
-        self._find(owner, (id,), lambda found: then(_result(read, found)))
-        return True
-
-    def named(self, owner: str, names: Sequence[str], limits: HistoryLimits, then: OnRecords) -> bool:
-        """Read the answers with these names."""
-
-        def read(found: Sequence[RecentRecord]) -> tuple[KeptRecord, ...]:
-            records = [_kept(owner, record, limits.parts) for record in found]
-            return tuple(records) if _fits(records, limits) else ()
-
-        self._find(owner, names, lambda found: then(_result(read, found)))
-        return True
-
-    def delete(self, owner: str, id: str, then: Callable[[bool | Exception], None]) -> None:
-        """Delete an answer in all workers."""
+    async def delete(self, owner: str, id: str) -> bool:
+        """Delete an answer in all workers; returns whether one had it."""
         deleted = self._records.delete(owner, id)
-        if self.peers is None:
-            then(deleted)
-        else:
-            self._ask(_PeerQuery(owner, delete=id), lambda replies: then(deleted or any(map(_FOUND.decode, replies))))
+        replies = await self._ask(_PeerQuery(owner, delete=id))
+        return deleted or any(map(_FOUND.decode, replies))
 
     def handle(self, exchange: Exchange) -> None:
         """Respond to another worker."""
@@ -124,28 +109,19 @@ class RecentAnswers:
             self._sweep.cancel()
         self._records.expire(0.0)
 
-    def _find(self, owner: str, names: Sequence[str], then: Callable[[Sequence[RecentRecord]], None]) -> None:
-        """Call `then` with the answers of this owner that have these names, of all workers."""
+    async def _find(self, owner: str, names: Sequence[str]) -> Sequence[RecentRecord]:
+        """The answers of this owner that have these names, of all workers."""
         found = self._records.find(owner, names)
         known = {name for record in found for name in record.names}
         missing = tuple(name for name in names if name not in known)
-        if self.peers is None or not missing:
-            then(found)
-        else:
-            query = _PeerQuery(owner, missing)
-            self._ask(query, lambda replies: then([*found, *_each_once(map(_FOUND.decode, replies))]))
+        replies = await self._ask(_PeerQuery(owner, missing)) if missing else []
+        return [*found, *_each_once(map(_FOUND.decode, replies))]
 
-    def _ask(self, query: _PeerQuery, then: Callable[[list[bytes]], None]) -> None:
-        """Call `then` with the replies of the other workers."""
-        assert self.peers is not None
-        body = msgspec.msgpack.encode(query)
-
-        async def ask(peers: WorkerPeers) -> None:
-            then(await peers.request_all("POST", PATH, body))
-
-        task = self._loop.create_task(ask(self.peers))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _ask(self, query: _PeerQuery) -> list[bytes]:
+        """The replies of the other workers."""
+        if self.peers is None:
+            return []
+        return await self.peers.request_all("POST", PATH, msgspec.msgpack.encode(query))
 
     def _expire(self) -> None:
         self._records.expire(self._age_s)
@@ -170,10 +146,3 @@ def _fits(records: Sequence[KeptRecord], limits: HistoryLimits) -> bool:
     if fits and limits.reserve is not None:
         limits.reserve(size)
     return fits
-
-
-def _result(read: Callable[[Sequence[RecentRecord]], T], found: Sequence[RecentRecord]) -> T | Exception:
-    try:
-        return read(found)
-    except Exception as error:  # noqa: BLE001 - the client must get a response
-        return error

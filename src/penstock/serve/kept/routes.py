@@ -8,43 +8,40 @@
 To another key than that of its client, an answer does not exist.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple, TypeAlias
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from penstock.core.dialects.dialect import KeptAnswer, RequestError, StoredAnswers
 from penstock.core.hub.failure import Failure
-from penstock.gateway.content.store import History
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.content.kept_record import History
+from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange
-from penstock.serve.kept.continuations import OFF, UNAVAILABLE, unreadable
+from penstock.serve.kept.continuations import OFF
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
-from penstock.serve.kept.memory import MemoryShare
+from penstock.serve.loop import Tasks
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
 from penstock.serve.surfaces.call_session import BROKEN, report
-from penstock.serve.surfaces.surface import in_thread
 
 _MAX_QUOTED = 100
-# What OpenAI has beside the ids of responses, and the gateway has not.
-_OTHER_ENDPOINTS = frozenset(("compact",))
 
 
 class _Wanted(NamedTuple):
-    """A request for a kept answer, with the memory of what was read for it."""
+    """A request for a kept answer."""
 
     exchange: Exchange
     request_id: str
     owner: str
     id: str
-    share: MemoryShare | None = None
 
     @property
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.exchange.request.query))
 
 
-Handler: TypeAlias = Callable[["KeptRoutes", AnswerKeeper, _Wanted], None]
+Handler: TypeAlias = Callable[["KeptRoutes", AnswerKeeper, _Wanted], Coroutine[Any, Any, bytes]]
+"""Returns the body of the response, or raises `RequestError`."""
 
 
 class KeptRoutes:
@@ -54,14 +51,14 @@ class KeptRoutes:
         self.dialect = dialect
         self._stored = stored
         self._keeper = keeper
+        self._tasks = Tasks()
 
-    def handle(self, exchange: Exchange, path: str, request_id: str, key: Key | None) -> None:
+    def handle(self, exchange: Exchange, path: str, request_id: str, key: ClientKey | None) -> None:
         """Answer one request. `path` is the part of the path after that of the API."""
         id, _, action = path.partition("/")
         routes = _ROUTES.get(action)
         method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
-        misplaced = id in _OTHER_ENDPOINTS and not action
-        if routes is None or not id or misplaced:
+        if routes is None or not id:
             message = f"there is nothing at {exchange.request.path[:200]}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {}, self.dialect)
         elif method not in routes:
@@ -76,79 +73,56 @@ class KeptRoutes:
             ids = keeper.ids(self._stored)
             owner = ids.owner(key)
             if ids.is_valid(id, owner):
-                routes[method](self, keeper, wanted._replace(owner=owner))
+                self._tasks.start(self._answer(routes[method], keeper, wanted._replace(owner=owner)))
             else:
                 self._refuse(wanted, _not_found(id, keeper.missing))
 
-    def _get(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
-        if wanted.query.get("stream", "false").lower() == "true":
-            message = "only a response in the background can be streamed again, and this one is not; leave out `stream`"
-            self._refuse(wanted, refused(message, "invalid_request", param="stream"))
-            return
-
-        def send(found: KeptAnswer) -> None:
-            in_thread(wanted.exchange, partial(self._stored.write_answer, found), partial(self._send, wanted))
-
-        self._read(keeper, wanted, send)
-
-    def _cancel(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
-        message = "Cannot cancel a synchronous response: only one in the background can be cancelled."
-        self._read(keeper, wanted, lambda _: self._refuse(wanted, refused(message, "invalid_request")))
-
-    def _read(self, keeper: AnswerKeeper, wanted: _Wanted, use: Callable[[KeptAnswer], None]) -> None:
-        def then(found: KeptAnswer | Exception | None) -> None:
-            if isinstance(found, KeptAnswer):
-                use(found)
-            else:
-                self._refuse_missing(wanted, found)
-
-        if not keeper.read(wanted.owner, wanted.id, then):
-            self._refuse(wanted, UNAVAILABLE)
-
-    def _delete(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
-        def then(deleted: bool | Exception) -> None:
-            if deleted is True:
-                self._send(wanted, partial(self._stored.write_deleted, wanted.id))
-            else:
-                self._refuse_missing(wanted, deleted)
-
-        keeper.delete(wanted.owner, wanted.id, then)
-
-    def _list_input(self, keeper: AnswerKeeper, wanted: _Wanted) -> None:
-        share = keeper.share()
-        wanted = wanted._replace(share=share)
-
-        def then(found: History | Exception) -> None:
-            if isinstance(found, Exception):
-                self._refuse_missing(wanted, found)
-            elif not found.records:
-                self._refuse(wanted, _unlisted(wanted.id, found))
-            else:
-                write = partial(self._stored.write_input, list(map(kept_answer, found.records)), wanted.query)
-                in_thread(wanted.exchange, write, partial(self._send, wanted))
-
-        if not keeper.history(wanted.owner, wanted.id, share, then):
-            self._refuse(wanted, UNAVAILABLE)
-
-    def _refuse_missing(self, wanted: _Wanted, found: object) -> None:
-        """Refuse a request whose answer was not found, or could not be looked up because of an error."""
-        self._refuse(wanted, unreadable(found) if isinstance(found, Exception) else _not_found(wanted.id))
-
-    def _send(self, wanted: _Wanted, write: Callable[[], bytes]) -> None:
-        """Send the body that `write` returns, or the error that it raises."""
+    async def _answer(self, handler: Handler, keeper: AnswerKeeper, wanted: _Wanted) -> None:
         try:
-            body = write()
+            body = await handler(self, keeper, wanted)
         except RequestError as error:
             self._refuse(wanted, error.failure)
         except Exception as error:  # noqa: BLE001 - the client must get a response
             self._refuse(wanted, BROKEN)
             report(error)
         else:
-            headers = {"content-type": JSON} | id_headers(wanted.request_id, self.dialect)
-            wanted.exchange.respond(200, headers, body)
+            if not wanted.exchange.over:
+                headers = {"content-type": JSON} | id_headers(wanted.request_id, self.dialect)
+                wanted.exchange.respond(200, headers, body)
+
+    async def _get(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
+        if wanted.query.get("stream", "false").lower() == "true":
+            message = "only a response in the background can be streamed again, and this one is not; leave out `stream`"
+            raise RequestError(refused(message, "invalid_request", param="stream"))
+        return await asyncio.to_thread(self._stored.write_answer, await self._read(keeper, wanted))
+
+    async def _cancel(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
+        await self._read(keeper, wanted)
+        message = "Cannot cancel a synchronous response: only one in the background can be cancelled."
+        raise RequestError(refused(message, "invalid_request"))
+
+    async def _read(self, keeper: AnswerKeeper, wanted: _Wanted) -> KeptAnswer:
+        found = await keeper.read(wanted.owner, wanted.id)
+        if found is None:
+            raise RequestError(_not_found(wanted.id))
+        return found
+
+    async def _delete(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
+        if not await keeper.delete(wanted.owner, wanted.id):
+            raise RequestError(_not_found(wanted.id))
+        return self._stored.write_deleted(wanted.id)
+
+    async def _list_input(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
+        share = keeper.share()  # as long as the conversation is in memory
+        history = await keeper.history(wanted.owner, wanted.id, share)
+        if not history.records:
+            raise RequestError(_unlisted(wanted.id, history))
+        answers = list(map(kept_answer, history.records))
+        return await asyncio.to_thread(self._stored.write_input, answers, wanted.query)
 
     def _refuse(self, wanted: _Wanted, failure: Failure) -> None:
-        respond_failure(wanted.exchange, failure, wanted.request_id, {}, self.dialect)
+        if not wanted.exchange.over:
+            respond_failure(wanted.exchange, failure, wanted.request_id, {}, self.dialect)
 
 
 # By the part of the path after the id, and by method.

@@ -2,20 +2,34 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.gateway import Gateway
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.record.call import Call
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
 from penstock.serve.surfaces.answers import Answers
 from penstock.serve.surfaces.call_session import CallSession
+from penstock.serve.surfaces.surface import LARGE_BODY
+
+
+class Triggered(Protocol):
+    """Handles requests for an answer that ask to compact the conversation instead."""
+
+    def takes(self, body: bytes) -> bool:
+        """Whether a request is one of these."""
+
+    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: ClientKey | None) -> None:
+        """Start a call with that key."""
 
 
 class StatefulAnswers(Answers):
     """The API of one dialect. `keeper` is None if the gateway keeps nothing."""
+
+    compactions: Triggered | None = None
 
     def __init__(
         self,
@@ -34,15 +48,19 @@ class StatefulAnswers(Answers):
         exchange: Exchange,
         gateway: Gateway,
         request_id: str,
-        key: Key | None,
+        key: ClientKey | None,
         parsed: Callable[[], ClientRequest] | None = None,
     ) -> None:
         """Start a call with that key. A request that continues an answer is expanded first."""
-        start = partial(super().handle, exchange, gateway, request_id, key)
-        if parsed is None:
-            self._continuations.resolve(exchange, key, partial(self.read, request=exchange.request), start, start)
-        else:
+        start, body = partial(super().handle, exchange, gateway, request_id, key), exchange.body
+        if parsed is not None:
             start(parsed)
+        elif len(body) <= LARGE_BODY and not self._continuations.may_apply(body):
+            start()  # nearly always
+        elif self.compactions is not None and self.compactions.takes(body):
+            self.compactions.handle(exchange, gateway, request_id, key)
+        else:
+            self._continuations.resolve(exchange, key, partial(self.read, request=exchange.request), start, start)
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""

@@ -17,8 +17,8 @@ from msgspec import structs
 
 from penstock.capture import CaptureEnd, CaptureHeader, CaptureRequest, CaptureWriter, How, Read
 from penstock.gateway.mask import Secrets
-from penstock.gateway.relay.decompression import Decompressor, can_decompress
 from penstock.gateway.relay.recording import RecordedHead, RecordedRequest
+from penstock.http.decompression import Decompressor, can_decompress
 from penstock.serve.recording.scrub import Scrubber, scrubbed
 
 # Response headers that help to explain a stream and contain no secret. All others are omitted.

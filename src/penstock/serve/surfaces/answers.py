@@ -9,6 +9,7 @@ from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.gateway import Gateway
 from penstock.http.exchange import HttpRequest
+from penstock.serve.caller_report import with_report
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, Surface
@@ -59,20 +60,24 @@ class AnswerSession(CallSession):
         """Send the head of a streamed response, if it has not been sent."""
         exchange = self._exchange
         if not exchange.begun:
-            self.call.status = 200
+            self.call.progress.status = 200
             lines = stream_lines(self.call.stream_type) if self.call.stream_type else STREAM_LINES
             exchange.begin(lines + call_lines(self.call))
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream and end the body."""
-        if self.call.keeping is None:
-            super().end(data)
-        else:
-            self._keep(data, self._exchange.end)
+        if self.call.keeping is not None:
+            self._keep(data, self._end)
+            return
+        self._settle()  # first: a call whose end the client has seen must be in the ledger
+        self._end(data)
+
+    def _end(self, data: bytes) -> None:
+        self._exchange.end(with_report(data, self.call) if self.call.reported else data)
 
     def answer(self, body: bytes) -> None:
         """Send a complete, unstreamed response."""
-        self.call.status = 200
+        self.call.progress.status = 200
         self._keep(body, self._respond)
 
     def _respond(self, body: bytes) -> None:
@@ -86,7 +91,9 @@ class AnswerSession(CallSession):
         except Exception as error:  # noqa: BLE001 - the client gets its answer
             report(error)
             waits = False
-        if not waits:
+        if waits:
+            self._exchange.flush()  # text that came with the end does not wait with it
+        else:
             self._release(data)
 
     def _release(self, data: bytes) -> None:

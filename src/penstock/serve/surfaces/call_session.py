@@ -7,21 +7,30 @@ and before the client sees the end of the response.
 import asyncio
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol
+from functools import partial, wraps
+from typing import Protocol, TypeVar
 
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import answer_dialect
 from penstock.core.hub.failure import Failure
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.failure import sentence
-from penstock.gateway.calls.gateway import Attempts
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.failure import sentence
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
 from penstock.serve.telemetry.log import where
 
 BROKEN = Failure(code="internal_error", message="the gateway failed")
 _GONE = Failure(code="client_gone", message="the client has disconnected", retryable=False)
+
+
+class Attempts(Protocol):
+    """What has a call answered: by providers (`AttemptLoop`), or by the gateway itself."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Stop: the client has disconnected or got an error."""
 
 
 class Responder(Protocol):
@@ -43,6 +52,22 @@ class Responder(Protocol):
         """
 
 
+S = TypeVar("S", bound="CallSession")
+
+
+def _guarded(callback: Callable[[S], None]) -> Callable[[S], None]:
+    """A callback of the connection, of which every exception ends this call (`Call.guarded`)."""
+
+    @wraps(callback)
+    def guarded(session: S) -> None:
+        try:
+            callback(session)
+        except Exception as error:  # noqa: BLE001 - the call ends
+            session.call.fail(error)
+
+    return guarded
+
+
 class CallSession:
     """The client's side of one call. Calls `on_settled` once."""
 
@@ -59,12 +84,12 @@ class CallSession:
         self.request_headers = exchange.request.headers
         self.write = exchange.write
         """Sends bytes of a streamed response."""
+        self.hold = exchange.hold
+        """Sends them together with the next ones."""
         self.chunk_writer = exchange.chunk_writer
         """What sends HTTP chunks of it as they are, for now."""
         call.fail = self.fail
-        exchange.on_gone = call.guarded(self._on_gone)
-        exchange.on_pause = call.guarded(self._pause)
-        exchange.on_resume = call.guarded(self._resume)
+        exchange.on_gone, exchange.on_pause, exchange.on_resume = self._on_gone, self._pause, self._resume
 
     # Called by attempts and relays.
 
@@ -79,14 +104,15 @@ class CallSession:
 
     def refuse(self, failure: Failure) -> None:
         """Send a failure: with its status if the head has not been sent, otherwise as the end of the stream."""
-        self.call.code, self.call.error = failure.code, sentence(failure)
-        self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
+        progress = self.call.progress
+        progress.code, progress.error = failure.code, sentence(failure)
+        progress.ending = progress.ending or ("timed_out" if failure.status == 504 else "failed")
         if failure.code in self.call.failures_in_stream:
             self.begin()
         if self._exchange.begun:
             self.end(self._stream_error(failure))
         else:
-            self.call.status = answer_dialect(self.call.dialect).status_of(failure)
+            progress.status = answer_dialect(self.call.dialect).status_of(failure)
             self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
 
@@ -103,9 +129,10 @@ class CallSession:
             model=call.model,
             created=int(time.time()),
             same_dialect=False,
-            heartbeats=call.heartbeats,
+            heartbeats=call.progress.heartbeats,
             stream_type=call.stream_type,
             overrides=call.keeping.overrides("") if call.keeping is not None else {},
+            end_marker=True,
         )
         return answer_dialect(call.dialect).writer(facts).fail(failure)
 
@@ -121,11 +148,13 @@ class CallSession:
 
     def stop(self, failure: Failure) -> None:
         """Stop the call for the operator. The client keeps the text so far and gets the failure as the end."""
-        control = self.call.control
-        if self.call.commit_s is not None and control is not None and control.running is not None:
-            control.running.stop(failure, "cancelled")
+        progress = self.call.progress
+        control = progress.control
+        running = control.running if control is not None else None
+        if running is not None and running.committed:
+            running.stop(failure, "cancelled")
         else:
-            self.call.ending = self.call.ending or "cancelled"
+            progress.ending = progress.ending or "cancelled"
             self.cut(failure)
 
     def fail(self, error: BaseException) -> None:
@@ -134,19 +163,22 @@ class CallSession:
         still run, and the second try does without what the first one has used.
         """
         report(error)
-        if not self._settled and self.call.ending != "cancelled":
-            self.call.ending = "failed"
+        progress = self.call.progress
+        if not self._settled and progress.ending != "cancelled":
+            progress.ending = "failed"
         for step in (partial(self.cut, BROKEN), partial(self.cut, BROKEN), self._settle, self._exchange.abort):
             try:
                 step()
             except Exception as another:  # noqa: BLE001 - the next steps run
                 report(another)
 
+    @_guarded
     def _on_gone(self) -> None:
-        self.call.ending = "cancelled"
-        self.call.code = "client_gone"
-        if not self.call.status:
-            self.call.status = 499
+        progress = self.call.progress
+        progress.ending = "cancelled"
+        progress.code = "client_gone"
+        if not progress.status:
+            progress.status = 499
         if self.attempts is not None:
             self.attempts.stop()
         if self._responder is None or not self._responder.drain(self._settle):
@@ -161,10 +193,12 @@ class CallSession:
             if self._responder is not None:
                 self._responder.cancel(failure)
 
+    @_guarded
     def _pause(self) -> None:
         if self._responder is not None:
             self._responder.pause()
 
+    @_guarded
     def _resume(self) -> None:
         if self._responder is not None:
             self._responder.resume()

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from penstock.gateway.calls.embeddings_request import EmbeddingsRequest, parse_embeddings
 from penstock.gateway.calls.gateway import Gateway
+from penstock.gateway.record.embeddings_request import EmbeddingsRequest, parse_embeddings
 from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, call_headers
@@ -32,8 +32,8 @@ class EmbeddingsSession(CallSession):
 
     def forward(self, whole: WholeResponse) -> None:
         """Send the provider's response."""
-        self.call.status = 200
-        self.call.ending = "completed"
+        self.call.progress.status = 200
+        self.call.progress.ending = "completed"
         passed = {name: value for name, value in whole.headers.items() if name in _PASSED_HEADERS}
         self._settle()
         self._exchange.respond(200, {"content-type": JSON} | passed | call_headers(self.call), whole.body)

@@ -10,21 +10,24 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.call import Call
-from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
-from penstock.gateway.calls.gateway import Attempts, Gateway
-from penstock.gateway.calls.trace import HEADER, new_span, trace_of
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.calls.gateway import Gateway
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.embeddings_request import EmbeddingsRequest
+from penstock.gateway.record.trace import HEADER, trace_of
 from penstock.http.exchange import Exchange, HttpRequest
+from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import respond_failure
-from penstock.serve.surfaces.call_session import BROKEN, CallSession, report
+from penstock.serve.surfaces.call_session import BROKEN, Attempts, CallSession, report
 
 # Parsing a larger body would delay other streams noticeably, so a thread parses it.
 LARGE_BODY = 262_144
 
 # Requests strict mode: a translation loss that changes the meaning is a failure.
 STRICT_HEADER = "x-penstock-strict"
-_NOT_STRICT = ("", "0", "false")
+# Requests a report at the end of a stream.
+REPORT_HEADER = "x-penstock-report"
+_NOT_SET = ("", "0", "false")
 
 T = TypeVar("T")
 ParsedRequest = TypeVar("ParsedRequest", ClientRequest, EmbeddingsRequest)
@@ -33,7 +36,7 @@ ParsedRequest = TypeVar("ParsedRequest", ClientRequest, EmbeddingsRequest)
 class Surface(ABC, Generic[ParsedRequest]):
     """One API. `calls` are the calls in progress on all surfaces, the oldest first. Calls `on_settled` for each.
 
-    `client` constructs the client's side of a call. `answer` creates its attempts, or returns None if it is refused.
+    `client` constructs the client's side of a call. `attempts` creates its attempts; it raises `RequestError`.
     """
 
     name: str
@@ -49,14 +52,14 @@ class Surface(ABC, Generic[ParsedRequest]):
         self,
         calls: dict[CallSession, None],
         on_settled: Callable[[CallSession], None],
-        client: type[CallSession],
-        answer: Callable[[Gateway, Call, ParsedRequest, Any], Attempts | None],
+        client: Callable[[Exchange, Call, Callable[[CallSession], None]], CallSession],
+        attempts: Callable[[Gateway, Call, ParsedRequest, Any], Attempts],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._on_settled = on_settled
         self._client = client
-        self._answer: Callable[[Gateway, Call, ParsedRequest, Any], Attempts | None] = answer
+        self._attempts: Callable[[Gateway, Call, ParsedRequest, Any], Attempts] = attempts
 
     @abstractmethod
     def read(self, body: bytes, request: HttpRequest) -> ParsedRequest:
@@ -70,7 +73,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         exchange: Exchange,
         gateway: Gateway,
         request_id: str,
-        key: Key | None,
+        key: ClientKey | None,
         parsed: Callable[[], ParsedRequest] | None = None,
     ) -> None:
         """Start a call with that key. `parsed` returns the request, or raises, if a thread has parsed it already."""
@@ -101,19 +104,28 @@ class Surface(ABC, Generic[ParsedRequest]):
             at_ms=time.time_ns() // 1_000_000,
             key=key,
             tags=self.tags,
-            strict=STRICT_HEADER in headers and _is_strict(headers[STRICT_HEADER]),
+            tells_cost=gateway.config.server.caller_reports,
+            strict=STRICT_HEADER in headers and _is_set(headers[STRICT_HEADER]),
         )
+        if REPORT_HEADER in headers:
+            call.reported = call.tells_cost and request.stream and _is_set(headers[REPORT_HEADER])
+        head: RequestHead | None = exchange.request.parsed_head
+        if head is not None and head.credentials is not None:
+            call.credentials = head.credentials
         if self.request_id_header:
-            call.headers = {self.request_id_header: request_id}
+            call.progress.headers = {self.request_id_header: request_id}
         client = self._client(exchange, call, self._on_settled)
         self._calls[client] = None
         try:
             if gateway.config.telemetry.otlp:
-                call.trace, call.span = trace_of(headers.get(HEADER, "")), new_span()
+                call.trace = trace_of(headers.get(HEADER, ""))
             self.prepare(call, request)
-            client.attempts = attempts = self._answer(gateway, call, request, client)
-            if attempts is not None:
-                attempts.start()
+            try:
+                client.attempts = self._attempts(gateway, call, request, client)
+            except RequestError as refused:
+                client.refuse(refused.failure)
+            else:
+                client.attempts.start()
         except Exception as error:  # noqa: BLE001 - the client must get a response
             client.fail(error)
 
@@ -133,6 +145,6 @@ def in_thread(exchange: Exchange, work: Callable[[], T], then: Callable[[Callabl
     asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
 
-def _is_strict(value: str) -> bool:
-    """Whether a request asks for strict mode. Any value except `0` and `false` does: a typo must not disable it."""
-    return value.strip().lower() not in _NOT_STRICT
+def _is_set(value: str) -> bool:
+    """Whether a header asks for something. Any value except `0` and `false` does: a typo must not disable it."""
+    return value.strip().lower() not in _NOT_SET

@@ -12,22 +12,22 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from penstock.amounts import clock_ms
 from penstock.core.dialects.dialect import RequestError, TokenCounting
 from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.plan import Plan, header_lines
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.limits.demand import TokenDemand
-from penstock.gateway.limits.provider_keys import Yielded
+from penstock.gateway.limits.provider_keys import KeyAtLimit
+from penstock.gateway.record.call import Call
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
 from penstock.http.upstream_connection import UpstreamError
-from penstock.serve.kept.continuations import Continuations
 from penstock.serve.responses import JSON, call_headers, id_headers, respond_failure
 from penstock.serve.surfaces.call_session import BROKEN, CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
@@ -44,6 +44,23 @@ _MAX_WITHOUT = 1_000
 _NOT_OFFERED = frozenset((404, 405, 501))
 
 
+class RequestExpander(Protocol):
+    """Replaces references to kept answers in requests by these answers."""
+
+    def check(self, request: ClientRequest) -> ClientRequest:
+        """The request. Raises `RequestError` if it refers to what the gateway does not have."""
+
+    def resolve(
+        self,
+        exchange: Exchange,
+        key: ClientKey | None,
+        read: Callable[[bytes], ClientRequest],
+        then: Callable[[Callable[[], ClientRequest]], None],
+        plain: Callable[[], None],
+    ) -> None:
+        """Call `then`, now or later, with the expanded request; or `plain` if it refers to no kept answer."""
+
+
 class TokenCounts:
     """Answers requests for token counts in one dialect."""
 
@@ -51,7 +68,7 @@ class TokenCounts:
         self,
         dialect: str,
         counting: TokenCounting,
-        continuations: Continuations | None,
+        continuations: RequestExpander | None,
         calls: dict[CallSession, None],
         on_settled: Callable[[CallSession], None],
     ) -> None:
@@ -64,7 +81,7 @@ class TokenCounts:
         self._estimating: set[asyncio.Task[None]] = set()
         self._without: set[str] = set()  # the targets whose providers do not offer it
 
-    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
+    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: ClientKey | None) -> None:
         """Answer one request. A thread parses a large one, as for calls."""
         answer = partial(self._answer, exchange, gateway, request_id, key)
         read = partial(self._read, headers=exchange.request.headers, path=exchange.request.path)
@@ -86,7 +103,7 @@ class TokenCounts:
         exchange: Exchange,
         gateway: Gateway,
         request_id: str,
-        key: Key | None,
+        key: ClientKey | None,
         parsed: Callable[[], ClientRequest],
     ) -> None:
         started, read_s = asyncio.get_running_loop().time(), time.perf_counter()
@@ -102,11 +119,12 @@ class TokenCounts:
             return
         call = Call(request_id, request.model, False, started, _SURFACE, self.dialect, read_s=read_s, key=key)
         call.at_ms = clock_ms()
-        call.headers = id_headers(request_id, self.dialect)
+        call.credentials = exchange.request.parsed_head.credentials
+        call.progress.headers = id_headers(request_id, self.dialect)
         count = _CountSession(exchange, call, self._on_settled)
         self._calls[count] = None
         try:
-            plans = gateway.plans_for(request.model, key, self.dialect)
+            plans = gateway.plans_for(request.model, key, self.dialect, call.credentials)
             call.model = plans[0].route
             demand = TokenDemand(0, 0, request.metadata, request.user)
             then = partial(self._on_admitted, gateway, count, request, plans)
@@ -137,8 +155,8 @@ class TokenCounts:
             self._start(gateway, count, request, plan)
         else:
 
-            def decided(yielded: Yielded | None) -> None:
-                self._start(gateway, count, request, plan if yielded is None else None)
+            def decided(at_limit: KeyAtLimit | None) -> None:
+                self._start(gateway, count, request, plan if at_limit is None else None)
 
             nothing = TokenDemand(0, 0)
             gateway.ledger.provider_keys.reserve(plan.quota, count.call, nothing, _TIMEOUT_S, decided)
@@ -156,7 +174,8 @@ class TokenCounts:
         task.add_done_callback(tasks.discard)
 
     def _can_count(self, plan: Plan) -> bool:
-        return plan.dialect == self.dialect and not plan.is_local and plan.target.name not in self._without
+        asked = plan.dialect == self.dialect and not plan.is_local and not plan.client_only
+        return asked and plan.target.name not in self._without
 
     async def _count(self, gateway: Gateway, count: "_CountSession", request: ClientRequest, plan: Plan | None) -> None:
         """Respond with the count of the plan's provider. Without a plan or a count, estimate in a thread."""
@@ -179,7 +198,7 @@ class TokenCounts:
             outgoing = await asyncio.get_running_loop().run_in_executor(None, write) if many else write()
         except RequestError:
             return None  # the provider would refuse it
-        endpoint = gateway.endpoint_at(plan.target, self._counting.path)
+        endpoint = gateway.endpoint_at(plan, self._counting.path)
         response = CollectedResponse(_MAX_BODY)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -211,6 +230,6 @@ class _CountSession(CallSession):
 
     def respond(self, headers: Mapping[str, str], body: bytes) -> None:
         """Send the count."""
-        self.call.status, self.call.ending = 200, "completed"
+        self.call.progress.status, self.call.progress.ending = 200, "completed"
         self._settle()
         self._exchange.respond(200, {**headers, **call_headers(self.call)}, body)

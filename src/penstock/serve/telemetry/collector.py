@@ -30,8 +30,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from penstock.installation import version
-from penstock.serve.telemetry import otel_names as named
-from penstock.serve.telemetry.histograms import Histograms
+from penstock.serve.telemetry.histograms import HISTOGRAMS, Histograms
 from penstock.serve.telemetry.spans import TraceSpan
 
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
@@ -55,7 +54,7 @@ class Collector:
                 "service.instance.id": secrets.token_hex(8),
             }
         )
-        self._scope = InstrumentationScope(named.SCOPE, version() or "")
+        self._scope = InstrumentationScope("penstock", version() or "")
         self._began_ns = time.time_ns()
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
@@ -74,7 +73,7 @@ class Collector:
                 count=sum(series.counts),
                 sum=series.total,
                 bucket_counts=series.counts,
-                explicit_bounds=named.TOKEN_BOUNDS if name == named.TOKEN_USAGE else named.TIME_BOUNDS,
+                explicit_bounds=HISTOGRAMS[name][2],
                 min=cast(float, None),  # optional, and not known
                 max=cast(float, None),
             )
@@ -82,11 +81,12 @@ class Collector:
         if not points:
             return True
         metrics = [
-            Metric(name, named.DESCRIPTIONS[name], named.UNITS[name], _cumulative(series))
-            for name, series in points.items()
+            Metric(name, description, unit, Histogram(points[name], AggregationTemporality.CUMULATIVE))
+            for name, (unit, description, _) in HISTOGRAMS.items()
+            if name in points
         ]
-        scoped = ScopeMetrics(self._scope, metrics, named.SCHEMA_URL)
-        data = MetricsData([ResourceMetrics(self._resource, [scoped], named.SCHEMA_URL)])
+        scoped = ScopeMetrics(self._scope, metrics, "")
+        data = MetricsData([ResourceMetrics(self._resource, [scoped], "")])
         return self._metrics.export(data) is MetricExportResult.SUCCESS
 
     def close(self) -> None:
@@ -112,7 +112,3 @@ class Collector:
             start_time=span.began_ns,
             end_time=span.ended_ns,
         )
-
-
-def _cumulative(points: list[HistogramDataPoint]) -> Histogram:
-    return Histogram(points, AggregationTemporality.CUMULATIVE)

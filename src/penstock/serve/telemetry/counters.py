@@ -28,10 +28,8 @@ import fcntl
 import mmap
 import os
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -66,7 +64,8 @@ class SharedCounters:
         self._next_slot = 0
         self._keys: int | None = None
         if folder is None:
-            self.values = memoryview(bytearray(_SLOTS * 8)).cast("d")
+            # Not a bytearray: most pages are never used, and those of a mapping take no memory until they are.
+            self.values = memoryview(mmap.mmap(-1, _SLOTS * 8)).cast("d")
             return
         values, keys = _claim(folder)
         for family, labels in _read_keys(keys):
@@ -75,32 +74,20 @@ class SharedCounters:
         # Neither unmapped nor closed: both the mapping and the lock of the open file last until the process ends.
         self.values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
 
-    def create(self, family: MetricSpec, labels: Labels = ()) -> None:
-        """Create a series with the value zero, so that it is reported before its first count."""
-        self.slot(family, labels)
-
     def add(self, family: MetricSpec, labels: Labels = (), value: float = 1.0) -> None:
         """Add to a counter."""
-        self.values[self.slot(family, labels)] += value
+        slot = self._slots.get((family.name, labels))
+        self.values[self.slot(family, labels) if slot is None else slot] += value
 
     def observe(self, family: MetricSpec, labels: Labels, value: float) -> None:
         """Add one observation to a histogram."""
-        self.observe_at(self.slot(family, labels), family.bounds, [value])
-
-    def observe_at(self, slot: int, bounds: Sequence[float], observed: Sequence[float]) -> None:
-        """Add observations to the histogram at a known slot."""
-        values = self.values
-        for bucket, number in Counter(map(partial(bisect_left, bounds), observed)).items():
-            values[slot + bucket] += number
-        values[slot + len(bounds) + 1] += sum(observed)
+        slot = self.slot(family, labels)
+        self.values[slot + bisect_left(family.bounds, value)] += 1
+        self.values[slot + len(family.bounds) + 1] += value
 
     def merge(self, family: MetricSpec, labels: Labels, counts: Sequence[int], total: float) -> None:
         """Add the bucket counts and the sum of another histogram with the same bounds."""
-        self.merge_at(self.slot(family, labels), counts, total)
-
-    def merge_at(self, slot: int, counts: Sequence[int], total: float) -> None:
-        """Add the bucket counts and the sum of another histogram to the one at a known slot."""
-        values = self.values
+        slot, values = self.slot(family, labels), self.values
         for position, number in enumerate(counts, slot):
             if number:
                 values[position] += number

@@ -37,12 +37,8 @@ def _metric(family: MetricSpec, series: Iterable[tuple[Labels, list[float]]]) ->
             bounds = (*(f"{bound:g}" for bound in family.bounds), "+Inf")
             histogram.add_metric(labels, list(zip(bounds, accumulate(buckets), strict=True)), total)
         return histogram
-    if family.kind == "counter":
-        counter = CounterMetricFamily(family.name, family.help, labels=family.labels)
-        for labels, (value,) in series:
-            counter.add_metric(labels, value * family.unit)
-        return counter
-    gauge = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=family.labels)
     for labels, (value,) in series:
-        gauge.add_metric(labels, value)
-    return gauge
+        metric.add_metric(labels, value * family.unit)
+    return metric

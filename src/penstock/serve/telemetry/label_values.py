@@ -8,6 +8,7 @@ with a value per line, and a worker locks the file to add one.
 
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ class LabelValues:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._known: dict[str, set[str]] = {}
+        self._known: defaultdict[str, set[str]] = defaultdict(set)
 
     def register(self, label: str, values: Iterable[str]) -> None:
         """Add values that are known in advance, while there is room."""
@@ -33,12 +34,12 @@ class LabelValues:
 
     def of(self, label: str, value: str, *, may_add: bool = True) -> str:
         """The label value for a name: the name itself if it is known or can be added, otherwise `other`."""
-        known = self._known.setdefault(label, set())
+        known = self._known[label]
         if value in known:
             return value
         if not value:
             return ""
-        value = _plain(value)
+        value = "".join(character if character.isprintable() else "?" for character in value[:_MAX_CHARS])
         if value in known:
             return value
         if not may_add or len(known) >= MAX_VALUES:
@@ -61,8 +62,3 @@ def _share(path: Path, value: str) -> set[str]:
             names.write(f"{value}\n".encode())
             known.add(value)
     return known
-
-
-def _plain(value: str) -> str:
-    """Make a name safe for a label: printable characters only, truncated."""
-    return "".join(character if character.isprintable() else "?" for character in value[:_MAX_CHARS])

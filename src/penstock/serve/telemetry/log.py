@@ -22,10 +22,10 @@ from functools import lru_cache
 import msgspec
 
 from penstock.core.hub.repairs import by_level
-from penstock.gateway.billing.entry import Entry, Outcome
-from penstock.gateway.calls.call import Call
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry, Outcome
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, Level, MessageLine
-from penstock.serve.telemetry.otel_names import has_answers
+from penstock.serve.telemetry.spans import has_answers
 
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
 BATCH_S = 0.05
@@ -190,9 +190,10 @@ def _json_line(line: MessageLine | CallLine) -> bytes:
 
 
 def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
-    last = call.attempts[-1] if call.attempts else None
-    usage = call.usage
-    repairs, findings, notices = by_level(call.repairs)
+    progress = call.progress
+    last = progress.attempts[-1] if progress.attempts else None
+    usage = last.tokens or last.usage if last is not None else None
+    repairs, findings, notices = by_level(progress.repairs)
     return CallLine(
         time=_now(),
         level=_LEVELS.get(entry.outcome, "warning" if findings else "info"),
@@ -202,9 +203,9 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         surface=call.surface,
         model=call.model[:_MAX_NAME],
         stream=call.stream,
-        status=call.status,
+        status=progress.status,
         ending=entry.outcome,
-        code=call.code or None,
+        code=progress.code or None,
         provider=last.provider if last else None,
         target=f"{last.provider}/{last.model[:_MAX_NAME]}" if last else None,
         attempts=[
@@ -212,16 +213,17 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
                 target=f"{tried.provider}/{tried.model[:_MAX_NAME]}",
                 dialect=tried.dialect if has_answers(call.surface) else None,
                 provider_key=tried.provider_key or None,
+                client_credentials=tried.client_credentials,
                 status=tried.status,
                 code=tried.code,
                 s=round(tried.seconds, 4),
             )
-            for tried in call.attempts
+            for tried in progress.attempts
         ],
         input=usage.input if usage else None,
         output=usage.output if usage else None,
-        first_event_s=round(call.commit_s, 4) if call.commit_s is not None else None,
-        total_s=round(call.total_s, 4),
+        first_event_s=round(progress.commit_s, 4) if progress.commit_s is not None else None,
+        total_s=round(progress.total_s, 4),
         repairs=repairs,
         findings=findings,
         notices=notices,

@@ -1,13 +1,10 @@
-"""The lines of the JSON log, and their JSON Schema. `docs/log.md` is generated from the fields' descriptions."""
+"""The lines of the JSON log. `docs/log.md` and the JSON Schema are generated from the fields' descriptions."""
 
-import json
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 
-from penstock.field_docs import field_docs
-from penstock.gateway.billing.entry import Outcome
+from penstock.gateway.record.entry import Outcome
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 _Time: TypeAlias = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
@@ -34,6 +31,8 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     provider_key: str | None
     """The name of the provider's key, if the provider has [several](configuration.md#several-keys-of-a-provider);
     otherwise null."""
+    client_credentials: bool
+    """Whether the request had a [credential of the client's own](configuration.md#credentials-of-clients)."""
     status: int
     """The HTTP status that the provider answered with; 0 if there was none."""
     code: str
@@ -57,7 +56,8 @@ class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The name of the client's key; null if none is required. Keys in `server.keys` are `configured-1`, `configured-2`,
     …"""
     surface: str
-    """The API that the client used: `chat`, `messages`, `responses`, `gemini`, `embeddings` or `count_tokens`."""
+    """The API that the client used: `chat`, `messages`, `responses`, `gemini`, `embeddings`,
+    `count_tokens` or `compact`."""
     model: Annotated[str, Meta(max_length=200)]
     """The model's name in the request; the first 200 characters."""
     stream: bool
@@ -91,22 +91,3 @@ class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[Notices](reference/repairs.md#notices): how many, by their code."""
     losses: dict[str, int]
     """[Losses](reference/losses.md) of the translation between two APIs: how many, by their code."""
-
-
-LINES = (MessageLine, CallLine)
-
-
-def log_schema() -> str:
-    """The JSON Schema of a line, as the text of `docs/reference/log.schema.json`."""
-    kinds, definitions = msgspec.json.schema_components(LINES, ref_template="#/$defs/{name}")
-    for kind in (*LINES, AttemptFields):
-        properties = definitions[kind.__name__]["properties"]
-        for name, text in field_docs(kind).items():
-            properties[name] = {"description": text} | properties[name]
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A line of Penstock's JSON log",
-        "oneOf": list(kinds),
-        "$defs": definitions,
-    }
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

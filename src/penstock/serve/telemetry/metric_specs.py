@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.relay.event_gaps import BOUNDS
+from penstock.gateway.record.event_gaps import BOUNDS
 
 Kind: TypeAlias = Literal["counter", "histogram", "sum", "least"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError, Problem
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.entry import Entry
 from penstock.installation import install_command
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.spans import TraceSpan, spans_of
@@ -41,16 +41,8 @@ def require_exporter() -> None:
     try:
         import_module("penstock.serve.telemetry.collector")
     except ImportError as error:
-        raise ConfigError(
-            (
-                Problem(
-                    "",
-                    None,
-                    "telemetry.otlp",
-                    f"needs Python packages that are not installed: {install_command('otel')}",
-                ),
-            )
-        ) from error
+        message = f"needs Python packages that are not installed: {install_command('otel')}"
+        raise ConfigError((Problem("", None, "telemetry.otlp", message),)) from error
 
 
 class _CallToExport(NamedTuple):

@@ -10,32 +10,21 @@ import { fetchUser, may } from './kit/user.js';
 
 /** @import { MountedView, View } from './types.js' */
 
-/** @type {Record<string, () => Promise<View>>} */
+/**
+ * The views. Without the request that it needs, a view has nothing to show or to do.
+ * @type {Record<string, { needs: string, load: () => Promise<View> }>}
+ */
 const VIEWS = {
-  live: () => import('./views/live.js'),
-  calls: () => import('./views/calls.js'),
-  health: () => import('./views/health.js'),
-  providers: () => import('./views/providers.js'),
-  spend: () => import('./views/spend.js'),
-  keys: () => import('./views/keys.js'),
-  teams: () => import('./views/teams.js'),
-  audit: () => import('./views/audit.js'),
-  playground: () => import('./views/playground.js'),
-  inspect: () => import('./views/inspect.js'),
-};
-
-/** The request without which a view has nothing to show or to do. @type {Record<string, string>} */
-const NEEDS = {
-  live: 'GET /admin/live',
-  calls: 'GET /admin/entries',
-  inspect: 'POST /admin/inspect',
-  health: 'GET /admin/health',
-  spend: 'GET /admin/usage',
-  keys: 'GET /admin/keys',
-  teams: 'GET /admin/teams',
-  providers: 'GET /admin/setup',
-  audit: 'GET /admin/audit',
-  playground: 'POST /admin/playground',
+  live: { needs: 'GET /admin/live', load: () => import('./views/live.js') },
+  calls: { needs: 'GET /admin/entries', load: () => import('./views/calls.js') },
+  health: { needs: 'GET /admin/health', load: () => import('./views/health.js') },
+  providers: { needs: 'GET /admin/setup', load: () => import('./views/providers.js') },
+  spend: { needs: 'GET /admin/usage', load: () => import('./views/spend.js') },
+  keys: { needs: 'GET /admin/keys', load: () => import('./views/keys.js') },
+  teams: { needs: 'GET /admin/teams', load: () => import('./views/teams.js') },
+  audit: { needs: 'GET /admin/audit', load: () => import('./views/audit.js') },
+  playground: { needs: 'POST /admin/playground', load: () => import('./views/playground.js') },
+  inspect: { needs: 'POST /admin/inspect', load: () => import('./views/inspect.js') },
 };
 
 /** @type {View} */
@@ -100,11 +89,11 @@ async function show() {
 /** @param {string} name */
 async function viewNamed(name) {
   if (!Object.hasOwn(VIEWS, name)) return NOT_FOUND;
-  return may(NEEDS[name]) ? VIEWS[name]() : NOT_ALLOWED;
+  return may(VIEWS[name].needs) ? VIEWS[name].load() : NOT_ALLOWED;
 }
 
 function allowedViews() {
-  return Object.keys(VIEWS).filter((name) => may(NEEDS[name]));
+  return Object.keys(VIEWS).filter((name) => may(VIEWS[name].needs));
 }
 
 function focusHeading() {

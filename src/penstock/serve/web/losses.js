@@ -95,6 +95,10 @@ export const LOSSES = {
   "meaning": "A tool is deferred and nothing in the conversation has added it, or the conversation has removed it. The provider's API has only tools that the model may call at once.",
   "lost": "The definition of the tool, until a reference or a message adds the tool."
  },
+ "tools-unseen": {
+  "meaning": "The request has tools, or earlier calls of tools, and the chat template of the model on this machine has no place for them.",
+  "lost": "The model does not see the tools or the calls, and cannot call a tool."
+ },
  "arguments-as-text": {
   "meaning": "The arguments of a call are not a JSON object, usually because the limit on the output cut them off, or they are too complex to decode, and the client's API has objects only.",
   "lost": "The form: the arguments are an object with the text as its member `input`."

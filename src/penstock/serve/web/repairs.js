@@ -347,6 +347,50 @@ export const REPAIRS = {
   "wrong": "A tool call's arguments are not complete JSON although its choice has finished.",
   "done": "They are passed on unchanged."
  },
+ "model-json-tokens": {
+  "wrong": "Special tokens of the model, such as `<|im_end|>` or `</tool_call>`, follow the JSON of a call or an answer.",
+  "done": "The tokens are removed."
+ },
+ "model-json-fenced": {
+  "wrong": "The JSON of a call or an answer is in a code fence.",
+  "done": "The fence is removed."
+ },
+ "model-json-escaped": {
+  "wrong": "The JSON of a call or an answer is escaped once more: it is a JSON string that holds an object.",
+  "done": "The object in the string is used."
+ },
+ "model-json-python": {
+  "wrong": "The JSON of a call or an answer has strings in single quotes, or `True`, `False` and `None`, as in Python.",
+  "done": "They are written as JSON."
+ },
+ "model-json-commas": {
+  "wrong": "The JSON of a call or an answer has commas before closing brackets.",
+  "done": "The commas are removed."
+ },
+ "model-json-unclosed": {
+  "wrong": "The JSON of a call or an answer lacks closing brackets or its last quote, although the model was done.",
+  "done": "They are added."
+ },
+ "model-call-tagged": {
+  "wrong": "A tool call is in the text of the answer, as `<tool_call>{\u2026}</tool_call>` (Hermes, Qwen).",
+  "done": "The text becomes a tool call, and the finish reason `tool_calls`."
+ },
+ "model-call-listed": {
+  "wrong": "Tool calls are in the text of the answer, as `[TOOL_CALLS] [{\u2026}]` (Mistral).",
+  "done": "The text becomes a tool call, and the finish reason `tool_calls`."
+ },
+ "model-call-python-tag": {
+  "wrong": "A tool call is in the text of the answer, as `<|python_tag|>{\u2026}` (Llama 3).",
+  "done": "The text becomes a tool call, and the finish reason `tool_calls`."
+ },
+ "model-call-function-tag": {
+  "wrong": "A tool call is in the text of the answer, as `<function=name>{\u2026}</function>` (Llama).",
+  "done": "The text becomes a tool call, and the finish reason `tool_calls`."
+ },
+ "model-call-fenced": {
+  "wrong": "A tool call is in the text of the answer, as an object in a code fence of `json`.",
+  "done": "The text becomes a tool call, and the finish reason `tool_calls`."
+ },
  "usage-placeholder": {
   "wrong": "A usage report has only zeros.",
   "done": "It is ignored."

@@ -163,6 +163,7 @@ export interface Key extends RateLimits {
   renewed: string | null;
   models: string[];
   strict: boolean;
+  client_credentials: string[];
   tags: Record<string, string>;
   team: string | null;
   owner: string | null;

@@ -1,1 +1,1 @@
-"""What the worker processes of one gateway share: live calls, the text of a call, requests to each other, memory."""
+"""What the worker processes of one gateway share: requests to each other and to other gateways, memory."""

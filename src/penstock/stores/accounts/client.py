@@ -40,8 +40,9 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import END_USER, Quota, Spender
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.account import (
     SEED_IDS_MS,
     Account,
@@ -54,14 +55,12 @@ from penstock.gateway.limits.account import (
     seed,
     wants_seed,
 )
-from penstock.gateway.limits.accounts import END_USER
-from penstock.gateway.limits.admission import Answer, Denial, Grant, with_share
-from penstock.gateway.limits.period import period_at
+from penstock.gateway.limits.admission import Decision, Denial, Grant, with_share
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
 from penstock.stores.accounts.storage import Storage, StorageError, StoredValue
 
-# Reads from the book a key's sum since a time, and the ids of its calls that ended after another time: `Book.spent`.
-FetchSpent: TypeAlias = Callable[[Key, int, int], Spent]
+# Reads from the book a spender's sum since a time, and the ids of its calls that ended after another time.
+FetchSpent: TypeAlias = Callable[[Spender, int, int], Spent]
 
 # A try fails only because another process has succeeded. After the first few, each process waits a random time.
 _MAX_TRIES = 200
@@ -87,7 +86,7 @@ class OfflineState(Struct):
 class AccountView(Struct):
     """What this process knows of one account."""
 
-    key: Key | None = None
+    quota: Quota | None = None
     stored: StoredValue = None
     generation: str = ""
     own_holds: dict[str, Hold] = field(default_factory=dict)
@@ -112,7 +111,7 @@ class SharedAccountClient:
         self._views: dict[str, AccountView] = {}
         # The accounts of end users among them, the least recently used first.
         self._users: dict[str, None] = {}
-        # The keys whose account had holds when it was last seen; the least recently refreshed first.
+        # The accounts that had holds when it was last seen; the least recently refreshed first.
         self._holding: dict[str, None] = {}
         self._outages = 0
         self._book_retry_at = 0
@@ -121,33 +120,33 @@ class SharedAccountClient:
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Account).decode
 
-    def apply(self, key_id: str, operations: Sequence[Operation]) -> list[Answer | None]:
+    def apply(self, account_id: str, operations: Sequence[Operation]) -> list[Decision | None]:
         """Apply the operations in order; returns the answer to each."""
-        view = self._views.get(key_id)
+        view = self._views.get(account_id)
         if view is None:
-            view = self._views[key_id] = AccountView(outage=self._outages)
-        if key_id.startswith(END_USER):
-            self._note_user(key_id)
+            view = self._views[account_id] = AccountView(outage=self._outages)
+        if account_id.startswith(END_USER):
+            self._note_user(account_id)
         for operation in operations:
             if isinstance(operation, Reserve | Extend | Invalidate):
-                view.key = operation.key
+                view.quota = operation.quota
         if not self.degraded:
             try:
-                return self._apply_shared(key_id, view, operations)
+                return self._apply_shared(account_id, view, operations)
             except StorageError:
                 view.unconfirmed.update(operation.id for operation in operations if isinstance(operation, Reserve))
                 self._lose_storage()
         return self._apply_offline(view, operations)
 
-    def _note_user(self, key_id: str) -> None:
+    def _note_user(self, account_id: str) -> None:
         """Forget the end user's account that was least recently used and has no calls, if there are too many."""
-        self._users.pop(key_id, None)
-        self._users[key_id] = None
+        self._users.pop(account_id, None)
+        self._users[account_id] = None
         if len(self._users) <= _MAX_USERS:
             return
         for other in islice(self._users, _MAX_LOOKED_AT):
             view = self._views[other]
-            if other != key_id and not view.own_holds and not view.unconfirmed:
+            if other != account_id and not view.own_holds and not view.unconfirmed:
                 del self._users[other], self._views[other]
                 self._holding.pop(other, None)
                 return
@@ -155,9 +154,9 @@ class SharedAccountClient:
     def recover(self) -> None:
         """Restore what the storage may have lost, now that it answers again. It is safe if the storage fails again."""
         self.degraded = ""
-        for key_id, view in list(self._views.items()):
+        for account_id, view in list(self._views.items()):
             if not self.degraded and view.outage != self._outages and (view.own_holds or view.unconfirmed):
-                self.apply(key_id, ())
+                self.apply(account_id, ())
 
     @property
     def holding(self) -> bool:
@@ -168,24 +167,24 @@ class SharedAccountClient:
         """Load the accounts with holds again. Other processes may have released some, which `last_seen` reports; and
         the storage may have lost holds of this process's long calls, which the other processes must respect.
         """
-        for key_id in list(self._holding)[:_MAX_REFRESHED]:
+        for account_id in list(self._holding)[:_MAX_REFRESHED]:
             if self.degraded:
                 return
-            view = self._views[key_id]
+            view = self._views[account_id]
             try:
-                stored = self._storage.load(key_id)
+                stored = self._storage.load(account_id)
             except StorageError:
                 self._lose_storage()
                 return
             if stored is None or view.stored is None or stored[0] != view.stored[0]:
                 account = self._decode_account(stored)
                 if view.own_holds and (account is None or account.generation != view.generation):
-                    self.apply(key_id, ())
+                    self.apply(account_id, ())
                     continue
                 view.stored = stored
-                self._update_holding(key_id, account)
+                self._update_holding(account_id, account)
             else:
-                self._holding[key_id] = self._holding.pop(key_id)  # to the end: the other accounts are next
+                self._holding[account_id] = self._holding.pop(account_id)  # to the end: the other accounts are next
 
     def check(self) -> None:
         """Check whether the storage answers, also while there are no calls."""
@@ -199,9 +198,9 @@ class SharedAccountClient:
         """The ids of the accounts that this process has used. May be called from any thread."""
         return list(self._views)
 
-    def last_seen(self, key_id: str) -> Account | None:
+    def last_seen(self, account_id: str) -> Account | None:
         """The account as it was last loaded or written. May be called from any thread."""
-        view = self._views.get(key_id)
+        view = self._views.get(account_id)
         return self._decode_account(view.stored) if view is not None else None
 
     def _lose_storage(self) -> None:
@@ -209,28 +208,30 @@ class SharedAccountClient:
         self._outages += 1
         self.degraded = self._storage.name
 
-    def _update_holding(self, key_id: str, account: Account | None) -> None:
+    def _update_holding(self, account_id: str, account: Account | None) -> None:
         """Note whether the account has holds, for `refresh`."""
-        self._holding.pop(key_id, None)
+        self._holding.pop(account_id, None)
         if account is not None and account.holds:
-            self._holding[key_id] = None
+            self._holding[account_id] = None
 
-    def _apply_shared(self, key_id: str, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
-        stored = view.stored or self._storage.load(key_id)
+    def _apply_shared(
+        self, account_id: str, view: AccountView, operations: Sequence[Operation]
+    ) -> list[Decision | None]:
+        stored = view.stored or self._storage.load(account_id)
         for attempt in range(_MAX_TRIES):
             account = self._decode_account(stored)
             if account is None:
-                if view.key is None:
+                if view.quota is None:
                     return [None] * len(operations)  # the next reservation will seed the account
                 account = Account(generation=secrets.token_hex(8))
             own_holds, answers = self._try_operations(view, account, operations)
             version, data = secrets.token_bytes(8), self._encode(account)
-            swapped, stored = self._storage.swap(key_id, stored[0] if stored else None, version, data)
+            swapped, stored = self._storage.swap(account_id, stored[0] if stored else None, version, data)
             if swapped:
                 view.stored, view.generation, view.own_holds = (version, data), account.generation, own_holds
                 view.outage, view.offline = self._outages, None
                 view.unconfirmed.clear()
-                self._update_holding(key_id, account)
+                self._update_holding(account_id, account)
                 self._count_own(view, operations, answers)
                 return answers
             if attempt >= _IMMEDIATE_TRIES:
@@ -248,14 +249,14 @@ class SharedAccountClient:
 
     def _try_operations(
         self, view: AccountView, account: Account, operations: Sequence[Operation]
-    ) -> tuple[dict[str, Hold], list[Answer | None]]:
+    ) -> tuple[dict[str, Hold], list[Decision | None]]:
         after_outage = view.outage != self._outages
         restore = after_outage or account.generation != view.generation
         expire(account, self._clock())
         if after_outage:
             remove_holds(account, view.unconfirmed - view.own_holds.keys())
             account.stale = True
-        missing = self._seed(account, view.key)
+        missing = self._seed(account, view.quota)
         if restore:
             if account.generation != view.generation:
                 restore_requests(account, view.requests, self._clock())
@@ -263,7 +264,7 @@ class SharedAccountClient:
                 restore_requests(account, view.offline.own, self._clock())
             restore_holds(account, view.own_holds, requests=0)
         own_holds = dict(view.own_holds)
-        answers: list[Answer | None] = []
+        answers: list[Decision | None] = []
         for operation in operations:
             id = operation.id
             if id in own_holds and id not in account.holds:
@@ -275,22 +276,24 @@ class SharedAccountClient:
             _remember(own_holds, id, account)
         return own_holds, answers
 
-    def _count_own(self, view: AccountView, operations: Sequence[Operation], answers: Sequence[Answer | None]) -> None:
+    def _count_own(
+        self, view: AccountView, operations: Sequence[Operation], answers: Sequence[Decision | None]
+    ) -> None:
         """Remember the requests of this process, in case that the storage loses them."""
         expire(view.requests, self._clock())
         for operation, answer in zip(operations, answers, strict=True):
             if isinstance(operation, Reserve) and isinstance(answer, Grant):
                 count(view.requests, operation.reservation.now + operation.reservation.ahead, 1, 0)
 
-    def _seed(self, account: Account, key: Key | None) -> Denial | None:
+    def _seed(self, account: Account, quota: Quota | None) -> Denial | None:
         """Seed the account from the book if it needs it. Returns a denial if the sum is unknown, for reservations."""
         now = self._clock()
-        if key is None or not wants_seed(account, key, now):
+        if quota is None or not wants_seed(account, quota, now):
             return None
-        period = period_at(key.period, now)
+        period = period_at(quota.period, now)
         if now >= self._book_retry_at:
             try:
-                seed(account, period, self._fetch_spent(key, period.since, now - SEED_IDS_MS), now)
+                seed(account, period, self._fetch_spent(quota.spender, period.since, now - SEED_IDS_MS), now)
             except BookError:
                 self._book_retry_at = now + _BOOK_RETRY_MS
         if period.label in account.spent:
@@ -298,12 +301,12 @@ class SharedAccountClient:
         message = "the rest of this key's budget cannot be read from the ledger: try again in a few seconds"
         return Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_RETRY_AFTER_S)
 
-    def _apply_offline(self, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
+    def _apply_offline(self, view: AccountView, operations: Sequence[Operation]) -> list[Decision | None]:
         if view.offline is None:
             last_seen = self._decode_account(view.stored)
             base = last_seen if last_seen is not None else Account()
             base.stale = True  # other processes have spent since: the book has the sum, if it answers
-            self._seed(base, view.key)
+            self._seed(base, view.quota)
             if last_seen is None:
                 restore_holds(base, view.own_holds)
             view.offline, view.stored = OfflineState(base, Account()), None
@@ -311,21 +314,21 @@ class SharedAccountClient:
         self._count_own(view, operations, answers)
         return answers
 
-    def _apply_one_offline(self, view: AccountView, offline: OfflineState, operation: Operation) -> Answer | None:
+    def _apply_one_offline(self, view: AccountView, offline: OfflineState, operation: Operation) -> Decision | None:
         id, answer = operation.id, None
         account = offline.base if id in offline.base.holds else offline.own
         if isinstance(operation, Reserve) and account is offline.own:
-            missing = self._seed(offline.base, operation.key)
+            missing = self._seed(offline.base, operation.quota)
             if missing is not None:
                 return missing
-            key, now = operation.key, operation.reservation.now
-            offline.own.spent.setdefault(period_at(key.period, now).label, 0)
-            answer = apply_operation(offline.own, operation, with_share(offline.base, key, self._share, now))
+            quota, now = operation.quota, operation.reservation.now
+            offline.own.spent.setdefault(period_at(quota.period, now).label, 0)
+            answer = apply_operation(offline.own, operation, with_share(offline.base, quota, self._share, now))
             if isinstance(answer, Denial):
                 answer = self._explain_offline(answer)
         elif isinstance(operation, Extend) and account is offline.own:
-            key, now = operation.key, operation.now
-            answer = apply_operation(offline.own, operation, with_share(offline.base, key, self._share, now))
+            quota, now = operation.quota, operation.now
+            answer = apply_operation(offline.own, operation, with_share(offline.base, quota, self._share, now))
         else:
             answer = apply_operation(account, operation)
         if isinstance(operation, Booked | Release) and account is offline.base:

@@ -4,15 +4,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.account import Account, book, release, settle
-from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
+from penstock.gateway.limits.admission import Decision, Reservation, extend, reserve
 
 
 class Reserve(Struct, frozen=True):
     """Admit a call."""
 
-    key: Key
+    quota: Quota
     reservation: Reservation
 
     @property
@@ -24,7 +24,7 @@ class Reserve(Struct, frozen=True):
 class Extend(Struct, frozen=True):
     """Raise the hold of a running call to this total."""
 
-    key: Key
+    quota: Quota
     id: str
     cost: int
     tokens: int
@@ -56,22 +56,22 @@ class Booked(Struct, frozen=True):
 
 
 class Invalidate(Struct, frozen=True):
-    """Mark the account as stale, because the key is new or has changed: it is seeded again."""
+    """Mark the account as stale, because the quota is new or has changed: it is seeded again."""
 
-    key: Key
+    quota: Quota
     id: str = ""
 
 
 Operation: TypeAlias = Reserve | Extend | Settle | Release | Booked | Invalidate
 
 
-def apply_operation(account: Account, operation: Operation, key: Key | None = None) -> Answer | None:
-    """Apply an operation to an account. `key` has other limits than the operation's own key, if it is given."""
+def apply_operation(account: Account, operation: Operation, quota: Quota | None = None) -> Decision | None:
+    """Apply an operation to an account. `quota` is used instead of the operation's own, if it is given."""
     match operation:
         case Reserve():
-            return reserve(account, key or operation.key, operation.reservation)
-        case Extend(own_key, id, cost, tokens, now):
-            return extend(account, key or own_key, id, cost, tokens, now)
+            return reserve(account, quota or operation.quota, operation.reservation)
+        case Extend(own, id, cost, tokens, now):
+            return extend(account, quota or own, id, cost, tokens, now)
         case Settle(id, cost, tokens, now):
             settle(account, id, cost, tokens, now)
         case Release(id, now, undo):

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from penstock.amounts import DAY_MS
 from penstock.errors import ConfigError, Problem
-from penstock.gateway.limits.accounts import END_USER
+from penstock.gateway.keys.quota import END_USER
 from penstock.installation import install_command
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.storage import StorageError, StoredValue
@@ -68,16 +68,16 @@ class RedisAccounts:
         self._execute: Callable[..., object] = self._redis.execute_command
         self._used = time.monotonic()
 
-    def load(self, key_id: str) -> StoredValue:
+    def load(self, account_id: str) -> StoredValue:
         """See `Storage`."""
-        return _split_version(self._execute_with_retry("GET", PREFIX + key_id))
+        return _split_version(self._execute_with_retry("GET", PREFIX + account_id))
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
+    def swap(self, account_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         """See `Storage`."""
         if time.monotonic() - self._used > _IDLE_S:
             self._execute_with_retry("PING")
-        expires_ms = _USERS_EXPIRE_MS if key_id.startswith(END_USER) else _EXPIRES_MS
-        arguments = (1, PREFIX + key_id, expected or b"", version + data, expires_ms)
+        expires_ms = _USERS_EXPIRE_MS if account_id.startswith(END_USER) else _EXPIRES_MS
+        arguments = (1, PREFIX + account_id, expected or b"", version + data, expires_ms)
         try:
             answer = self._command("EVALSHA", _SWAP_SHA, *arguments)
         except redis.exceptions.NoScriptError:

@@ -1,8 +1,8 @@
 """SharedAccounts: accounts that several processes share. One thread uses the storage; the event loop never waits.
 
-The loop puts operations into a queue. The thread takes all that are queued, groups them by key, and lets a
-`SharedAccountClient` apply them with one message to the storage per key. When the storage stops answering, the client
-continues offline, and another thread probes the storage every few seconds, so that no call waits for the probe.
+The loop puts operations into a queue. The thread takes all that are queued, groups them by account, and lets a
+`SharedAccountClient` apply them with one message to the storage per account. When the storage stops answering, the
+client continues offline, and another thread probes the storage every few seconds, so that no call waits for the probe.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from penstock.amounts import clock_ms
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import last_minute, remaining_share, reserved_cost, spent_cost
-from penstock.gateway.limits.admission import Answer, Denial, Reservation
+from penstock.gateway.keys.quota import Quota
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.limits.account import BudgetUse, budget_use, last_minute
+from penstock.gateway.limits.admission import Decision, Denial, Reservation
 from penstock.stores.accounts.client import FetchSpent, SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
 from penstock.stores.accounts.storage import Storage, StorageError
@@ -32,13 +32,13 @@ _CHECK_S = 5.0
 _RETRY_AFTER_S = 5.0
 _CLOSE_WITHIN_S = 2.0
 
-Then: TypeAlias = Callable[[Answer], None]
+Then: TypeAlias = Callable[[Decision], None]
 
 
 class _Task(Struct, frozen=True):
     """A queued operation, and the callback for its answer."""
 
-    key_id: str
+    account_id: str
     operation: Operation
     then: Then | None = None
 
@@ -85,54 +85,43 @@ class SharedAccounts:
         """See `Accounts`."""
         return self._client.degraded
 
-    def reserve(self, key: Key, demand: Reservation, then: Then) -> None:
+    def reserve(self, quota: Quota, demand: Reservation, then: Then) -> None:
         """See `Accounts`."""
-        self._queue.put(_Task(key.id, Reserve(key, demand), then))
+        self._queue.put(_Task(quota.id, Reserve(quota, demand), then))
 
-    def extend(self, key: Key, id: str, cost: int, tokens: int, then: Then) -> None:
+    def extend(self, quota: Quota, id: str, cost: int, tokens: int, then: Then) -> None:
         """See `Accounts`."""
-        self._queue.put(_Task(key.id, Extend(key, id, cost, tokens, self._clock()), then))
+        self._queue.put(_Task(quota.id, Extend(quota, id, cost, tokens, self._clock()), then))
 
-    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
+    def settle(self, account_id: str, id: str, cost: int, tokens: int) -> None:
         """See `Accounts`."""
-        self._queue.put(_Task(key_id, Settle(id, cost, tokens, self._clock())))
+        self._queue.put(_Task(account_id, Settle(id, cost, tokens, self._clock())))
 
-    def release(self, key_id: str, id: str, *, undo: bool = False) -> None:
+    def release(self, account_id: str, id: str, *, undo: bool = False) -> None:
         """See `Accounts`."""
-        self._queue.put(_Task(key_id, Release(id, self._clock(), undo)))
+        self._queue.put(_Task(account_id, Release(id, self._clock(), undo)))
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """See `Accounts`. May be called from any thread."""
         now = self._clock()
-        for key_id, id in calls:
-            self._queue.put(_Task(key_id, Booked(id, now)))
+        for account_id, id in calls:
+            self._queue.put(_Task(account_id, Booked(id, now)))
 
-    def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the client reads the sum between load and swap
+    def seed(self, quota: Quota, spent: Spent) -> None:  # noqa: ARG002 - the client reads the sum between load and swap
         """See `Accounts`. The client reads the ledger again when the account is used next."""
-        self._queue.put(_Task(key.id, Invalidate(key)))
+        self._queue.put(_Task(quota.id, Invalidate(quota)))
 
-    def remaining_share(self, key: Key) -> float | None:
+    def used(self, quota: Quota) -> BudgetUse:
         """See `Accounts`."""
-        account = self._client.last_seen(key.id)
-        return remaining_share(account, key, self._clock()) if account is not None else None
-
-    def spent(self, key: Key) -> int | None:
-        """See `Accounts`."""
-        account = self._client.last_seen(key.id)
-        return spent_cost(account, key, self._clock()) if account is not None else None
-
-    def reserved(self, key: Key) -> int:
-        """See `Accounts`."""
-        account = self._client.last_seen(key.id)
-        return reserved_cost(account, key, self._clock()) if account is not None else 0
+        return budget_use(self._client.last_seen(quota.id), quota, self._clock())
 
     def reserving(self) -> Iterable[str]:
         """See `Accounts`."""
         return self._client.used()
 
-    def last_minute(self, key_id: str) -> tuple[int, int]:
+    def last_minute(self, account_id: str) -> tuple[int, int]:
         """See `Accounts`."""
-        return last_minute(self._client.last_seen(key_id), self._clock())
+        return last_minute(self._client.last_seen(account_id), self._clock())
 
     def close(self) -> None:
         """See `Accounts`. Applies the queued operations first, within a time limit."""
@@ -167,17 +156,17 @@ class SharedAccounts:
         self._storage.close()
 
     def _process(self, items: list[_Task | _Probed]) -> None:
-        by_key: dict[str, list[_Task]] = {}
+        by_account: dict[str, list[_Task]] = {}
         for item in items:
             match item:
                 case _Task():
-                    by_key.setdefault(item.key_id, []).append(item)
+                    by_account.setdefault(item.account_id, []).append(item)
                 case _Probed(succeeded):
                     self._probing = None
                     if succeeded:
                         self._client.recover()
-        for key_id, tasks in by_key.items():
-            answers = self._apply(key_id, tasks)
+        for account_id, tasks in by_account.items():
+            answers = self._apply(account_id, tasks)
             results = [
                 (task.then, answer)
                 for task, answer in zip(tasks, answers, strict=True)
@@ -187,9 +176,9 @@ class SharedAccounts:
                 with suppress(RuntimeError):  # the loop is closed: no call waits for an answer
                     self._loop.call_soon_threadsafe(_call_back, results)
 
-    def _apply(self, key_id: str, tasks: list[_Task]) -> Sequence[Answer | None]:
+    def _apply(self, account_id: str, tasks: list[_Task]) -> Sequence[Decision | None]:
         try:
-            return self._client.apply(key_id, [task.operation for task in tasks])
+            return self._client.apply(account_id, [task.operation for task in tasks])
         except Exception as error:  # noqa: BLE001 - a call waits for an answer, whatever the error is
             message = f"the gateway could not check this key's limits ({type(error).__name__}): try again later"
             denial = Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_RETRY_AFTER_S)
@@ -216,6 +205,6 @@ class SharedAccounts:
             self._queue.put(_Probed(True))
 
 
-def _call_back(results: list[tuple[Then, Answer]]) -> None:
+def _call_back(results: list[tuple[Then, Decision]]) -> None:
     for then, answer in results:
         then(answer)

@@ -12,7 +12,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from penstock.gateway.limits.accounts import END_USER
+from penstock.gateway.keys.quota import END_USER
 from penstock.stores.accounts.storage import StorageError, StoredValue
 from penstock.stores.book.sqlite import make_file
 
@@ -70,26 +70,26 @@ class SqliteAccounts:
         self._check_after = check_after
         self._new_users = 0
 
-    def load(self, key_id: str) -> StoredValue:
+    def load(self, account_id: str) -> StoredValue:
         """See `Storage`."""
         try:
-            return self._load(self._open(), key_id)
+            return self._load(self._open(), account_id)
         except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from None
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
+    def swap(self, account_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         """See `Storage`."""
         try:
             connection = self._open()
             # Each statement is a transaction of its own, so it is a compare-and-set: no other process writes meanwhile.
             now_s = int(time.time())
             if expected is None:
-                if key_id.startswith(END_USER):
+                if account_id.startswith(END_USER):
                     self._make_room(connection, now_s)
-                changed = self._execute(connection, _INSERT, (version, data, now_s, key_id)).rowcount
+                changed = self._execute(connection, _INSERT, (version, data, now_s, account_id)).rowcount
             else:
-                changed = self._execute(connection, _UPDATE, (version, data, now_s, key_id, expected)).rowcount
-            return (True, None) if changed else (False, self._load(connection, key_id))
+                changed = self._execute(connection, _UPDATE, (version, data, now_s, account_id, expected)).rowcount
+            return (True, None) if changed else (False, self._load(connection, account_id))
         except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from None
 
@@ -164,8 +164,8 @@ class SqliteAccounts:
                     raise
             time.sleep(random.random() * _POLL_S)
 
-    def _load(self, connection: sqlite3.Connection, key_id: str) -> StoredValue:
-        row: tuple[bytes, bytes] | None = self._execute(connection, _LOAD, (key_id,)).fetchone()
+    def _load(self, connection: sqlite3.Connection, account_id: str) -> StoredValue:
+        row: tuple[bytes, bytes] | None = self._execute(connection, _LOAD, (account_id,)).fetchone()
         return row
 
     def _failed(self, error: sqlite3.Error | OSError) -> StorageError:

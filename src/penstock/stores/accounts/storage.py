@@ -15,16 +15,16 @@ class StorageError(Exception):
 
 
 class Storage(Protocol):
-    """Stores bytes by the id of a key."""
+    """Stores bytes by the id of an account."""
 
     @property
     def name(self) -> str:
         """A short name for people."""
 
-    def load(self, key_id: str) -> StoredValue:
+    def load(self, account_id: str) -> StoredValue:
         """The current value."""
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
+    def swap(self, account_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         """Compare-and-set: replace the `expected` version (None: no value); if another is stored, return that one."""
 
     def probe(self) -> None:

@@ -22,7 +22,7 @@ from typing import IO, Any
 import msgspec
 
 from penstock.errors import BookError
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.record.entry import Entry
 
 # Faster compression costs a third more space.
 _LEVEL = 6

@@ -19,8 +19,8 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.billing.book import Filter, Grouping
-from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.billing.queries import Filter, Grouping
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.stores.book.database import Queryable, Row, Value, addition
 from penstock.stores.book.rows import LONGEST_NAME, text
 from penstock.stores.book.selection import marks

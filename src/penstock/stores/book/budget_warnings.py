@@ -10,7 +10,7 @@ from typing import cast
 
 from penstock.amounts import DAY_MS
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
-from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction
+from penstock.stores.book.database import Database, Queryable, Row, SqlDialect, Transaction, numbers, texts
 from penstock.stores.book.rows import RowMapper, number, text
 
 _WARNINGS = RowMapper(BudgetWarning)
@@ -40,18 +40,8 @@ def warning_tables(dialect: SqlDialect) -> Sequence[str]:
     return (
         f"""
         CREATE TABLE budget_warnings (
-            account TEXT NOT NULL,
-            label TEXT NOT NULL,
-            percent BIGINT NOT NULL,
-            period TEXT NOT NULL,
-            kind TEXT NOT NULL,
-            name TEXT NOT NULL,
-            title TEXT NOT NULL,
-            budget BIGINT NOT NULL,
-            spent BIGINT NOT NULL,
-            refused BIGINT NOT NULL,
-            at_ms BIGINT NOT NULL,
-            delivery TEXT NOT NULL,
+            {texts("account label period kind name title delivery")},
+            {numbers("percent budget spent refused at_ms")},
             attempts BIGINT NOT NULL DEFAULT 0,
             due_ms BIGINT,
             PRIMARY KEY (account, label, percent)

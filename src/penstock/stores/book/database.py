@@ -31,13 +31,22 @@ def insertion(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
 
 
-def replacement(table: str, columns: Sequence[str], *changing: str) -> str:
-    """A statement that inserts a row, or changes columns of the one with the same key, the first column: all others,
-    or those that are named."""
-    changed = ", ".join(f"{column} = excluded.{column}" for column in changing or columns[1:])
+def texts(names: str) -> str:
+    """The definitions of columns of texts, of which the names are given."""
+    return ", ".join(f"{name} TEXT NOT NULL" for name in names.split())
+
+
+def numbers(names: str) -> str:
+    """The definitions of columns of numbers."""
+    return ", ".join(f"{name} BIGINT NOT NULL" for name in names.split())
+
+
+def replacement(table: str, key: str, columns: Sequence[str], *changing: str) -> str:
+    """A statement that inserts a row, or changes columns of the one with the same key: all, or those that are named."""
+    changed = ", ".join(f"{column} = excluded.{column}" for column in changing or columns)
     return (
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT ({columns[0]}) DO UPDATE SET {changed}"
+        f"ON CONFLICT ({key}) DO UPDATE SET {changed}"
     )
 
 

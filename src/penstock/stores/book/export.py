@@ -5,8 +5,8 @@ from pathlib import Path
 
 from penstock.amounts import DAY_MS
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Filter
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Filter
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.database import Database, Queryable
 from penstock.stores.book.listing import in_order

@@ -10,7 +10,7 @@ calls.
 from collections import defaultdict
 from typing import cast
 
-from penstock.gateway.billing.book import HealthBucket, ModelHealth
+from penstock.gateway.billing.queries import HealthBucket, ModelHealth
 from penstock.stores.book.database import Queryable, Row, Value
 from penstock.stores.book.summary import (
     ANSWERS,

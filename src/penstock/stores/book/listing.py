@@ -14,8 +14,8 @@ from typing import NamedTuple, cast
 
 from msgspec import structs
 
-from penstock.gateway.billing.book import Filter
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Filter
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.database import SUMMED, Queryable, Value
 from penstock.stores.book.rows import ATTEMPT, CALL, LONGEST_NAME, number, read_entries, text
 from penstock.stores.book.selection import COLUMNS, SPARSE_COLUMNS, Selection, marks, pattern, split_tag, split_target

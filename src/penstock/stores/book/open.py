@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Book
 from penstock.gateway.config import LedgerSettings
-from penstock.stores.book.postgres import PostgresBook
+from penstock.stores.book.sql_book import Book
 from penstock.stores.book.sqlite import SqliteBook, watch_changes
 
 FILE = "ledger.db"
@@ -17,6 +16,8 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
     if not settings.enabled:
         raise BookError("no ledger is kept: the configuration has enabled = false in [ledger]")
     if settings.postgres is not None:
+        from penstock.stores.book.postgres import PostgresBook  # noqa: PLC0415 - few ledgers are there
+
         return PostgresBook.open(settings.postgres, readonly=readonly)
     folder = state_folder(settings, environment)
     if not readonly:

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import structs
 
 from penstock.amounts import DAY_MS, clock_ms
-from penstock.gateway.people.audit import Actor, AuditEntry, entry_of
+from penstock.gateway.people.audit import Actor, AuditEntry, AuditFilter, entry_of
 from penstock.gateway.people.roles import user_parts
-from penstock.gateway.people.store import AdminSession, AuditFilter
+from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import (
     ApiToken,
     NewToken,
@@ -31,13 +31,15 @@ from penstock.stores.book.database import (
     Transaction,
     Value,
     insertion,
+    numbers,
     replacement,
+    texts,
 )
 from penstock.stores.book.rows import RowMapper, number, text
 
 _TOKEN, _SESSION = RowMapper(ApiToken), RowMapper(AdminSession)
 _TOKENS = f"SELECT {', '.join(_TOKEN.columns)} FROM api_tokens"
-_PUT_TOKEN = replacement("api_tokens", _TOKEN.columns, "revoked_ms")
+_PUT_TOKEN = replacement("api_tokens", "id", _TOKEN.columns, "revoked_ms")
 _START_SESSION = insertion("admin_sessions", _SESSION.columns)
 _AUDIT = ["at_ms", "who", "via", "address", "action", "subject", "before_json", "after_json"]
 _ENTRY = RowMapper(AuditEntry, _AUDIT, before_json="before", after_json="after")
@@ -50,40 +52,22 @@ _MAX_JSON = 20_000
 def people_tables(dialect: SqlDialect) -> Sequence[str]:
     """The statements that create the tables."""
     return (
-        """
+        f"""
         CREATE TABLE api_tokens (
             id TEXT PRIMARY KEY,
-            name TEXT NOT NULL,
             digest TEXT NOT NULL UNIQUE,
-            hint TEXT NOT NULL,
-            role TEXT NOT NULL,
-            team TEXT NOT NULL,
+            {texts("name hint role team created_by")},
             created_ms BIGINT NOT NULL,
-            created_by TEXT NOT NULL,
             expires_ms BIGINT,
             revoked_ms BIGINT
         )
         """,
-        """
-        CREATE TABLE admin_sessions (
-            id TEXT PRIMARY KEY,
-            who TEXT NOT NULL,
-            grants TEXT NOT NULL,
-            created_ms BIGINT NOT NULL,
-            expires_ms BIGINT NOT NULL
-        )
-        """,
+        f"CREATE TABLE admin_sessions (id TEXT PRIMARY KEY, {texts('who grants')}, {numbers('created_ms expires_ms')})",
         f"""
         CREATE TABLE audit (
             place {dialect.serial},
             at_ms BIGINT NOT NULL,
-            who TEXT NOT NULL,
-            via TEXT NOT NULL,
-            address TEXT NOT NULL,
-            action TEXT NOT NULL,
-            subject TEXT NOT NULL,
-            before_json TEXT NOT NULL,
-            after_json TEXT NOT NULL
+            {texts("who via address action subject before_json after_json")}
         )
         """,
         "CREATE INDEX audit_by_time ON audit (at_ms)",
@@ -93,7 +77,8 @@ def people_tables(dialect: SqlDialect) -> Sequence[str]:
 
 
 class SqlPeople:
-    """A `PeopleStore` over the database of a book."""
+    """The tokens, the sessions and the audit log in the database of a book. Every change is recorded in the audit log,
+    in the same transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -106,7 +91,7 @@ class SqlPeople:
         """The usable token with this digest."""
         rows = self._database.fetch(f"{_TOKENS} WHERE digest = ?", (digest.hex(),))
         token = _TOKEN.read(rows[0]) if rows else None
-        return token if token is not None and token.usable(now_ms) else None
+        return token if token is not None and not token.unusable(now_ms) else None
 
     def create_token(self, terms: TokenTerms, actor: Actor, now_ms: int) -> NewToken:
         """Create a token."""

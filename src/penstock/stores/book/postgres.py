@@ -38,7 +38,7 @@ from penstock.stores.book.database import (
     slow_query,
 )
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 
 SCHEMA = "penstock"
 # An arbitrary number, the same in every version of Penstock.
@@ -315,21 +315,13 @@ class PostgresDatabase:
             OSError,
             EOFError,
         )
-        canceled = isinstance(
-            error, driver.QueryCanceledError
-        )  # by the statement timeout: the connection is still good
-        return not canceled and isinstance(error, gone)
+        # Canceled by the statement timeout: the connection is still good.
+        return isinstance(error, gone) and not isinstance(error, driver.QueryCanceledError)
 
     def _is_conflict(self, error: Exception) -> bool:
         driver = self._driver
-        return isinstance(
-            error,
-            (
-                driver.TransactionRollbackError,  # serialization, deadlock
-                driver.UniqueViolationError,
-                driver.InvalidCachedStatementError,
-            ),
-        )
+        rolled_back = driver.TransactionRollbackError  # serialization, deadlock
+        return isinstance(error, (rolled_back, driver.UniqueViolationError, driver.InvalidCachedStatementError))
 
     def _reason(self, error: Exception) -> str:
         """The error in one line, without a password."""
@@ -372,7 +364,7 @@ class _PostgresTransaction:
             self._run(self._connection.executemany(_numbered_parameters(sql), rows, timeout=self._limit_s))
 
 
-class PostgresBook(SqlBook):
+class PostgresBook(Book):
     """The ledger in PostgreSQL."""
 
     @classmethod

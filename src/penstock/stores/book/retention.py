@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from penstock.amounts import DAY_MS, clock_ms
-from penstock.gateway.billing.book import Archived, Filter
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import Archived, Filter
+from penstock.gateway.record.entry import Entry
 from penstock.stores.book.archive import ArchiveFolder
 from penstock.stores.book.archived_usage import ADD_USAGE, usage_rows
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, addition

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import Row, Value
 
@@ -215,13 +215,7 @@ _STORE: Mapping[object, Callable[[Any], Value]] = {
     bool: int,
     bytes: bytes.hex,
 }
-KEYS = RowMapper(
-    Key,
-    _columns(
-        "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-        " strict expires_ms revoked_ms rotated_ms previous previous_until_ms blocked_ms team owner budgets end_users"
-    ),
-)
+KEYS = RowMapper(Key)
 TEAMS = RowMapper(Team)
 _CALLS = RowMapper(Entry, CALL, end_user="user")
 _ATTEMPTS = RowMapper(AttemptEntry, ATTEMPT)

@@ -31,7 +31,7 @@ from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import warning_tables
-from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
+from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction, numbers, texts
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.spending import spending_tables
 from penstock.stores.book.summary import USED
@@ -41,14 +41,6 @@ Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 # The number of the first schema. Smaller numbers are of versions before the first release: those cannot be migrated.
 FIRST_SCHEMA = 18
 _TOKENS = "input output cached cache_write reasoning"
-
-
-def _texts(names: str) -> str:
-    return ", ".join(f"{name} TEXT NOT NULL" for name in names.split())
-
-
-def _numbers(names: str) -> str:
-    return ", ".join(f"{name} BIGINT NOT NULL" for name in names.split())
 
 
 def _first(dialect: SqlDialect) -> Sequence[str]:
@@ -79,11 +71,11 @@ def _calls(dialect: SqlDialect) -> Sequence[str]:
         CREATE TABLE calls (
             place {dialect.serial},
             id TEXT NOT NULL UNIQUE,
-            {_numbers("at_ms settled_ms")},
-            {_texts("key team end_user surface model outcome code error measure")},
-            {_numbers(f"stream status duration_ms {_TOKENS} cost unpriced approximate")},
+            {numbers("at_ms settled_ms")},
+            {texts("key team end_user surface model outcome code error measure")},
+            {numbers(f"stream status duration_ms {_TOKENS} cost unpriced approximate")},
             first_event_ms BIGINT,
-            {_texts("repairs losses tags")}
+            {texts("repairs losses tags")}
         )
         """,
         "CREATE INDEX calls_by_time ON calls (at_ms, place)",
@@ -97,9 +89,9 @@ def _calls(dialect: SqlDialect) -> Sequence[str]:
         f"""
         CREATE TABLE attempts (
             call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE,
-            {_numbers("number status began_ms duration_ms events longest_gap_ms approximate")},
-            {_texts("provider model outcome code measure price tier stalls")},
-            {_numbers(f"{_TOKENS} audio_input audio_output cache_write_1h")},
+            {numbers("number status began_ms duration_ms events longest_gap_ms approximate")},
+            {texts("provider model outcome code measure price tier stalls")},
+            {numbers(f"{_TOKENS} audio_input audio_output cache_write_1h")},
             cost BIGINT,
             first_event_ms BIGINT,
             PRIMARY KEY (call, number)
@@ -116,8 +108,8 @@ def _keys_and_teams() -> Sequence[str]:
         f"""
         CREATE TABLE keys (
             id TEXT PRIMARY KEY,
-            {_texts("name team owner digest hint period budgets models tags end_users previous")},
-            {_numbers("created_ms strict")},
+            {texts("name team owner digest hint period budgets models client_credentials tags end_users previous")},
+            {numbers("created_ms strict")},
             budget BIGINT,
             {limits},
             expires_ms BIGINT,
@@ -130,7 +122,7 @@ def _keys_and_teams() -> Sequence[str]:
         f"""
         CREATE TABLE teams (
             path TEXT PRIMARY KEY,
-            {_texts("budgets models end_users")},
+            {texts("budgets models end_users")},
             created_ms BIGINT NOT NULL,
             {limits},
             blocked_ms BIGINT,
@@ -141,24 +133,24 @@ def _keys_and_teams() -> Sequence[str]:
 
 
 def _sums(dialect: SqlDialect) -> Sequence[str]:
-    slots = f"{_numbers('width slot name')}, PRIMARY KEY (width, slot, name)"
+    slots = f"{numbers('width slot name')}, PRIMARY KEY (width, slot, name)"
     return (
-        f"CREATE TABLE summed_names (number {dialect.serial}, {_texts('provider model what')})",
+        f"CREATE TABLE summed_names (number {dialect.serial}, {texts('provider model what')})",
         # Not by all three: together they may be longer than PostgreSQL's indexes take.
         "CREATE INDEX summed_names_by_model ON summed_names (model)",
-        f"CREATE TABLE summed_answers ({_numbers('count estimated')}, {slots}) {dialect.clustered}",
-        f"CREATE TABLE summed_times ({_numbers(' '.join(('least', 'most', *COLUMNS)))}, {slots}) {dialect.clustered}",
+        f"CREATE TABLE summed_answers ({numbers('count estimated')}, {slots}) {dialect.clustered}",
+        f"CREATE TABLE summed_times ({numbers(' '.join(('least', 'most', *COLUMNS)))}, {slots}) {dialect.clustered}",
         f"""
         CREATE TABLE summed_usage (
-            {_texts("kind name")},
-            {_numbers("width slot")},
-            {_numbers(" ".join(USED))},
+            {texts("kind name")},
+            {numbers("width slot")},
+            {numbers(" ".join(USED))},
             PRIMARY KEY (kind, width, slot, name)
         ) {dialect.clustered_updated}
         """,
         f"""
         CREATE TABLE call_traits (
-            {_texts("kind name")}, {_numbers("at_ms call")}, PRIMARY KEY (kind, name, at_ms, call)
+            {texts("kind name")}, {numbers("at_ms call")}, PRIMARY KEY (kind, name, at_ms, call)
         ) {dialect.clustered}
         """,
     )
@@ -166,18 +158,18 @@ def _sums(dialect: SqlDialect) -> Sequence[str]:
 
 def _archives(dialect: SqlDialect) -> Sequence[str]:
     return (
-        f"CREATE TABLE archives (name TEXT PRIMARY KEY, {_numbers('day bytes calls')})",
+        f"CREATE TABLE archives (name TEXT PRIMARY KEY, {numbers('day bytes calls')})",
         f"""
         CREATE TABLE archived_ids (
-            {_numbers("day place")}, ids TEXT NOT NULL, PRIMARY KEY (day, place)
+            {numbers("day place")}, ids TEXT NOT NULL, PRIMARY KEY (day, place)
         ) {dialect.clustered}
         """,
         # `id` is a digest of the texts: together they may be longer than PostgreSQL's indexes take.
         f"""
         CREATE TABLE archived_usage (
             hour BIGINT NOT NULL,
-            {_texts("id part key team model outcome provider tags")},
-            {_numbers(" ".join(USED))},
+            {texts("id part key team model outcome provider tags")},
+            {numbers(" ".join(USED))},
             PRIMARY KEY (hour, id)
         ) {dialect.clustered}
         """,

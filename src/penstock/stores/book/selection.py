@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
-from penstock.gateway.billing.book import Filter
+from penstock.gateway.billing.queries import Filter
 from penstock.stores.book.database import Value
 from penstock.stores.book.rows import LONGEST_NAME, number, text
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.people.store import AdminSession
+from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import ApiToken
 from penstock.gateway.teams.team import Team
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from penstock.amounts import DAY_MS
-from penstock.gateway.billing.book import Spent
-from penstock.gateway.keys.keys import Spender
-from penstock.gateway.teams.chain import scope_of, scopes
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.keys.store import Spent
+from penstock.gateway.teams.chain import scopes
 from penstock.stores.book.database import SUMMED, Queryable, Row, SqlDialect, Transaction, Value, addition
 from penstock.stores.book.rows import number, text
 from penstock.stores.book.selection import marks
@@ -68,7 +68,7 @@ def spent(reader: Queryable, asked: Sequence[tuple[Spender, int]], recent_since_
     """What each spender has spent since a time, the start of a day; with the ids of calls that were settled since
     `recent_since_ms`. Runs several queries."""
     spenders = [Spender(*map(text, (who.key, who.team, who.user))) for who, _ in asked]
-    names = [scope_of(who) for who in spenders]
+    names = [who.account for who in spenders]
     totals: dict[str, dict[int, int]] = {name: {} for name in names}
     for name, (_, since_ms) in zip(names, asked, strict=True):
         totals[name][number(since_ms) // DAY_MS] = 0

@@ -1,18 +1,21 @@
-"""SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
+"""Book: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import cast
 
 from penstock.amounts import DAY_MS, clock_ms
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Archived, Filter, Grouping, ModelHealth, Spent, TakenOver, UsageRow
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key, KeyName, Spender
+from penstock.gateway.billing.queries import Archived, Filter, Grouping, ModelHealth, TakenOver, UsageRow
+from penstock.gateway.keys.keys import Key, KeyName
+from penstock.gateway.keys.quota import Spender
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
-from penstock.gateway.teams.team import Team
+from penstock.gateway.record.entry import Entry
+from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, replacement
@@ -45,23 +48,28 @@ from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
-_PUT_KEY = replacement("keys", KEYS.columns)
+_PUT_KEY = replacement("keys", "id", KEYS.columns)
 _KEYS = f"SELECT {', '.join(KEYS.columns)} FROM keys {{where}} ORDER BY created_ms, id"
 _ALL_KEYS = _KEYS.format(where="")
 _KEY_NAME = RowMapper(KeyName)
 _KEY_NAMES = f"SELECT {', '.join(_KEY_NAME.columns)} FROM keys ORDER BY created_ms, id"
-_PUT_TEAM = replacement("teams", TEAMS.columns)
+_PUT_TEAM = replacement("teams", "path", TEAMS.columns)
 _TEAMS = f"SELECT {', '.join(TEAMS.columns)} FROM teams ORDER BY path"
 _KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
 # The names of these rows of `meta` have the id of the key.
 _STOPPED = "stop:"
-_STOP = replacement("meta", ("name", "value"))
+_STOP = replacement("meta", "name", ("name", "value"))
 _STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{_STOPPED}%'"
 _FORGET_STOPS = f"DELETE FROM meta WHERE name LIKE '{_STOPPED}%' AND value < ?"
 
 
-class SqlBook:
-    """A `Book` over a database whose schema is up to date."""
+class Book:
+    """The ledger in a database whose schema is up to date.
+
+    Every method blocks. A book may be opened by one thread and used by another, but never by two at the same time.
+    `BookError` means that the store is unavailable: full, locked or unreachable. The caller may repeat the same
+    operation, even if it did take effect: `append` is idempotent.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -74,7 +82,7 @@ class SqlBook:
         return SqlPeople(self.database)
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Append entries, durably, all or none. An entry whose id exists is not changed. Returns the new ones."""
+        """Append entries, durably, all or none; returns the new ones. One whose id is known is not changed."""
         by_id: dict[str, Entry] = {}
         for entry in entries:
             by_id.setdefault(text(entry.id), entry)
@@ -114,7 +122,11 @@ class SqlBook:
     def usage(
         self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "", most: int | None = None
     ) -> list[UsageRow]:
-        """The usage by groups, sorted by name, or of the `most` expensive ones; one row if there are no groups."""
+        """The usage by groups, sorted by name, or of the `most` expensive ones; one row if there are no groups.
+
+        `sums.py` says what the groups are. Archived calls are included, in whole hours, where `covers_archived` of
+        `wanted` is true.
+        """
         return self.database.read(lambda reader: sums(reader, wanted, by, tag, most))
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
@@ -123,7 +135,8 @@ class SqlBook:
         return self.database.read(lambda reader: health(reader, *span))
 
     def sum_up(self, most: int) -> bool:
-        """Add the next `most` calls to the summary, if there are as many; returns whether there were."""
+        """Add the next `most` calls to the summary, if there are as many; returns whether there were. The results of
+        `usage` and `health` do not depend on it, only their speed."""
         return self._has_unsummed(most) and self.database.write(lambda transaction: sum_up(transaction, most)) == most
 
     def _has_unsummed(self, most: int) -> bool:
@@ -154,7 +167,7 @@ class SqlBook:
     def prune(self, folder: Path, before_ms: int, *, most: int = 100) -> int | None:
         """Archive and delete the next calls of days that ended before a time; returns how many.
 
-        0 means that there are no more, None that another process is pruning.
+        0 means that there are no more, None that another process is pruning. No sum and no spending changes.
         """
         if self._pruner is not None and self._pruner.database is not self.database:
             self._pruner.close()
@@ -168,7 +181,10 @@ class SqlBook:
         return prunable(self.database, before_ms)
 
     def drop_sums(self, before_ms: int) -> bool:
-        """Delete the sums of the oldest day, if it ended before a time; returns whether there was one."""
+        """Delete the sums of the oldest day, if it ended before a time; returns whether there was one.
+
+        Spending is kept. A late entry of a deleted day is not stored, because it may be an archived one.
+        """
         return drop_sums(self.database, before_ms)
 
     def export(self, wanted: Filter, folder: Path, write: Callable[[Entry], None]) -> list[str]:
@@ -179,47 +195,30 @@ class SqlBook:
         """All teams, by path, including deleted ones."""
         return [TEAMS.read(row) for row in self.database.fetch(_TEAMS)]
 
-    def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> None:
-        """Store the teams that `change` returns for the current teams and keys, in one transaction."""
+    def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> list[Team]:
+        """Store what `change` returns for the current teams and keys, in one transaction, and return it."""
+        return [*self.take_over(lambda teams, keys: TakenOver(teams=list(change(teams, keys)))).teams]
 
-        def put(transaction: Transaction) -> None:
-            teams = [TEAMS.read(row) for row in transaction.fetch(_TEAMS)]
-            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
-            self._put_teams(transaction, teams, list(change(teams, keys)))
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> TakenOver:
+        """Store and return teams, keys and entries, all or none. An entry whose id exists is not changed."""
 
-        self.database.write(put)
+        def put(transaction: Transaction) -> TakenOver:
+            teams = {team.path: team for team in map(TEAMS.read, transaction.fetch(_TEAMS))}
+            keys = {key.id: key for key in map(KEYS.read, transaction.fetch(_ALL_KEYS))}
+            new = change(list(teams.values()), list(keys.values()))
+            transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in new.teams])
+            transaction.execute_each(_PUT_KEY, [KEYS.write(key) for key in new.keys])
+            if new.teams or new.keys:
+                transaction.fetch(_KEYS_CHANGED)
+            acts = [team_change(self.actor, clock_ms(), teams.get(team.path), team) for team in new.teams]
+            acts += [key_change(self.actor, clock_ms(), keys.get(key.id), key) for key in new.keys]
+            for act in filter(None, acts):
+                append(transaction, self.actor, act)
+            if new.entries:
+                _book(transaction, {text(entry.id): entry for entry in new.entries})
+            return new
 
-    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
-        """Store teams, keys and entries, all or none. An entry whose id exists is not changed."""
-
-        def put(transaction: Transaction) -> None:
-            teams = [TEAMS.read(row) for row in transaction.fetch(_TEAMS)]
-            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
-            new = change(teams, keys)
-            self._put_teams(transaction, teams, new.teams)
-            self._put_keys(transaction, keys, new.keys)
-            _book(transaction, {text(entry.id): entry for entry in new.entries})
-
-        self.database.write(put)
-
-    def _put_teams(self, transaction: Transaction, before: list[Team], changed: Sequence[Team]) -> None:
-        by_path = {team.path: team for team in before}
-        if changed:
-            transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in changed])
-            transaction.fetch(_KEYS_CHANGED)
-        for team in changed:
-            entry = team_change(self.actor, clock_ms(), by_path.get(team.path), team)
-            if entry is not None:
-                append(transaction, self.actor, entry)
-
-    def _put_keys(self, transaction: Transaction, before: list[Key], changed: Sequence[Key]) -> None:
-        by_id = {key.id: key for key in before}
-        if changed:
-            _put_keys(transaction, [KEYS.write(key) for key in changed])
-        for key in changed:
-            entry = key_change(self.actor, clock_ms(), by_id.get(key.id), key)
-            if entry is not None:
-                append(transaction, self.actor, entry)
+        return self.database.write(put)
 
     def keys(self, ids: Sequence[str] | None = None) -> list[Key]:
         """All keys, or those with these ids, the oldest first, including revoked and expired ones."""
@@ -236,14 +235,10 @@ class SqlBook:
         """A number that changes with every change of keys; cheap to read."""
         return cast(int, self.database.fetch("SELECT value FROM meta WHERE name = 'keys'")[0][0])
 
-    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
-        """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
-
-        def put(transaction: Transaction) -> None:
-            keys = [KEYS.read(row) for row in transaction.fetch(_ALL_KEYS)]
-            self._put_keys(transaction, keys, list(change(keys)))
-
-        self.database.write(put)
+    def change_keys(self, change: Callable[[list[Key], AbstractSet[str]], Iterable[Key]]) -> list[Key]:
+        """Store what `change` returns for the current keys and teams, in one transaction, and return it. It may be
+        called twice."""
+        return [*self.take_over(lambda teams, keys: TakenOver(keys=list(change(keys, existing(teams))))).keys]
 
     def stop_calls(self, keys: Sequence[Key], now_ms: int) -> None:
         """Ask every process that uses the book to stop the running calls of keys."""
@@ -285,11 +280,6 @@ class SqlBook:
                 self._pruner.end()
             self._pruner.close()
         self.database.close()
-
-
-def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
-    transaction.execute_each(_PUT_KEY, rows)
-    transaction.fetch(_KEYS_CHANGED)
 
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:

@@ -10,15 +10,15 @@ import mmap
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import TakenOver
-from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.queries import TakenOver
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import Entry
 from penstock.gateway.teams.team import Team
 from penstock.stores.book.database import (
     QUERY_S,
@@ -32,7 +32,7 @@ from penstock.stores.book.database import (
     slow_query,
 )
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
-from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sql_book import Book
 
 # The advice for an error, by SQLite's primary result code.
 _ADVICE: dict[int, str] = {
@@ -181,7 +181,7 @@ class SqliteDatabase:
             raise BookError(f"{self.name} cannot be opened: {error.strerror}") from error
 
 
-class SqliteBook(SqlBook):
+class SqliteBook(Book):
     """The ledger in a file."""
 
     @classmethod
@@ -219,15 +219,11 @@ class SqliteBook(SqlBook):
             self.database = self._connect()
         return super().append(entries)
 
-    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
-        """Store keys as any book does, and count the change."""
-        super().change_keys(change)
+    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> TakenOver:
+        """Store teams, keys and entries as any book does, and count the change."""
+        new = super().take_over(change)
         self._mark_change()
-
-    def take_over(self, change: Callable[[list[Team], list[Key]], TakenOver]) -> None:
-        """Store what another gateway had as any book does, and count the change."""
-        super().take_over(change)
-        self._mark_change()
+        return new
 
     def _mark_change(self) -> None:
         """Tell running gateways that keys have changed. If it fails, they look after a second."""

@@ -21,7 +21,7 @@ from datetime import date, timedelta
 from msgspec.structs import replace
 
 from penstock.amounts import DAY_MS
-from penstock.gateway.billing.book import Filter, Grouping, UsageRow
+from penstock.gateway.billing.queries import Filter, Grouping, UsageRow
 from penstock.stores.book.archived_usage import archived_sums
 from penstock.stores.book.database import Queryable, Row, Value
 from penstock.stores.book.rows import LONGEST_NAME, number, text

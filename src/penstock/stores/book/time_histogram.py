@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import add
 
-from penstock.gateway.billing.book import Percentiles
+from penstock.gateway.billing.queries import Percentiles
 
 _STEP = 1.2
 _LONGEST_MS = 4_000_000

@@ -17,14 +17,18 @@ from typing import NamedTuple
 
 from penstock.amounts import DAY_MS, clock_ms
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.billing.book import Book, Spent
-from penstock.gateway.billing.entry import Entry
-from penstock.gateway.keys.keys import Key, KeyRing, Period, Spender
-from penstock.gateway.limits.period import period_at
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.key_ring import KeyRing
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.period import period_at
+from penstock.gateway.keys.quota import Period, Quota
+from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.warnings import BudgetWarning, WatchedBudget, watched_budgets
-from penstock.gateway.teams.chain import resolve, scope_of
+from penstock.gateway.record.entry import Entry
+from penstock.gateway.teams.chain import Chain
 from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
+from penstock.stores.book.sql_book import Book
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
 _MAX_BATCH = 2_000
@@ -59,24 +63,26 @@ class Keys:
     """All keys, with the accounts of their teams, and tables of them. It is made in the writer's thread, because that
     takes tens of milliseconds for ten thousand keys, and the event loop must not wait so long."""
 
-    def __init__(self, keys: list[Key], unstored: Sequence[Key] = (), stopped: Mapping[str, int] | None = None) -> None:
-        """`unstored`: those that are not in the book, see `use_unstored`. `stopped`: when the calls of a key were last
-        stopped, by its id; None if the keys are from the local snapshot."""
+    def __init__(
+        self, keys: list[ClientKey], of_jwts: Sequence[ClientKey] = (), stopped: Mapping[str, int] | None = None
+    ) -> None:
+        """`of_jwts`: those of clients with a JWT. `stopped`: when the calls of a key were last stopped, by its id; None
+        if the keys are from the local snapshot."""
         self.keys = keys
         self.stopped = stopped
-        self.unstored = unstored
-        everything = (*keys, *unstored)
+        self.of_jwts = of_jwts
+        everything = (*keys, *of_jwts)
         self.ring = KeyRing(keys)
         """Those of the book."""
-        self.budgeted = {key.id: key for key in keys if key.budget is not None}
-        self.further = {key.id: [account.id for account in key.further] for key in everything if key.further}
+        self.budgeted = {key.id: key.quotas[0] for key in keys if key.quotas[0].budget is not None}
+        self.further = {key.id: [quota.id for quota in key.quotas[1:]] for key in everything if key.quotas[1:]}
         """By key: its accounts besides its own."""
         self.budgets = watched_budgets(everything)
         self.accounts = {
-            account.id: account
+            quota.id: quota
             for key in everything
-            for account in (key, *key.further)
-            if account is key or account.budget is not None
+            for quota in key.quotas
+            if quota is key.quotas[0] or quota.budget is not None
         }
         """By id: the account of each key, and the others that have a budget."""
 
@@ -84,7 +90,7 @@ class Keys:
 class SpentAccounts(NamedTuple):
     """Accounts, each with what the book says is spent; and all budgets, as `Keys` has them."""
 
-    accounts: Sequence[tuple[Key, Spent]]
+    accounts: Sequence[tuple[Quota, Spent]]
     budgets: Mapping[str, WatchedBudget]
 
 
@@ -151,8 +157,8 @@ class BookWriter:
         self._warnings: queue.SimpleQueue[BudgetWarning] = queue.SimpleQueue()
         self._unclaimed: list[BudgetWarning] = []
         self._looks: queue.SimpleQueue[Callable[[object], None]] = queue.SimpleQueue()
-        self._unstored: tuple[Key, ...] = ()
-        self._unstored_changed = False
+        self._jwt_teams: frozenset[str] = frozenset()
+        self._jwt_teams_changed = False
         self.trouble = ""
         """Why entries cannot be written now; empty while they can."""
         self.alive = False
@@ -176,12 +182,12 @@ class BookWriter:
         """Queue entries to be written."""
         self._queue.put(entries)
 
-    def use_unstored(self, keys: Sequence[Key]) -> None:
-        """Set the keys that are not in the book, but belong to teams. They are passed to `on_keys` too, with their
-        limits, except those whose team does not exist."""
-        if tuple(keys) != self._unstored:
-            self._unstored = tuple(keys)
-            self._unstored_changed = True
+    def use_jwt_teams(self, teams: frozenset[str]) -> None:
+        """Set the teams that have clients with a JWT. Their keys are passed to `on_keys` too, unless the team does
+        not exist."""
+        if teams != self._jwt_teams:
+            self._jwt_teams = teams
+            self._jwt_teams_changed = True
 
     def look(self, then: Callable[[object], None]) -> None:
         """Look for changes of keys now. Then `on_keys` is called if there are any, and `then` in any case."""
@@ -316,8 +322,8 @@ class BookWriter:
     def _reload_keys(self) -> None:
         book = self._open()
         version = book.keys_version()
-        changed = version != self._keys_version or self._unstored_changed
-        self._unstored_changed = False
+        changed = version != self._keys_version or self._jwt_teams_changed
+        self._jwt_teams_changed = False
         while not self._reread_accounts.empty():
             self._known.pop(self._reread_accounts.get(), None)
         if self._reread_s is not None and time.monotonic() - self._read_at_s >= self._reread_s:
@@ -345,12 +351,12 @@ class BookWriter:
         self._read_at_s = time.monotonic()
         if spenders:
             for id, account in self._keys.accounts.items():
-                if account.budget is not None and scope_of(account.spender or Spender(key=id)) in spenders:
+                if account.budget is not None and account.spender.account in spenders:
                     self._known.pop(id, None)
 
-    def _read_spent(self, book: Book, accounts: Sequence[Key]) -> SpentAccounts:
+    def _read_spent(self, book: Book, accounts: Sequence[Quota]) -> SpentAccounts:
         now = clock_ms()
-        asked = [(each.spender or Spender(key=each.id), period_at(each.period, now).since) for each in accounts]
+        asked = [(each.spender, period_at(each.period, now).since) for each in accounts]
         spent = book.spent_by(asked, recent_since_ms=now - _RECENT_MS)
         self._known |= {account.id: account.period for account in accounts}
         return SpentAccounts(list(zip(accounts, spent, strict=True)), self._keys.budgets)
@@ -367,9 +373,9 @@ class BookWriter:
             return
         keys = self._resolved(known.keys, known.teams)
         stored = [key for key in keys.keys if self.snapshot_budgets or not key.budgeted]
-        unstored = [key for key in keys.unstored if self.snapshot_budgets or not key.budgeted]
+        of_jwts = [key for key in keys.of_jwts if self.snapshot_budgets or not key.budgeted]
         self._log(f"the ledger does not answer: {len(stored)} keys are taken from the local snapshot")
-        self._call_in_loop(self._on_keys, Keys(stored, unstored))
+        self._call_in_loop(self._on_keys, Keys(stored, of_jwts))
         self._has_keys = True
         self._started.set()
 
@@ -385,9 +391,9 @@ class BookWriter:
             self._confirm_at_s = time.monotonic() + _CONFIRM_S
 
     def _resolved(self, stored: Sequence[Key], teams: Sequence[Team], stopped: Mapping[str, int] | None = None) -> Keys:
-        paths = existing(teams)
-        unstored = resolve([key for key in self._unstored if key.team in paths], teams)
-        return Keys(resolve(stored, teams), unstored, stopped)
+        chain = Chain(teams)
+        of_jwts = [chain.jwt_key(path) for path in sorted(self._jwt_teams & existing(teams))]
+        return Keys([chain.client_key(key) for key in stored], of_jwts, stopped)
 
     def _claim_warnings(self) -> None:
         while not self._warnings.empty():

@@ -7,7 +7,6 @@ from penstock.errors import BookError
 from penstock.gateway.config import LedgerSettings
 from penstock.providers.secret import Secret
 from penstock.stores.book.open import state_folder
-from penstock.stores.book.postgres import PostgresDatabase
 from penstock.stores.book.schema import Migration, migrate
 from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.content.schema import CONTENT_MIGRATIONS
@@ -31,6 +30,8 @@ def has_content(settings: LedgerSettings, environment: Mapping[str, str]) -> boo
     """Whether there is a store already. False if that is not known."""
     if settings.postgres is None:
         return (state_folder(settings, environment) / CONTENT_FILE).exists()
+    from penstock.stores.book.postgres import PostgresDatabase  # noqa: PLC0415 - few ledgers are there
+
     try:
         database = PostgresDatabase(settings.postgres, readonly=True)
         try:
@@ -43,6 +44,8 @@ def has_content(settings: LedgerSettings, environment: Mapping[str, str]) -> boo
 
 def open_in_postgres(url: Secret, migrations: Sequence[Migration] = CONTENT_MIGRATIONS) -> SqlContent:
     """Open the store in a PostgreSQL database."""
+    from penstock.stores.book.postgres import PostgresDatabase  # noqa: PLC0415
+
     database = PostgresDatabase(url, schema=CONTENT_SCHEMA, lock=_LOCK)
     try:
         database.make_schema()

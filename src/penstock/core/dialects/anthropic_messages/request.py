@@ -25,6 +25,7 @@ from penstock.core.hub.content import (
     ToolCall,
     ToolChange,
     ToolResult,
+    read_content,
     take_cache,
 )
 from penstock.core.hub.media import typed_media
@@ -37,6 +38,7 @@ from penstock.core.hub.request import (
     Sampling,
     Tool,
     ToolChoice,
+    unknown_role,
 )
 from penstock.core.hub.seals import received
 from penstock.core.json.getters import (
@@ -46,7 +48,6 @@ from penstock.core.json.getters import (
     object_of,
     objects_of,
     others,
-    shown,
     take_numbers,
     text_of,
     unknown_members,
@@ -88,10 +89,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
     messages = list_of(rest.pop("messages", None))
     tier = text_of(rest.pop("service_tier", None))
     return Request(
-        dialect=NAME,
-        model=text_of(rest.pop("model", None)),
-        stream=rest.pop("stream", None) is True,
-        system=tuple(map(_read_attribution, _read_content(rest.pop("system", None)))),
+        system=tuple(map(_read_attribution, read_content(rest.pop("system", None), _read_block))),
         turns=tuple(_read_message(message) for message in messages),
         tools=_read_tools([*objects_of(rest.pop("tools", None)), *_added_tools(messages)]),
         tool_choice=_read_choice(choice),
@@ -103,29 +101,16 @@ def read_request(fields: Mapping[str, object]) -> Request:
         reasoning=_read_reasoning(thinking, output.get("effort")),
         tier=_TIERS.get(tier, tier),
         user=text_of(metadata.get("user_id")),
-        invalid=invalid or _unknown_role(messages),
-        extras=others(rest) | unknown,
+        invalid=invalid or unknown_role(messages, (*_ROLES, "user", None), "messages"),
+        extras=others(rest, ("model", "stream")) | unknown,
     )
-
-
-def _unknown_role(messages: Sequence[object]) -> tuple[str, str] | None:
-    """The problem with a role that the API does not have: another API would take the message for the user's."""
-    roles = (message.get("role") for message in messages if isinstance(message, dict))
-    role = next((role for role in roles if role not in (*_ROLES, "user", None)), None)
-    return ("messages", f"messages: unknown role {shown(role)}") if role is not None else None
 
 
 def _read_message(message: object) -> Message:
     fields = dict(message) if isinstance(message, dict) else {"content": message}
     role = _ROLES.get(text_of(fields.pop("role", None)), "user")
-    parts = _read_content(fields.pop("content", None))
+    parts = read_content(fields.pop("content", None), _read_block)
     return Message(role, tuple(parts), extras=others(fields))
-
-
-def _read_content(content: object) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    return [_read_block(block) for block in list_of(content)]
 
 
 def _read_attribution(part: Part) -> Part:
@@ -136,8 +121,6 @@ def _read_attribution(part: Part) -> Part:
 
 
 def _read_block(block: object) -> Part:
-    if isinstance(block, str):
-        return TextPart(block)
     fields = others(object_of(block))
     type, cache = text_of(fields.pop("type", None)), take_cache(fields)
     if fields.get("caller") == {"type": "direct"}:  # the default
@@ -163,7 +146,7 @@ def _read_block(block: object) -> Part:
             return ToolCall(id, name, arguments, extras=extras, server=type in SERVER_CALLS, cache=cache)
         case "tool_result", {"tool_use_id": str(id), **rest}:
             content, is_error = rest.pop("content", None), rest.pop("is_error", None) is True
-            return ToolResult(id, tuple(_read_content(content)), is_error, cache=cache, extras=rest)
+            return ToolResult(id, tuple(read_content(content, _read_block)), is_error, cache=cache, extras=rest)
         case "search_result", {"content": list(content), **rest} if _are_texts(content):
             texts = [text_of(rest.pop(name, None)) for name in ("title", "source")]
             return _text([*texts, *_texts(content)], cache, rest | unknown_members(content, _TEXT, "content."))
@@ -173,6 +156,8 @@ def _read_block(block: object) -> Part:
             return ToolChange(added=(name,), extras=rest)
         case "tool_removal", {"tool": {"name": str(name)}, **rest}:
             return ToolChange(removed=(name,), extras=rest)
+        case "compaction", {"content": str(text), **rest} if text:
+            return TextPart(text, cache=cache, extras=rest)
         case _:
             return OpaquePart(NAME, type, object_of(block))
 

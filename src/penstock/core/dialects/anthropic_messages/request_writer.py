@@ -21,19 +21,16 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
-from penstock.core.dialects.anthropic_messages.request import Json
-from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.schema_subset import SchemaSubset
-from penstock.core.dialects.translated_parts import (
+from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
-    RequestInputs,
+    Destination,
+    Json,
+    RequestWriter,
     lacks_thinking,
     note_lifetime,
-    note_sampling,
-    note_unknown,
     trim_prefill,
-    write_stops,
 )
+from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -60,7 +57,7 @@ from penstock.core.hub.request import (
 )
 from penstock.core.hub.seals import opened
 from penstock.core.hub.tool_ids import portable
-from penstock.core.hub.tool_map import ToolMap, as_function
+from penstock.core.hub.tool_map import ToolMap
 
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
@@ -74,6 +71,10 @@ _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xh
 _LEAST_BUDGET = 1_024
 # The least top_p that the API accepts together with thinking.
 _LEAST_TOP_P = 0.95
+
+
+# The least tokens from which Anthropic compacts a conversation.
+_LEAST_COMPACTED = 50_000
 
 
 class MessagesSettings(Struct, frozen=True, kw_only=True):
@@ -90,6 +91,8 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
     mid_system: bool = True
     """Whether `system` messages may be in the middle of the conversation."""
+    compaction: bool = False
+    """Whether the provider compacts long conversations, as the request asks for (a beta)."""
     cache_scope: bool = True
     """Whether the breakpoints of a client's own request for the prompt cache may have a `scope`."""
     url_media: bool = True
@@ -109,72 +112,59 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """With `body_betas`: what the provider calls a beta, where it has other names for it."""
 
 
-def write_request(
-    request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss], names: ToolMap
-) -> Json:
-    """The fields of an equivalent body.
+class MessagesRequestWriter(RequestWriter):
+    """Writes requests for Messages."""
 
-    Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
-    """
-    check_translatable(request)
-    require_one_choice(request.choices)
-    writer = _ContentWriter(settings, issuer, losses, names)
-    fields: Json = {
-        "model": request.model,
-        "messages": require_conversation(request, writer.messages(request.turns), losses),
-    }
-    if system := writer.content(request.system):
-        fields["system"] = system
-    fields["max_tokens"] = request.max_output or settings.default_max_tokens
-    if request.max_output is None:
-        losses.append(Loss("max-tokens-assumed", str(settings.default_max_tokens)))
-    if request.stream:
-        fields["stream"] = True
-    tools = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
-    if tools:
-        fields["tools"] = tools
-        choice = _write_choice(request.tool_choice, names, losses)
-        if request.parallel_calls is False:
-            choice = (choice or {"type": "auto"}) | {"disable_parallel_tool_use": True}
-        if choice is not None:
-            fields["tool_choice"] = choice
-    if stops := write_stops(request.stop, losses, blank=False):
-        fields["stop_sequences"] = stops
-    _write_reasoning(request.reasoning, settings, fields, losses)
-    _write_sampling(request.sampling, settings, fields, losses)
-    _write_format(request.format, fields, losses)
-    if request.user:
-        fields["metadata"] = {"user_id": request.user}
-    tiers = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
-    if request.tier in tiers:
-        fields["service_tier"] = tiers[request.tier]
-    elif request.tier:
-        losses.append(Loss("field-dropped", "service_tier"))
-    dropped = ["verbosity"] if request.verbosity else []
-    losses.extend(Loss("field-dropped", name) for name in dropped)
-    note_unknown(request, losses)
-    if request.metadata:
-        losses.append(Loss("field-dropped", "metadata"))
-    if request.cache_key:
-        losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
-    return fields
-
-
-class _ContentWriter:
-    """Writes messages and tools, and notes the losses."""
-
-    def __init__(self, settings: MessagesSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
-        self._settings = settings
-        self._names = names
-        self._issuer = issuer
-        self._schemas = SchemaSubset(losses)
-        self._losses = losses
-        self._inputs = RequestInputs()
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(MessagesSettings)
+        self._schemas = SchemaSubset(self.losses)
         self._breakpoints = 0
+
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        fields: Json = {"messages": self.conversation(request, self.messages(request.turns))}
+        if system := self.content(request.system):
+            fields["system"] = system
+        fields["max_tokens"] = request.max_output or self._settings.default_max_tokens
+        if request.max_output is None:
+            self.losses.append(Loss("max-tokens-assumed", str(self._settings.default_max_tokens)))
+        tools = [body for tool in available_tools(request, self.losses) if (body := self.tool(tool)) is not None]
+        if tools:
+            fields["tools"] = tools
+            choice = self._write_choice(request.tool_choice)
+            if request.parallel_calls is False:
+                choice = (choice or {"type": "auto"}) | {"disable_parallel_tool_use": True}
+            if choice is not None:
+                fields["tool_choice"] = choice
+        if stops := self.stops(request.stop, blank=False):
+            fields["stop_sequences"] = stops
+        self._write_reasoning(request.reasoning, fields)
+        self._write_sampling(request.sampling, fields)
+        self._write_format(request.format, fields)
+        if request.user:
+            fields["metadata"] = {"user_id": request.user}
+        tiers = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
+        if request.tier in tiers:
+            fields["service_tier"] = tiers[request.tier]
+        tier = ("service_tier",) if request.tier in tiers else ()
+        compacted: tuple[str, ...] = ()
+        if request.compact_at is not None and self._settings.compaction:
+            fields["context_management"] = self._compaction(request.compact_at)
+            compacted = ("context_management",)
+        self.note_fields(request, known=("user", "parallel_tool_calls", "stop_sequence", *tier, *compacted))
+        return fields
+
+    def _compaction(self, threshold: int) -> Json:
+        """When the provider compacts the conversation."""
+        if threshold < _LEAST_COMPACTED:
+            self.losses.append(Loss("field-dropped", f"context_management.compact_threshold {threshold}"))
+        trigger: Json = {"type": "input_tokens", "value": max(threshold, _LEAST_COMPACTED)}
+        return {"edits": [{"type": "compact_20260112", "trigger": trigger}]}
 
     def messages(self, turns: Sequence[Message]) -> list[Json]:
         written: list[Json] = []
-        for turn in without_system_turns(turns, self._losses, placed=self._settings.mid_system):
+        for turn in without_system_turns(turns, self.losses, placed=self._settings.mid_system):
             blocks = self.content(turn.parts)
             if not blocks:
                 continue
@@ -210,7 +200,7 @@ class _ContentWriter:
             case ReasoningPart():
                 return self._reasoning(part)
             case OpaquePart(_, type, loss=loss):
-                self._losses.append(Loss(loss, type))
+                self.losses.append(Loss(loss, type))
                 return None
             case ToolChange():
                 return {"type": "text", "text": str(part)}
@@ -219,30 +209,30 @@ class _ContentWriter:
         if block is not None and cache:
             self._breakpoints += 1
             if self._breakpoints > _MAX_BREAKPOINTS:
-                self._losses.append(Loss("cache-hint-dropped", cache))
+                self.losses.append(Loss("cache-hint-dropped", cache))
             else:
-                lifetime = note_lifetime(cache, _LIFETIMES, self._losses)
+                lifetime = note_lifetime(cache, _LIFETIMES, self.losses)
                 block["cache_control"] = {"type": "ephemeral"} | ({"ttl": lifetime} if lifetime else {})
         return block
 
     def _media(self, part: MediaPart) -> Json | None:
         source = None if part.file_id else source_of(part)
         if source is None:
-            self._losses.append(media_loss(part))
+            self.losses.append(media_loss(part))
             return None
         if part.kind == "image":
             return {"type": "image", "source": source}
         if source["type"] == "text" and "\ufffd" in str(source["data"]):
-            self._losses.append(Loss("content-dropped", "characters of a file that are not UTF-8"))
+            self.losses.append(Loss("content-dropped", "characters of a file that are not UTF-8"))
         document: Json = {"type": "document", "source": source}
         return document | ({"title": part.name} if part.name else {})
 
     def _call(self, call: ToolCall) -> Json | None:
         if call.server:
-            self._losses.append(Loss("content-dropped", call.name))
+            self.losses.append(Loss("content-dropped", call.name))
             return None
         given = self._inputs.read(call)
-        name = self._names.name(call.name, call.namespace)
+        name = self.names.name(call.name, call.namespace)
         block: Json = {"type": "tool_use", "id": portable(call.id or call.name, _MAX_ID), "name": name, "input": given}
         return self._cached(block, call.cache)
 
@@ -257,31 +247,102 @@ class _ContentWriter:
 
     def _reasoning(self, part: ReasoningPart) -> Json | None:
         """A thinking block, if the provider can check its seal, or wants it without one."""
-        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        seal = opened(part.seals, SEAL_SCHEME, self.issuer)
         if seal is not None and seal.redacted:
             return {"type": "redacted_thinking", "data": seal.value}
-        text = part.text or "\n\n".join(part.summary)
+        text = part.thought
         if seal is not None:
             return {"type": "thinking", "thinking": text, "signature": seal.value}
         if text and self._settings.unsigned_thinking:
-            self._losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
+            self.losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
             return {"type": "thinking", "thinking": text, "signature": ""}
-        self._losses.append(Loss("reasoning-dropped"))
+        self.losses.append(Loss("reasoning-dropped"))
         return None
 
     def tool(self, tool: Tool) -> Json | None:
-        if tool.kind == "server":
-            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+        function = self.function(tool)
+        if function is None:
             return None
-        if tool.kind == "custom":
-            tool = as_function(tool, self._losses)
-        body: Json = {"name": self._names.name(tool.name, tool.namespace)}
-        if tool.description:
-            body["description"] = tool.description
-        body["input_schema"] = self._schemas.tool(tool.schema or {}, strict=tool.strict is True)
-        if tool.strict:  # false is the default, and older models refuse the field
+        body: Json = {"name": self.names.name(function.name, function.namespace)}
+        if function.description:
+            body["description"] = function.description
+        body["input_schema"] = self._schemas.tool(function.schema or {}, strict=function.strict is True)
+        if function.strict:  # false is the default, and older models refuse the field
             body["strict"] = True
         return self._cached(body, tool.cache)
+
+    def _write_choice(self, choice: ToolChoice | None) -> Json | None:
+        if choice is None:
+            return None
+        match choice.mode:
+            case "auto" | "none":
+                return {"type": choice.mode}
+            case "required":
+                return {"type": "any"}
+            case "tool":
+                return {"type": "tool", "name": self.names.chosen(choice.names[0])} if choice.names else {"type": "any"}
+            case "allowed":
+                self.losses.append(Loss("tool-choice-widened", ", ".join(choice.names)))
+                return {"type": "any" if choice.required else "auto"}
+
+    def _write_reasoning(self, reasoning: ReasoningSettings | None, fields: Json) -> None:
+        """Request thinking if the rest of the request allows it (rule 6)."""
+        if reasoning is None or self._settings.thinking == "none":
+            if reasoning is not None:
+                self.losses.append(Loss("field-dropped", "reasoning_effort"))
+            return
+        if reasoning.enabled is False or reasoning.effort == "none":
+            fields["thinking"] = {"type": "disabled"}
+            return
+        if self._settings.thinking == "adaptive":
+            fields["thinking"] = {"type": "adaptive"}
+            effort = _EFFORT_WORDS.get(reasoning.effort or "", reasoning.effort)
+            if effort in _EFFORTS:
+                fields["output_config"] = {"effort": effort}
+            if reasoning.budget is not None or (reasoning.effort and effort != reasoning.effort):
+                self.losses.append(Loss("effort-approximated", str(reasoning.budget or reasoning.effort)))
+            return
+        most = fields["max_tokens"]
+        assert isinstance(most, int)
+        budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
+        if budget >= most:
+            budget = most // 2
+        obstacle = _obstacle(fields) or ("max_tokens leaves no room for thinking" if budget < _LEAST_BUDGET else "")
+        if obstacle:
+            self.losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
+            return
+        fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if budget != reasoning.budget:
+            self.losses.append(
+                Loss("effort-approximated", f"{reasoning.budget or reasoning.effort or 'medium'} as {budget}")
+            )
+
+    def _write_sampling(self, sampling: Sampling, fields: Json) -> None:
+        """Write the sampling settings. With thinking, the API accepts neither `temperature` nor `top_k`."""
+        thinking = fields.get("thinking", {"type": "disabled"}) != {"type": "disabled"}
+        paired = not self._settings.sampling_pair and None not in (sampling.temperature, sampling.top_p)
+        for name, most in (("temperature", 1.0), ("top_p", 1.0), ("top_k", None)):
+            value = getattr(sampling, name)
+            if value is None or (value == most and (thinking or paired or not self._settings.sampling)):
+                continue
+            second = paired and name == "top_p" and "temperature" in fields
+            if second or not self._settings.sampling or (thinking and (name != "top_p" or value < _LEAST_TOP_P)):
+                self.losses.append(Loss("sampling-dropped", name))
+                continue
+            fields[name] = value if most is None else min(value, most)
+            if fields[name] != value:
+                self.losses.append(Loss("temperature-clamped", str(value)))
+        self.note_sampling(sampling, ("temperature", "top_p", "top_k"))
+
+    def _write_format(self, form: ResponseFormat | None, fields: Json) -> None:
+        if form is None:
+            return
+        if form.kind == "schema" and form.schema is not None:
+            output = fields.setdefault("output_config", {})
+            assert isinstance(output, dict)
+            output["format"] = {"type": "json_schema", "schema": SchemaSubset(self.losses).output(form.schema)}
+        else:
+            self.losses.append(Loss("schema-loosened", "json_object"))
 
 
 def source_of(part: MediaPart) -> Json | None:
@@ -300,54 +361,6 @@ def source_of(part: MediaPart) -> Json | None:
     return {"type": "base64", "media_type": part.mime, "data": part.data} if part.mime else None
 
 
-def _write_choice(choice: ToolChoice | None, names: ToolMap, losses: list[Loss]) -> Json | None:
-    if choice is None:
-        return None
-    match choice.mode:
-        case "auto" | "none":
-            return {"type": choice.mode}
-        case "required":
-            return {"type": "any"}
-        case "tool":
-            return {"type": "tool", "name": names.chosen(choice.names[0])} if choice.names else {"type": "any"}
-        case "allowed":
-            losses.append(Loss("tool-choice-widened", ", ".join(choice.names)))
-            return {"type": "any" if choice.required else "auto"}
-
-
-def _write_reasoning(
-    reasoning: ReasoningSettings | None, settings: MessagesSettings, fields: Json, losses: list[Loss]
-) -> None:
-    """Request thinking if the rest of the request allows it (rule 6)."""
-    if reasoning is None or settings.thinking == "none":
-        if reasoning is not None:
-            losses.append(Loss("field-dropped", "reasoning_effort"))
-        return
-    if reasoning.enabled is False or reasoning.effort == "none":
-        fields["thinking"] = {"type": "disabled"}
-        return
-    if settings.thinking == "adaptive":
-        fields["thinking"] = {"type": "adaptive"}
-        effort = _EFFORT_WORDS.get(reasoning.effort or "", reasoning.effort)
-        if effort in _EFFORTS:
-            fields["output_config"] = {"effort": effort}
-        if reasoning.budget is not None or (reasoning.effort and effort != reasoning.effort):
-            losses.append(Loss("effort-approximated", str(reasoning.budget or reasoning.effort)))
-        return
-    most = fields["max_tokens"]
-    assert isinstance(most, int)
-    budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
-    if budget >= most:
-        budget = most // 2
-    obstacle = _obstacle(fields) or ("max_tokens leaves no room for thinking" if budget < _LEAST_BUDGET else "")
-    if obstacle:
-        losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
-        return
-    fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
-    if budget != reasoning.budget:
-        losses.append(Loss("effort-approximated", f"{reasoning.budget or reasoning.effort or 'medium'} as {budget}"))
-
-
 def _obstacle(fields: Json) -> str:
     """Why the API would refuse thinking with a budget; empty if it would not."""
     choice, messages = fields.get("tool_choice"), fields["messages"]
@@ -355,32 +368,3 @@ def _obstacle(fields: Json) -> str:
         return "tool_choice forces a call"
     assert isinstance(messages, list)
     return MISSING_THINKING if lacks_thinking(messages, lambda block: str(block["type"])) else ""
-
-
-def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json, losses: list[Loss]) -> None:
-    """Write the sampling settings. With thinking, the API accepts neither `temperature` nor `top_k`."""
-    thinking = fields.get("thinking", {"type": "disabled"}) != {"type": "disabled"}
-    paired = not settings.sampling_pair and None not in (sampling.temperature, sampling.top_p)
-    for name, most in (("temperature", 1.0), ("top_p", 1.0), ("top_k", None)):
-        value = getattr(sampling, name)
-        if value is None or (value == most and (thinking or paired or not settings.sampling)):
-            continue
-        second = paired and name == "top_p" and "temperature" in fields
-        if second or not settings.sampling or (thinking and (name != "top_p" or value < _LEAST_TOP_P)):
-            losses.append(Loss("sampling-dropped", name))
-            continue
-        fields[name] = value if most is None else min(value, most)
-        if fields[name] != value:
-            losses.append(Loss("temperature-clamped", str(value)))
-    note_sampling(sampling, ("temperature", "top_p", "top_k"), losses)
-
-
-def _write_format(form: ResponseFormat | None, fields: Json, losses: list[Loss]) -> None:
-    if form is None:
-        return
-    if form.kind == "schema" and form.schema is not None:
-        output = fields.setdefault("output_config", {})
-        assert isinstance(output, dict)
-        output["format"] = {"type": "json_schema", "schema": SchemaSubset(losses).output(form.schema)}
-    else:
-        losses.append(Loss("schema-loosened", "json_object"))

@@ -11,18 +11,14 @@ from penstock.core.dialects.anthropic_messages.failures import write_error
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import read_request
 from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
-from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
-from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
-from penstock.core.hub.completion import Completion
+from penstock.core.dialects.bodies import check_integer, check_lengths, read_client
+from penstock.core.dialects.dialect import SurfaceDialect, TokenCounting
 from penstock.core.hub.failure import Failure
-from penstock.core.hub.losses import Loss
-from penstock.core.hub.request import ClientRequest, ReadOnce, ReasoningShown
+from penstock.core.hub.request import ClientRequest, ReasoningShown
 from penstock.core.json.getters import object_of
 
-_ONCE = ("model", "stream", "messages", "max_tokens", "service_tier")
+_ONCE = ("max_tokens", "service_tier")
 _LISTS = ("tools", "stop_sequences")
-_MAX_TOKENS = 2**63 - 1
-_MAX_MODEL = 256
 _OVERLOADED = 529
 # Open lists of headers, which clients and providers extend without notice.
 _FORWARDED = ("anthropic-", "x-claude-code-", "x-stainless-")
@@ -31,66 +27,31 @@ _CREDENTIALS = ("api-key", "auth", "secret", "token")
 _TAGS = {"x-claude-code-session-id": "session", "x-claude-code-agent-id": "agent"}
 
 
-class AnthropicMessagesSurface(SurfaceDialect):
-    """Offers Messages."""
+def read_call(body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG001
+    """Read a request; raises `RequestError`."""
+    request = read_client_request(body, headers)
+    check_integer(request.fields, "max_tokens", required=True)
+    return request
 
-    name = "messages"
-    path = "/messages"
-    request_id_header = "request-id"
 
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
-        """Read a request; raises `RequestError`."""
-        request = read_client_request(body, headers)
-        most = request.fields.get("max_tokens")
-        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS:
-            raise refused("max_tokens: must be a positive integer", param="max_tokens")
-        return request
-
-    def writer(self, facts: AnswerFacts) -> AnthropicMessagesWriter:
-        """Make the writer of a streamed answer."""
-        return AnthropicMessagesWriter(facts)
-
-    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
-        """The body of a message."""
-        return write_body(completion, losses, facts)
-
-    def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure; 529 for an overloaded provider, as in Anthropic's API."""
-        return _OVERLOADED if failure.upstream_status == _OVERLOADED else failure.status
-
-    def write_error(self, failure: Failure, request_id: str) -> bytes:
-        """The body of an error, in Anthropic's envelope."""
-        return write_error(failure, request_id)
+def status_of(failure: Failure) -> int:
+    """The usual status of the failure; 529 for an overloaded provider, as in Anthropic's API."""
+    return _OVERLOADED if failure.upstream_status == _OVERLOADED else failure.status
 
 
 def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientRequest:
     """Read a request without the checks that only a call needs (a token count does not); raises `RequestError`."""
-    members, fields = decode_fields(body, _ONCE)
-    model, stream, messages = map(fields.get, ("model", "stream", "messages"))
-    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
-        raise refused(f"model: must name a model, in at most {_MAX_MODEL} characters", param="model")
-    if stream is not None and not isinstance(stream, bool):
-        raise refused("stream: must be true or false", param="stream")
-    if not isinstance(messages, list) or not messages:
-        raise refused("messages: must be a list of at least one message", param="messages")
+    request = read_client(NAME, body, read_request, _ONCE, messages="messages")
+    fields = request.fields
     check_lengths(fields, _LISTS)
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    read = ReadOnce(read_request, fields)  # limits and each target need it
-    return ClientRequest(
-        dialect=NAME,
-        model=model,
-        stream=bool(stream),
-        members=members,
-        headers={name: value for name, value in headers.items() if _is_forwarded(name)},
-        include_usage=True,
-        fields=fields,
-        tier=tier if isinstance(tier, str) else "",
-        user=user if isinstance(user, str) else "",
-        metadata={tag: headers[name] for name, tag in _TAGS.items() if name in headers},
-        read=read,
-        reasoning=_reasoning(fields),
-    )
+    request.headers = {name: value for name, value in headers.items() if _is_forwarded(name)}
+    request.tier = tier if isinstance(tier, str) else ""
+    request.user = user if isinstance(user, str) else ""
+    request.metadata = {tag: headers[name] for name, tag in _TAGS.items() if name in headers}
+    request.reasoning = _reasoning(fields)
+    return request
 
 
 def _reasoning(fields: Mapping[str, object]) -> ReasoningShown:
@@ -103,3 +64,18 @@ def _reasoning(fields: Mapping[str, object]) -> ReasoningShown:
 
 def _is_forwarded(header: str) -> bool:
     return header.startswith(_FORWARDED) and not any(word in header for word in _CREDENTIALS)
+
+
+MESSAGES_SURFACE = SurfaceDialect(
+    name="messages",
+    path="/messages",
+    read_request=read_call,
+    writer=AnthropicMessagesWriter,
+    write_body=write_body,
+    write_error=write_error,
+    status_of=status_of,
+    request_id_header="request-id",
+)
+MESSAGES_TOKEN_COUNTING = TokenCounting(
+    path="/messages/count_tokens", read_request=lambda body, headers, _: read_client_request(body, headers)
+)

@@ -1,7 +1,7 @@
 """MessagesTrailer: the usual ending of a Messages stream: `content_block_stop`, `message_delta`, `message_stop`.
 
 The first two must come in one read. A block that stops alone is read by the slow path, because the client must see that
-at once, and other blocks may follow it. `core/fast/passthrough.py` explains why the events are those of the slow path.
+at once, and other blocks may follow it. `core/fast/__init__.py` explains why the events are those of the slow path.
 
 The usage of `message_delta` is merged with that of `message_start`, as the reader does it. If both have the usual
 members only, the merged counts follow without that: the later count, or the earlier one if the later is zero or null.
@@ -13,10 +13,9 @@ from typing import Annotated, Literal, TypeAlias, TypeGuard
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, merge, read_usage
+from penstock.core.dialects.anthropic_messages.vocabulary import FINISH_REASONS
 from penstock.core.hub.events import BlockEnd, End, Event, Finish, UsageReport
-from penstock.core.hub.grammar import Grammar
 from penstock.core.hub.sink import Sink
 from penstock.core.hub.usage import ABSURD_TOKENS, Tokens, Usage
 from penstock.core.wire.payload import is_too_deep
@@ -170,7 +169,14 @@ class MessagesTrailer:
         defects = Sink()
         usage = self._merged(ending.usage, defects)
         tokens = Tokens.of_sound(usage)
-        if not ending.usage or tokens is None or not tokens.output or usage.others or usage.tool_requests:
+        if (
+            not ending.usage
+            or tokens is None
+            or not tokens.output
+            or usage.others
+            or usage.model
+            or usage.tool_requests
+        ):
             return False
         if defects.events:
             return False
@@ -190,13 +196,3 @@ class MessagesTrailer:
 
 def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
-
-
-def trailer_after(reader: AnthropicMessagesReader, grammar: Grammar) -> MessagesTrailer | None:
-    """An empty trailer for a stream whose text the slow path has read; None if it cannot have the usual ending."""
-    block, usage = reader.text_block, reader.usage
-    if block is None or grammar.only_block(0) != block or not grammar.expects_finish:
-        return None
-    if bool(usage) != (grammar.usage is not None):
-        return None  # the usage so far has no counts: the grammar ignores it
-    return MessagesTrailer(block, reader.model, usage, grammar.usage)

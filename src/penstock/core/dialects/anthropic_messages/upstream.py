@@ -1,7 +1,11 @@
 """The Anthropic Messages dialect, as an API to call."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from penstock.core.dialects.anthropic_messages.forwarding import (
     accepted_betas,
@@ -12,16 +16,21 @@ from penstock.core.dialects.anthropic_messages.forwarding import (
     without_cache_scope,
     without_tool_fields,
 )
-from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
-from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
+from penstock.core.dialects.anthropic_messages.reader import AnthropicMessagesReader
+from penstock.core.dialects.anthropic_messages.request_writer import MessagesRequestWriter, MessagesSettings
+from penstock.core.dialects.dialect import (
+    Destination,
+    Json,
+    OutgoingRequest,
+    ProviderError,
+    RequestLimits,
+    UpstreamDialect,
+)
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
-from penstock.core.hub.tool_map import ToolMap
-from penstock.core.provider_errors.error_shapes import read_error
 
 VERSION = "2023-06-01"
-_HEADERS = {"anthropic-version": VERSION}
+_COMPACTION = "compact-2026-01-12"
 
 
 class AnthropicMessagesUpstream(UpstreamDialect):
@@ -29,41 +38,41 @@ class AnthropicMessagesUpstream(UpstreamDialect):
 
     path = "/messages"
     reader = AnthropicMessagesReader
+    request_writer = MessagesRequestWriter
+
+    headers: Mapping[str, str] = MappingProxyType({"anthropic-version": VERSION})
+    tier_member = "service_tier"
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The request for a provider: the client's own bytes with edits, or a new body."""
-        if request.dialect == NAME:
-            return self._forwarded(request, destination)
+        """The request for a provider. What is a beta of the API is announced in a header."""
+        written = super().write_request(request, destination)
+        if request.dialect == self.name or request.read().compact_at is None:
+            return written
+        announced = destination.settings_as(MessagesSettings).compaction
+        return replace(written, headers={**written.headers, "anthropic-beta": _COMPACTION}) if announced else written
+
+    def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:
+        """Put media into the body, and the version where the provider wants it there."""
         settings = destination.settings_as(MessagesSettings)
-        losses: list[Loss] = []
-        neutral = request.read()
-        names = ToolMap(neutral.tools)
-        fields = write_request(neutral, settings, destination.issuer, losses, names)
         if not settings.url_media:
             inline_media(fields["messages"], request.fetched)
-        fields |= {"model": destination.model, **destination.overrides}
-        if destination.stream is not None:
-            fields["stream"] = destination.stream
         if settings.body_version:
             del fields["model"]
             fields |= {"anthropic_version": settings.body_version, "stream": True}
             if not settings.stream_field:
                 del fields["stream"]
-        return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses), names.changed())
 
-    def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+    def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand.
 
         A field that the provider is known to refuse is left out, together with the beta that announces it.
         """
         settings = destination.settings_as(MessagesSettings)
-        changes: dict[str, Raw | None] = {**destination.members}
+        changes = self.changes(request, destination)
         values = request.members.values
         refused = [name for name in settings.refused_fields if name in values]
         changes |= dict.fromkeys(refused)
         losses = [Loss("option-refused-by-provider", name) for name in refused]
-        if destination.stream is not None and destination.stream != request.stream:
-            changes["stream"] = Raw(b"true" if destination.stream else b"false")
         if settings.body_version:
             version = Raw(msgspec.json.encode(settings.body_version))
             changes |= {"model": None, "anthropic_version": version}
@@ -85,7 +94,7 @@ class AnthropicMessagesUpstream(UpstreamDialect):
                 given = changes.get(name, values.get(name))  # None where it is removed
                 if given is not None and (unscoped := without_cache_scope(given, losses)) is not None:
                     changes[name] = unscoped
-        headers = {**_HEADERS, **request.headers}
+        headers = {**self.headers, **request.headers}
         if refused_betas and "anthropic-beta" in headers:
             betas = betas_without(headers.pop("anthropic-beta"), refused_betas)
             headers |= {"anthropic-beta": betas} if betas else {}
@@ -97,22 +106,13 @@ class AnthropicMessagesUpstream(UpstreamDialect):
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """`max_tokens` is required, so there is always a limit."""
-        neutral = request.read() if request.dialect != NAME else None
-        most = destination.overrides.get(
-            "max_tokens", neutral.max_output if neutral else request.fields.get("max_tokens")
-        )
-        if most is None:
-            most = destination.settings_as(MessagesSettings).default_max_tokens
-        tier = destination.overrides.get(
-            "service_tier", neutral.tier if neutral else request.fields.get("service_tier")
-        )
-        return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
+        limits = super().limits(request, destination)
+        if limits.output is not None:
+            return limits
+        return RequestLimits(destination.settings_as(MessagesSettings).default_max_tokens, limits.tier)
 
     def read_error(self, body: bytes) -> ProviderError:
         """Read an error: Anthropic's envelope, or one of the many shapes of compatible servers."""
-        parsed = msgspec.json.decode(body)
-        if not isinstance(parsed, dict):
-            return ProviderError()
-        error = read_error(parsed, "error")
-        own = parsed.get("type") == "error" and isinstance(parsed.get("error"), dict)
-        return ProviderError(error[0] if error else "", body if own else b"")
+        error = super().read_error(body)
+        own = bool(error.envelope) and msgspec.json.decode(body).get("type") == "error"
+        return error if own else ProviderError(error.message)

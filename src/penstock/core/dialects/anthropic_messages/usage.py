@@ -7,7 +7,9 @@ its own would count cache tokens twice, or lose them.
 
 `iterations` lists what the answer took in several steps. Steps of the types `compaction` and `advisor_message` are
 billed but are not in the top-level figures, so where there are iterations their sum is the bill: that of the steps of
-the answering model is the usage, and steps of other models are `Usage.others`.
+the answering model is the usage, and steps of other models are `Usage.others`. Where the requested model declined and
+another one went on (a `fallback` block, or a step `fallback_message`), that is the answering model (`Usage.model`); a
+step `message` is then one that was declined, of the requested model if it names none.
 """
 
 from collections.abc import Iterable
@@ -41,14 +43,16 @@ def merge(before: dict[str, object], report: dict[str, object]) -> dict[str, obj
     return merged
 
 
-def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
-    """A merged report as `Usage`. `model` is the model that answers."""
+def read_usage(raw: dict[str, object], sink: Sink, model: str = "", asked: str = "") -> Usage:
+    """A merged report as `Usage`. `model` is the model that answers, `asked` the one that it took over from, if any."""
     steps = _steps(raw)
     others: list[ModelUsage] = []
+    took_over = _took_over(steps) or (model if asked else "")
     if steps:
-        answering = _answering_model(steps, model)
-        others = [ModelUsage(named, _counted([step], sink)) for step in steps if (named := _model(step, answering))]
-        usage = _counted([step for step in steps if not _model(step, answering)], sink)
+        answering, declined = took_over or model, (asked or model) if took_over else ""
+        models = [_model(step, answering, declined) for step in steps]
+        others = [ModelUsage(named, _counted([step], sink)) for named, step in zip(models, steps, strict=True) if named]
+        usage = _counted([step for named, step in zip(models, steps, strict=True) if not named], sink)
     else:
         usage = _counted([raw], sink)
     tier, requests = raw.get("service_tier"), raw.get("server_tool_use")
@@ -67,6 +71,7 @@ def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
             if isinstance(count, int) and count > 0
         },
         others=tuple(others),
+        model=took_over,
         raw=raw,
     )
 
@@ -105,18 +110,18 @@ def _steps(raw: dict[str, object]) -> list[dict[str, object]]:
     return [step for step in steps[:_MAX_ITERATIONS] if isinstance(step, dict)]
 
 
-def _answering_model(steps: list[dict[str, object]], model: str) -> str:
-    """The model that answered. After a fallback it is not the requested one; the report names it."""
+def _took_over(steps: list[dict[str, object]]) -> str:
+    """The model that went on in place of the requested one, as the report names it; empty if there is none."""
     fallbacks = [step.get("model") for step in steps if step.get("type") == "fallback_message"]
-    return next((named for named in reversed(fallbacks) if isinstance(named, str)), model)
+    return next((named for named in reversed(fallbacks) if isinstance(named, str)), "")
 
 
-def _model(step: dict[str, object], answering: str) -> str:
+def _model(step: dict[str, object], answering: str, declined: str) -> str:
     """The model of a step if it is not the answering model, else empty."""
     named = step.get("model")
-    if not isinstance(named, str) or named == answering:
-        return ""
-    return named
+    if not isinstance(named, str):
+        named = declined if step.get("type") == "message" else ""
+    return "" if named == answering else named
 
 
 def _counted(reports: Iterable[dict[str, object]], sink: Sink) -> Usage:

@@ -4,8 +4,8 @@
 2. `message_start` precedes everything except pings. Its usage is that of the provider's own `message_start`. If the
    provider speaks another dialect, it reports usage last, and clients show it at once: then it is an estimate of the
    input. `message_delta` has the reported usage.
-3. One block after the other, numbered 0, 1, …; `core/hub/blocks.py` puts them into this order and adds missing borders.
-   Blocks that are not written (media, another API's server tools) take no number, and are losses.
+3. Blocks are numbered 0, 1, … as they are written. Those that are not written (media, another API's server tools) take
+   no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
    one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
 5. A seal of another issuer is wrapped (`core/hub/seals.py`), so that it comes back with the next request. If the client
@@ -13,44 +13,36 @@
 6. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
-from penstock.core.dialects.answer_parts import SummaryParts, call_name, of_first_choice
+from penstock.core.dialects.answer_parts import SummaryParts, adds_to_call, call_name
+from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.failures import envelope, write_error_event
-from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS
 from penstock.core.dialects.anthropic_messages.usage import write_usage
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.hub.blocks import Blocks
+from penstock.core.dialects.anthropic_messages.vocabulary import FINISH_REASONS
 from penstock.core.hub.content import Citation, ReasoningSeal
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
     ChoiceStart,
-    End,
     Event,
     Extra,
-    Fault,
     Finish,
-    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
-    Repair,
     Seal,
     Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    UsageReport,
 )
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.seals import wrap
 from penstock.core.hub.text import without_line_ends
-from penstock.core.hub.usage import Usage, clean_counts
+from penstock.core.hub.usage import clean_counts
 from penstock.core.json.getters import integer_of, text_of
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -62,13 +54,6 @@ _STOP_REASONS = {
     "content_filter": "refusal",
     "pause": "pause_turn",
 }
-# The error's type and message for the client, by the ending of a stream that has no fault.
-_ENDINGS = {
-    "truncated": ("api_error", "the provider's stream ended before the answer was complete"),
-    "timed_out": ("timeout_error", "the provider took too long"),
-    "cancelled": ("api_error", "the answer was cancelled"),
-    "failed": ("api_error", "the provider failed"),
-}
 _ERROR_TYPES = frozenset(("overloaded_error", "rate_limit_error", "timeout_error", "api_error", "billing_error"))
 
 
@@ -76,62 +61,41 @@ _ERROR_TYPES = frozenset(("overloaded_error", "rate_limit_error", "timeout_error
 _STREAMED_BLOCKS = {"compaction": "compaction_delta"}
 
 
-class AnthropicMessagesWriter:
+class AnthropicMessagesWriter(AnswerWriter):
     """Writes the events of one answer."""
 
+    pending: tuple[ToolCallStart, dict[str, object]] | None  # a call whose extras may follow
     _started = False
-    _failed = False
     _refused = False
     _unwritten: BlockStart | None = None  # a block of reasoning that the client may not expect, while it is empty
     _hidden = False  # whether something of the last block of reasoning was not written
-    _index = -1  # of the block that was started last
-    _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
-    _finish: Finish | None = None
-    _usage: Usage | None = None
     _start_usage: object = None  # the usage in the provider's own `message_start`
     _tier: str | None = None
 
     def __init__(self, facts: AnswerFacts) -> None:
-        self._facts = facts
-        self._own = facts.same_dialect
+        super().__init__(facts)
         self._message: dict[str, object] = {"id": answer_id(facts), "type": "message", "role": "assistant"}
         self._message["model"] = facts.model
         self._extras: dict[str, object] = {}  # of the event that is written next: of the message, then of its delta
         self._delta_extras: dict[str, object] = {}
         self._next_delta: dict[str, object] = {}  # extras of the delta of a block that is written next
-        self.losses: list[Loss] = []
-        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
-        self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
-        self._calls: dict[int, int] = {}  # the index of each call's block
-        self._free_inputs: set[int] = set()  # calls whose input is free text: written as one JSON string
+        self._indexes: dict[int | None, int] = {}  # of the blocks that are written, by their numbers in the hub
+        self._free_inputs: set[int] = set()  # blocks of calls whose input is free text: written as one JSON string
         self._redacted: dict[int, dict[str, object]] = {}  # blocks that wait for the data of their start
         self._shown = "all" if facts.same_dialect else facts.reasoning
-        self._out: list[bytes] = []
 
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events."""
-        for event in self._blocks.order(of_first_choice(events, self.losses)):
-            if self._pending is not None and not self._takes_extra(event):
-                self._start_call()
-            self._write(event)
-        self._start_call()
-        out, self._out = self._out, []
-        return b"".join(out)
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
-        for event in self._blocks.order(events):
-            match event:
-                case Start(id, model):
-                    self._message |= {"id": id, "model": model}
-                case ChoiceStart():
-                    self._started = True
-                case BlockStart():
-                    self._index += 1
-                    self._indexes[event.block] = self._index
-                case _:
-                    pass
+    def note(self, event: Event) -> None:
+        """Observe an event whose bytes are forwarded unchanged: what is written later must match it."""
+        match event:
+            case Start(id, model):
+                self._message |= {"id": id, "model": model}
+            case ChoiceStart():
+                self._started = True
+            case BlockStart(_, block):
+                self._indexes[block] = len(self._indexes)
+            case _:
+                pass
 
     def heartbeat(self) -> bytes:
         """The API's own heartbeat."""
@@ -141,24 +105,25 @@ class AnthropicMessagesWriter:
         """The error as the last event."""
         return write_error_event(failure, self._facts.call_id)
 
-    def _write(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
+        if self.pending is not None and not adds_to_call(event):
+            self.flush()
         match event:
-            case TextDelta(_, text):
-                self._delta({"type": "text_delta", "text": text})
+            case TextDelta(_, text, block):
+                self._delta(block, {"type": "text_delta", "text": text})
             case ReasoningDelta() if self._shown != "all":
                 self._hide()
-            case ReasoningDelta(_, text, _, part):
-                self._delta({"type": "thinking_delta", "thinking": self._summary.join(part, text)})
-            case ToolCallDelta(_, call, arguments):
-                self._write_arguments(call, arguments)
-            case Repair():
-                pass  # counted, not shown to the client
+            case ReasoningDelta(_, text, _, part, block):
+                self._delta(block, {"type": "thinking_delta", "thinking": self._summary.join(part, text)})
+            case ToolCallDelta(_, _, arguments, block):
+                self._write_arguments(block, arguments)
             case BlockStart():
                 self._start_block(event)
             case BlockEnd(_, block):
                 self._end_block(block)
             case ToolCallStart():
-                self._pending = (event, {})
+                self.pending = (event, {})
             case ChoiceStart():
                 self._start()
             case Extra("event", fields):
@@ -169,23 +134,23 @@ class AnthropicMessagesWriter:
                 self._write_seal(event)
             case Annotation():
                 self._write_citation(event)
-            case RefusalDelta(_, text):
+            case RefusalDelta(_, text, block):
                 self._refused = True
-                self._delta({"type": "text_delta", "text": text})
-            case MediaDelta():
-                pass  # its block is a loss already
+                self._delta(block, {"type": "text_delta", "text": text})
             case Start(id, model):
                 self._tier = event.tier
                 known = {"id": id if self._facts.same_dialect else None, "model": model}
                 self._message |= {name: value for name, value in known.items() if value}
-            case Finish():
-                self._finish = event
-            case UsageReport(usage):
-                self._usage = usage
-            case Fault():
-                self._write_fault(event)
-            case End(ending):
-                self._write_end(ending)
+            case _:
+                self.write_rest(event)
+
+    def text_writer(self, delta: TextDelta | ReasoningDelta) -> TextWriter | None:
+        """Writes further texts of an open block."""
+        index, is_text = self._indexes.get(delta.block), isinstance(delta, TextDelta)
+        if index is None or not (is_text or self._shown == "all"):
+            return None
+        body = {"type": "text_delta", "text": TEXT} if is_text else {"type": "thinking_delta", "thinking": TEXT}
+        return text_template(_frame("content_block_delta", {"index": index, "delta": body}))
 
     # The message.
 
@@ -208,12 +173,8 @@ class AnthropicMessagesWriter:
         self._emit("message_start", {"message": self._extras | message})
         self._extras = {}
 
-    def _write_end(self, ending: str) -> None:
-        if ending != "completed":
-            if not self._failed:
-                self._write_error(*_ENDINGS[ending])
-            return
-        finish = self._finish or Finish(0, "stop")
+    def complete(self, finish: Finish) -> None:
+        """Write the stop reason and the usage."""
         delta: dict[str, object] = {
             "stop_reason": stop_reason(finish, refused=self._refused),
             "stop_sequence": finish.stop_sequence,
@@ -226,14 +187,11 @@ class AnthropicMessagesWriter:
         self._emit("message_delta", {**self._extras, "delta": self._delta_extras | delta, "usage": usage})
         self._emit("message_stop", {})
 
-    def _write_fault(self, fault: Fault) -> None:
-        native = (fault.provider or {}).get("type")
-        known = isinstance(native, str) and native in _ERROR_TYPES
-        self._write_error(native if known else "api_error", fault.message)
-
-    def _write_error(self, type: object, message: str) -> None:
-        self._failed = True
-        self._out.append(b"event: error\ndata: " + envelope(str(type), message, self._facts.call_id) + b"\n\n")
+    def write_error(self, message: str, code: str, provider: dict[str, object]) -> None:
+        """Write the error as the last event."""
+        native = text_of(provider.get("type"))
+        type = native if native in _ERROR_TYPES else "timeout_error" if code == "timed_out" else "api_error"
+        self.out.append(b"event: error\ndata: " + envelope(type, message, self._facts.call_id) + b"\n\n")
 
     # Blocks.
 
@@ -259,9 +217,8 @@ class AnthropicMessagesWriter:
 
     def _open(self, block: int, content: dict[str, object]) -> None:
         self._start()
-        self._index += 1
-        self._indexes[block] = self._index
-        self._emit("content_block_start", {"index": self._index, "content_block": content})
+        index = self._indexes[block] = len(self._indexes)
+        self._emit("content_block_start", {"index": index, "content_block": content})
 
     def _write_whole(self, block: int, content: dict[str, object]) -> None:
         delta = _STREAMED_BLOCKS.get(str(content["type"]))
@@ -271,7 +228,7 @@ class AnthropicMessagesWriter:
         fields = {name: value for name, value in content.items() if name != "type"}
         self._open(block, {"type": content["type"], **dict.fromkeys(fields)})
         if fields:
-            self._delta({"type": delta, **fields})
+            self._delta(block, {"type": delta, **fields})
 
     def _write_unknown(self, fields: dict[str, object]) -> None:
         """Write an event that only this dialect has. A delta has the hub's number of its block."""
@@ -291,15 +248,17 @@ class AnthropicMessagesWriter:
         if index is None:
             self._unwritten = None  # a seal that follows the end of its block has no place
             return
-        if index in self._free_inputs:
-            self._emit_delta(index, {"type": "input_json_delta", "partial_json": '"}'})
+        if block in self._free_inputs:
+            self._delta(block, {"type": "input_json_delta", "partial_json": '"}'})
         self._emit("content_block_stop", {"index": index})
 
-    def _delta(self, delta: dict[str, object]) -> None:
-        self._emit_delta(self._index, delta)
-
-    def _emit_delta(self, index: int, delta: dict[str, object]) -> None:
-        delta, self._next_delta = self._next_delta | delta, {}
+    def _delta(self, block: int | None, delta: dict[str, object]) -> None:
+        """Write more of a block, if it is written at all."""
+        index = self._indexes.get(block)
+        if index is None:
+            return
+        if self._next_delta:
+            delta, self._next_delta = self._next_delta | delta, {}
         self._emit("content_block_delta", {"index": index, "delta": delta})
 
     def _hide(self) -> None:
@@ -321,27 +280,22 @@ class AnthropicMessagesWriter:
         if seal.block in self._redacted:
             self._open(seal.block, {"type": "redacted_thinking", "data": value, **self._redacted.pop(seal.block)})
         elif seal.block in self._indexes:
-            self._emit_delta(self._indexes[seal.block], {"type": "signature_delta", "signature": value})
+            self._delta(seal.block, {"type": "signature_delta", "signature": value})
         elif not self._hidden:
             self.losses.append(Loss("seal-dropped", seal.scheme))
 
     def _write_citation(self, citation: Annotation) -> None:
         body = citation_body(citation, own=self._own)
-        if body is None:
+        if body is None or citation.block not in self._indexes:
             self.losses.append(Loss("citation-dropped", citation.title))
         else:
-            self._emit_delta(
-                self._indexes.get(citation.block, self._index), {"type": "citations_delta", "citation": body}
-            )
+            self._delta(citation.block, {"type": "citations_delta", "citation": body})
 
     # Tool calls.
 
-    def _takes_extra(self, event: Event) -> bool:
-        return isinstance(event, Repair) or (isinstance(event, Extra) and event.place == "tool")
-
     def _take_extra(self, extra: Extra) -> None:
-        if extra.place == "tool" and self._pending is not None:
-            self._pending[1].update(extra.fields)
+        if extra.place == "tool" and self.pending is not None:
+            self.pending[1].update(extra.fields)
         elif extra.place == "chunk" and self._own:
             self._extras |= extra.fields
         elif extra.place == "choice" and self._own:
@@ -349,10 +303,11 @@ class AnthropicMessagesWriter:
         elif extra.place == "delta" and self._own:
             self._next_delta |= extra.fields
 
-    def _start_call(self) -> None:
-        if self._pending is None:
+    def flush(self) -> None:
+        """Start a call: its extras have come."""
+        if self.pending is None:
             return
-        (call, extras), self._pending = self._pending, None
+        (call, extras), self.pending = self.pending, None
         if call.server and not self._own:
             self.losses.append(Loss("server-activity-hidden", call.name))
             return
@@ -362,23 +317,24 @@ class AnthropicMessagesWriter:
             "name": call_name(call),
             "input": {},
         }
-        self._open(call.block if call.block is not None else -1, content | (extras if self._own else {}))
-        self._calls[call.call] = self._index
+        assert call.block is not None  # `Blocks` has given it one
+        self._open(call.block, content | (extras if self._own else {}))
         if call.kind == "custom":
-            self._free_inputs.add(self._index)
-            self._delta({"type": "input_json_delta", "partial_json": '{"input":"'})
+            self._free_inputs.add(call.block)
+            self._delta(call.block, {"type": "input_json_delta", "partial_json": '{"input":"'})
 
-    def _write_arguments(self, call: int, arguments: str) -> None:
-        index = self._calls.get(call)
-        if index is None:
-            return  # a call that is not shown
-        if index in self._free_inputs:
+    def _write_arguments(self, block: int | None, arguments: str) -> None:
+        if block in self._free_inputs:
             arguments = msgspec.json.encode(arguments).decode()[1:-1]
-        self._emit_delta(index, {"type": "input_json_delta", "partial_json": arguments})
+        self._delta(block, {"type": "input_json_delta", "partial_json": arguments})
 
     def _emit(self, name: str, fields: dict[str, object]) -> None:
-        data = without_line_ends(msgspec.json.encode({"type": name} | fields | {"type": name}))
-        self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+        self.out.append(_frame(name, fields))
+
+
+def _frame(name: str, fields: dict[str, object]) -> bytes:
+    data = without_line_ends(msgspec.json.encode({"type": name, **fields}))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 def answer_id(facts: AnswerFacts) -> str:

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping
 
+from penstock.core.dialects.answer_writer import AnswerFacts
 from penstock.core.dialects.bedrock_converse.reader import FINISH_REASONS, SEAL_SCHEME
 from penstock.core.hub.content import Citation, ReasoningSeal
 from penstock.core.hub.events import Annotation, Finish
@@ -23,6 +24,8 @@ _IMAGE = "image/"
 # The exceptions of the operation, by their HTTP status.
 _EXCEPTIONS = {
     400: "validationException",
+    401: "unrecognizedClientException",
+    402: "serviceQuotaExceededException",
     403: "accessDeniedException",
     404: "resourceNotFoundException",
     408: "modelTimeoutException",
@@ -30,6 +33,7 @@ _EXCEPTIONS = {
     429: "throttlingException",
     500: "internalServerException",
     503: "serviceUnavailableException",
+    504: "modelTimeoutException",
 }
 # Those that may be in a stream.
 _IN_STREAM = frozenset(_EXCEPTIONS[status] for status in (400, 429, 500, 503))
@@ -81,6 +85,11 @@ def _write_usage(usage: Usage, *, own: bool) -> Json:
     if written and usage.cache_write_1h:
         report["cacheDetails"] = [{"inputTokens": usage.cache_write_1h, "ttl": "1h"}]
     return report
+
+
+def call_id(facts: AnswerFacts, number: int) -> str:
+    """The id of a call that the provider gave none."""
+    return f"tooluse_{facts.call_id}_{number}"
 
 
 def seal_body(seal: ReasoningSeal, issuer: str) -> Json:

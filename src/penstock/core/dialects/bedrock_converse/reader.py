@@ -11,8 +11,8 @@ Rules for the whole file:
 2. `messageStop` has the reason, and completes the answer. The usage follows it, in `metadata`, which is last.
 3. Input tokens exclude those that are read from the cache or written to it; the total includes them. So the input is
    the sum of the three. If the input or the output is missing, it is the rest of the total.
-4. The provider executes some tools itself: a call of the type `server_tool_use`, and its `toolResult`. Of the result,
-   only its beginning is kept: no client can use it.
+4. The provider executes some tools itself: a call of the type `server_tool_use`, and its `toolResult`. The result is
+   kept whole, and reported when its block ends: its deltas are lists, of which each continues the content.
 5. Some reasons say that there is no usable answer (`FAILURES`). They are faults, and so are all exceptions.
 """
 
@@ -45,7 +45,7 @@ from penstock.core.hub.sink import Sink
 from penstock.core.hub.text import SurrogateJoiner
 from penstock.core.hub.usage import Usage
 from penstock.core.hub.usage_fields import read_count
-from penstock.core.json.getters import integer_of, object_of, objects_of, shown, text_of
+from penstock.core.json.getters import integer_of, list_of, object_of, objects_of, shown, text_of
 from penstock.core.provider_errors.error_shapes import error_of
 from penstock.core.wire.scan import JsonScan
 
@@ -104,6 +104,8 @@ class _ConverseBlock(Struct):
     mime: str = ""
     arguments: JsonScan = field(default_factory=JsonScan)
     """A scan of the arguments of a call."""
+    result: _Json = field(default_factory=dict)
+    """What has come of a result."""
 
 
 class BedrockConverseReader(FrameReader):
@@ -123,11 +125,8 @@ class BedrockConverseReader(FrameReader):
         self._open: dict[int, _ConverseBlock] = {}  # by the provider's index
         self._ids: set[str] = set()  # of calls
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one event. `event` is its name."""
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-            return
         if event not in EVENTS and len(value) == 1 and not EVENTS.isdisjoint(value):
             event, value = next((name, object_of(each)) for name, each in value.items())
         if self.done:
@@ -200,8 +199,7 @@ class BedrockConverseReader(FrameReader):
             self._read_start({"image": image}, index)
             self._read_delta({"image": image}, index)
         elif "toolResult" in content:
-            result = object_of(content["toolResult"])
-            self._read_start({"toolResult": {name: result[name] for name in result if name != "content"}}, index)
+            self._read_start({"toolResult": object_of(content["toolResult"])}, index)
         elif "text" in content:
             self._read_delta(content, index)
         else:
@@ -289,7 +287,9 @@ class BedrockConverseReader(FrameReader):
         elif image:
             self._start("media", index, mime=f"image/{text_of(image.get('format')) or 'png'}")
         elif isinstance(result, dict):
-            self._start("result", index, result=result)
+            block = self._start("result", index)
+            if block is not None:
+                block.result |= result
         elif start:
             self._sink.repair("event-unknown", next(iter(start)))
             self._start("other", index)
@@ -309,19 +309,21 @@ class BedrockConverseReader(FrameReader):
         server = call.get("type") == "server_tool_use"
         self._sink.events.append(ToolCallStart(0, block.call, id, name, server=server, block=block.number))
 
-    def _start(self, kind: _Kind, index: int, *, mime: str = "", result: _Json | None = None) -> _ConverseBlock | None:
+    def _start(self, kind: _Kind, index: int, *, mime: str = "") -> _ConverseBlock | None:
         self._begin(missing=True)
         if self._blocks >= _MAX_BLOCKS:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} blocks")
             return None
+        last = self._open.get(self._last)
+        if last is not None and last.kind in ("text", "reasoning"):
+            self._add("", last, more=False)  # no text of that block follows any more (rule 1)
         self._open[index] = block = _ConverseBlock(self._blocks, kind, self._calls, mime)
         self._last = index
         self._blocks += 1
         if kind == "call":
             self._calls += 1
-        elif kind != "other":
-            type = "toolResult" if kind == "result" else ""
-            self._sink.events.append(BlockStart(0, block.number, kind, type=type, data=result))
+        elif kind != "result" and kind != "other":
+            self._sink.events.append(BlockStart(0, block.number, kind))
         return block
 
     def _opened(self, kind: _Kind, index: int) -> _ConverseBlock | None:
@@ -334,7 +336,7 @@ class BedrockConverseReader(FrameReader):
         return block or self._start(kind, index)
 
     def _read_delta(self, delta: _Json, index: int) -> None:
-        call, reasoning = delta.get("toolUse"), delta.get("reasoningContent")
+        call, reasoning, more = delta.get("toolUse"), delta.get("reasoningContent"), delta.get("toolResult")
         if "text" in delta:
             self._read_text(delta["text"], index, "text")
         elif isinstance(call, dict):
@@ -345,7 +347,10 @@ class BedrockConverseReader(FrameReader):
             self._read_citation(object_of(delta["citation"]), index)
         elif isinstance(delta.get("image"), dict):
             self._read_image(object_of(delta["image"]), index)
-        elif delta and (index not in self._open or self._open[index].kind not in ("result", "other")):
+        elif isinstance(more, list) and index in self._open and self._open[index].kind == "result":
+            result = self._open[index].result
+            result["content"] = [*list_of(result.get("content")), *more]
+        elif delta and (index not in self._open or self._open[index].kind != "other"):
             self._sink.repair("event-unknown", next(iter(delta)))
             self.unread = self.unread or shown(delta)
 
@@ -409,6 +414,9 @@ class BedrockConverseReader(FrameReader):
         self._add("", block, more=False)
         if block.kind == "call" and block.arguments.started and not block.arguments.whole:
             self._sink.repair("tool-arguments-broken")
+        if block.kind == "result":
+            data: _Json = {"toolResult": block.result}
+            self._sink.events.append(BlockStart(0, block.number, "result", type="toolResult", data=data))
         if block.kind != "other":
             self._sink.events.append(BlockEnd(0, block.number))
 

@@ -17,18 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
-from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.schema_subset import SchemaSubset
-from penstock.core.dialects.translated_parts import (
+from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
-    TranslatedParts,
+    Destination,
+    Json,
+    RequestWriter,
     lacks_thinking,
-    note_fields,
     note_lifetime,
     trim_prefill,
-    write_sampling,
-    write_stops,
 )
+from penstock.core.dialects.schema_subset import SchemaSubset
 from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.media import format_of, is_text
@@ -54,7 +52,6 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9\s()\[\]-]")
 _SPACES = re.compile(r"\s+")
 _MAX_NAME = 200
 _NOTHING: dict[str, object] = {"type": "object", "properties": {}}
-_Json = dict[str, object]
 
 
 class ConverseSettings(Struct, frozen=True, kw_only=True):
@@ -78,70 +75,64 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     """Whether the schema of a tool may have `anyOf`, `oneOf` or `allOf` at the top."""
 
 
-def write_request(
-    request: Request, settings: ConverseSettings, issuer: str, losses: list[Loss], names: ToolMap
-) -> _Json:
-    """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
-    require_one_choice(request.choices)
-    check_translatable(request)
-    writer = _ConverseMessages(settings, issuer, losses, names)
-    messages = writer.messages(without_system_turns(request.turns, losses))
-    fields: _Json = {"messages": require_conversation(request, messages, losses)}
-    system = writer.system(request.system)
-    if system:
-        fields["system"] = system
-    tools = writer.tools(request)
-    if tools:
-        fields["toolConfig"] = tools
-    forced = "toolChoice" in tools and _is_forced(request.tool_choice)
-    obstacle = "tool_choice forces a call" if forced else ""
-    if settings.reasoning == "budget" and lacks_thinking(messages, lambda block: next(iter(block))):
-        obstacle = MISSING_THINKING
-    more = _write_reasoning(request, settings, losses, obstacle)
-    sampling = {"temperature": "temperature", "top_p": "topP"} | ({"top_k": "top_k"} if settings.takes_top_k else {})
-    config = write_sampling(request.sampling, sampling, losses)
-    if "top_k" in config:
-        more["top_k"] = config.pop("top_k")
-    temperature = config.get("temperature")
-    if isinstance(temperature, int | float) and temperature > _MAX_TEMPERATURE:
-        config["temperature"] = _MAX_TEMPERATURE
-        losses.append(Loss("temperature-clamped", str(temperature)))
-    none = "thinking" in more or not settings.sampling  # these models refuse all of them together with thinking
-    if none or (not settings.sampling_pair and config.keys() >= {"temperature", "topP"}):
-        config = {name: value for name, value in config.items() if value != _DEFAULT_SAMPLING}
-        refused = ("temperature", "topP", "top_k") if none else ("topP",) if "temperature" in config else ()
-        for fields_with, name in ((each, name) for name in refused for each in (config, more) if name in each):
-            del fields_with[name]
-            losses.append(Loss("sampling-dropped", name))
-    if request.max_output is not None:
-        config["maxTokens"] = request.max_output
-    if stops := write_stops(request.stop, losses, blank=settings.blank_stops):
-        config["stopSequences"] = stops
-    if config:
-        fields["inferenceConfig"] = config
-    if more:
-        fields["additionalModelRequestFields"] = more
-    _write_format(request, fields, losses)
-    if request.tier in _TIERS:
-        fields["serviceTier"] = {"type": request.tier}
-    tier = ("service_tier",) if request.tier in _TIERS else ()
-    note_fields(request, losses, known=("response_format.description", *tier))
-    return fields
+class ConverseRequestWriter(RequestWriter):
+    """Writes requests for the Converse API."""
 
-
-class _ConverseMessages(TranslatedParts):
-    """Writes messages and tools."""
-
-    def __init__(self, settings: ConverseSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
-        super().__init__(losses, names)
-        self._settings = settings
-        self._issuer = issuer
-        self._schemas = SchemaSubset(losses)
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(ConverseSettings)
+        self._schemas = SchemaSubset(self.losses)
         self._documents = 0
         self._called: dict[str, None] = {}  # the names of tools in the conversation
 
-    def messages(self, turns: Sequence[Message]) -> list[_Json]:
-        written: list[tuple[str, list[list[_Json]]]] = []  # the blocks of each part
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        messages = self.messages(without_system_turns(request.turns, self.losses))
+        fields: Json = {"messages": self.conversation(request, messages)}
+        system = self.system(request.system)
+        if system:
+            fields["system"] = system
+        tools = self.tools(request)
+        if tools:
+            fields["toolConfig"] = tools
+        forced = "toolChoice" in tools and _is_forced(request.tool_choice)
+        obstacle = "tool_choice forces a call" if forced else ""
+        if self._settings.reasoning == "budget" and lacks_thinking(messages, lambda block: next(iter(block))):
+            obstacle = MISSING_THINKING
+        more = self._write_reasoning(request, obstacle)
+        top_k = {"top_k": "top_k"} if self._settings.takes_top_k else {}
+        config = self.sampling(request.sampling, {"temperature": "temperature", "top_p": "topP", **top_k})
+        if "top_k" in config:
+            more["top_k"] = config.pop("top_k")
+        temperature = config.get("temperature")
+        if isinstance(temperature, int | float) and temperature > _MAX_TEMPERATURE:
+            config["temperature"] = _MAX_TEMPERATURE
+            self.losses.append(Loss("temperature-clamped", str(temperature)))
+        # These models refuse all of them together with thinking.
+        none = "thinking" in more or not self._settings.sampling
+        if none or (not self._settings.sampling_pair and config.keys() >= {"temperature", "topP"}):
+            config = {name: value for name, value in config.items() if value != _DEFAULT_SAMPLING}
+            refused = ("temperature", "topP", "top_k") if none else ("topP",) if "temperature" in config else ()
+            for fields_with, name in ((each, name) for name in refused for each in (config, more) if name in each):
+                del fields_with[name]
+                self.losses.append(Loss("sampling-dropped", name))
+        if request.max_output is not None:
+            config["maxTokens"] = request.max_output
+        if stops := self.stops(request.stop, blank=self._settings.blank_stops):
+            config["stopSequences"] = stops
+        if config:
+            fields["inferenceConfig"] = config
+        if more:
+            fields["additionalModelRequestFields"] = more
+        self._write_format(request, fields)
+        if request.tier in _TIERS:
+            fields["serviceTier"] = {"type": request.tier}
+        tier = ("service_tier",) if request.tier in _TIERS else ()
+        self.note_fields(request, known=("response_format.description", *tier))
+        return fields
+
+    def messages(self, turns: Sequence[Message]) -> list[Json]:
+        written: list[tuple[str, list[list[Json]]]] = []  # the blocks of each part
         for turn in turns:
             role = "assistant" if turn.role == "assistant" else "user"
             parts = [blocks for part in turn.parts if (blocks := self._blocks(part))]
@@ -151,14 +142,14 @@ class _ConverseMessages(TranslatedParts):
                 written.append((role, parts))
         for _, parts in written:
             parts.sort(key=lambda blocks: ("toolUse" in blocks[0]) - ("toolResult" in blocks[0]))
-        messages: list[_Json] = [
+        messages: list[Json] = [
             {"role": role, "content": [block for blocks in parts for block in blocks]} for role, parts in written
         ]
         trim_prefill(messages)
         return messages
 
-    def system(self, parts: Sequence[Part]) -> list[_Json]:
-        blocks: list[_Json] = []
+    def system(self, parts: Sequence[Part]) -> list[Json]:
+        blocks: list[Json] = []
         for part in parts:
             text = self._plain(part)
             if text is None:
@@ -174,7 +165,7 @@ class _ConverseMessages(TranslatedParts):
         self.losses[before:] = [loss for loss in self.losses[before:] if loss.code != "cache-hint-dropped"]
         return text
 
-    def _cache(self, cache: str) -> list[_Json]:
+    def _cache(self, cache: str) -> list[Json]:
         """The point up to which the prompt should be cached; none without a hint."""
         if not cache:
             return []
@@ -184,7 +175,7 @@ class _ConverseMessages(TranslatedParts):
         lifetime = note_lifetime(cache, _LIFETIMES, self.losses)
         return [{"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime else {})}]
 
-    def _blocks(self, part: Part) -> list[_Json]:
+    def _blocks(self, part: Part) -> list[Json]:
         text = self._plain(part)
         if text is not None:
             return [{"text": text}, *self._cache(getattr(part, "cache", ""))] if text.strip() else []
@@ -202,7 +193,7 @@ class _ConverseMessages(TranslatedParts):
                 self.note_dropped(part)
                 return []
 
-    def _call(self, call: ToolCall) -> _Json:
+    def _call(self, call: ToolCall) -> Json:
         name = self.names.name(call.name, call.namespace)
         self._called[name] = None
         return {
@@ -213,8 +204,8 @@ class _ConverseMessages(TranslatedParts):
             }
         }
 
-    def _result(self, result: ToolResult) -> _Json:
-        content: list[_Json] = []
+    def _result(self, result: ToolResult) -> Json:
+        content: list[Json] = []
         for part in result.parts:
             text = self.text(part)
             if text and text.strip():
@@ -224,24 +215,24 @@ class _ConverseMessages(TranslatedParts):
                 self.note_cache(part.cache)
             elif text is None and not isinstance(part, MediaPart):
                 self.note_dropped(part)
-        body: _Json = {
+        body: Json = {
             "toolUseId": portable(result.call_id, _MAX_ID),
             "content": content or [{"json": {}}],  # the API refuses a result without content
         }
         return {"toolResult": body | ({"status": "error"} if result.is_error else {})}
 
-    def _reasoning(self, part: ReasoningPart) -> list[_Json]:
+    def _reasoning(self, part: ReasoningPart) -> list[Json]:
         """Earlier reasoning, if the provider can check its seal."""
-        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        seal = opened(part.seals, SEAL_SCHEME, self.issuer)
         if seal is None:
             self.losses.append(Loss("reasoning-dropped"))
             return []
         if seal.redacted:
             return [{"reasoningContent": {"redactedContent": seal.value}}]
-        text = part.text or "\n\n".join(part.summary)
+        text = part.thought
         return [{"reasoningContent": {"reasoningText": {"text": text, "signature": seal.value}}}]
 
-    def _media(self, part: MediaPart) -> _Json | None:
+    def _media(self, part: MediaPart) -> Json | None:
         own = part.url.startswith("s3://")
         format = format_of(part.mime)
         if part.kind == "file" and format not in _FORMATS["file"] and is_text(part.mime):
@@ -249,8 +240,8 @@ class _ConverseMessages(TranslatedParts):
         if format not in _FORMATS.get(part.kind, ()) or not (part.data or own):
             self.note_dropped(part)
             return None
-        source: _Json = {"s3Location": {"uri": part.url}} if own else {"bytes": part.data}
-        body: _Json = {"format": format, "source": source}
+        source: Json = {"s3Location": {"uri": part.url}} if own else {"bytes": part.data}
+        body: Json = {"format": format, "source": source}
         if part.kind == "file":
             return {"document": body | {"name": self._document_name(part.name)}}
         return {part.kind: body}
@@ -260,7 +251,7 @@ class _ConverseMessages(TranslatedParts):
         plain = _SPACES.sub(" ", _NOT_IN_NAMES.sub(" ", name)).strip()[:_MAX_NAME]
         return f"{plain or 'document'} {self._documents}" if self._documents > 1 else plain or "document"
 
-    def tools(self, request: Request) -> _Json:
+    def tools(self, request: Request) -> Json:
         choice = request.tool_choice
         functions = self.functions(available_tools(request, self.losses))
         none = choice is not None and choice.mode == "none"
@@ -274,19 +265,19 @@ class _ConverseMessages(TranslatedParts):
             self.losses.append(Loss("tool-choice-widened", "none"))
         if not specs:
             return {}
-        fields: _Json = {"tools": specs}
+        fields: Json = {"tools": specs}
         if allowed and choice is not None and not none:
             written = self._choice(choice)
             fields |= {"toolChoice": written} if written else {}
         return fields
 
-    def _choice(self, choice: ToolChoice) -> _Json:
+    def _choice(self, choice: ToolChoice) -> Json:
         if choice.mode == "tool" and len(choice.names) == 1:
             return {"tool": {"name": self.names.chosen(choice.names[0])}}
         return {"any": {}} if _is_forced(choice) else {"auto": {}}
 
-    def _tool(self, tool: Tool) -> list[_Json]:
-        spec: _Json = {"name": self.names.name(tool.name, tool.namespace)}
+    def _tool(self, tool: Tool) -> list[Json]:
+        spec: Json = {"name": self.names.name(tool.name, tool.namespace)}
         if tool.description:
             spec["description"] = tool.description
         strict = tool.strict is True and self._settings.strict_tools
@@ -298,49 +289,47 @@ class _ConverseMessages(TranslatedParts):
             self.losses.append(Loss("tool-option-dropped", "strict"))
         return [{"toolSpec": spec}, *self._cache(tool.cache)]
 
+    def _write_reasoning(self, request: Request, obstacle: str) -> Json:
+        """The additional fields for reasoning; none if there is an obstacle to it."""
+        reasoning = request.reasoning
+        if reasoning is None or reasoning.enabled is False or reasoning.effort == "none":
+            return {}
+        effort, budget = reasoning.effort or "", reasoning.budget
+        if not (effort or budget is not None or reasoning.enabled):
+            return {}
+        if self._settings.reasoning == "none":
+            self.losses.append(Loss("field-dropped", "reasoning_effort"))
+            return {}
+        if obstacle:
+            self.losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
+            return {}
+        if self._settings.reasoning == "adaptive":
+            if budget is not None:
+                self.losses.append(Loss("effort-approximated", f"{budget} as adaptive"))
+            fields: Json = {"thinking": {"type": "adaptive"}}
+            return fields | ({"output_config": {"effort": effort}} if effort else {})
+        given = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget
+        most = request.max_output - 1 if request.max_output is not None else given
+        written = min(max(given, _LEAST_BUDGET), most)
+        if written < _LEAST_BUDGET:
+            self.losses.append(Loss("effort-approximated", f"{effort or budget} as none"))
+            return {}
+        if written != budget:
+            self.losses.append(Loss("effort-approximated", f"{effort or budget} as {written}"))
+        return {"thinking": {"type": "enabled", "budget_tokens": written}}
+
+    def _write_format(self, request: Request, fields: Json) -> None:
+        form = request.format
+        if form is None:
+            return
+        if form.schema is None:
+            self.losses.append(Loss("schema-loosened"))
+            return
+        schema: Json = {"schema": msgspec.json.encode(SchemaSubset(self.losses).output(form.schema)).decode()}
+        optional = {"name": form.name, "description": form.description}
+        schema |= {name: value for name, value in optional.items() if value}
+        fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
+
 
 def _is_forced(choice: ToolChoice | None) -> bool:
     return choice is not None and (choice.mode in ("required", "tool") or choice.required)
-
-
-def _write_reasoning(request: Request, settings: ConverseSettings, losses: list[Loss], obstacle: str) -> _Json:
-    """The additional fields for reasoning; none if there is an obstacle to it."""
-    reasoning = request.reasoning
-    if reasoning is None or reasoning.enabled is False or reasoning.effort == "none":
-        return {}
-    effort, budget = reasoning.effort or "", reasoning.budget
-    if not (effort or budget is not None or reasoning.enabled):
-        return {}
-    if settings.reasoning == "none":
-        losses.append(Loss("field-dropped", "reasoning_effort"))
-        return {}
-    if obstacle:
-        losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
-        return {}
-    if settings.reasoning == "adaptive":
-        if budget is not None:
-            losses.append(Loss("effort-approximated", f"{budget} as adaptive"))
-        fields: _Json = {"thinking": {"type": "adaptive"}}
-        return fields | ({"output_config": {"effort": effort}} if effort else {})
-    given = _BUDGETS.get(effort, _BUDGETS["medium"]) if budget is None else budget
-    most = request.max_output - 1 if request.max_output is not None else given
-    written = min(max(given, _LEAST_BUDGET), most)
-    if written < _LEAST_BUDGET:
-        losses.append(Loss("effort-approximated", f"{effort or budget} as none"))
-        return {}
-    if written != budget:
-        losses.append(Loss("effort-approximated", f"{effort or budget} as {written}"))
-    return {"thinking": {"type": "enabled", "budget_tokens": written}}
-
-
-def _write_format(request: Request, fields: _Json, losses: list[Loss]) -> None:
-    form = request.format
-    if form is None:
-        return
-    if form.schema is None:
-        losses.append(Loss("schema-loosened"))
-        return
-    schema: _Json = {"schema": msgspec.json.encode(SchemaSubset(losses).output(form.schema)).decode()}
-    optional = {"name": form.name, "description": form.description}
-    schema |= {name: value for name, value in optional.items() if value}
-    fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

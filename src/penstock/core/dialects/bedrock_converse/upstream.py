@@ -1,34 +1,48 @@
-"""The dialect of Bedrock's Converse API, as an API to call.
+"""The Converse API of Amazon Bedrock, as an API to call.
 
 Every answer is requested as a stream, because unstreamed ones have another path. The model is in the path only.
 """
 
+import msgspec
+from msgspec import Raw
+
 from penstock.core.dialects.bedrock_converse.reader import BedrockConverseReader
-from penstock.core.dialects.bedrock_converse.request_writer import ConverseSettings, write_request
-from penstock.core.dialects.dialect import Destination, RequestLimits
-from penstock.core.dialects.translating_upstream import TranslatingUpstream
+from penstock.core.dialects.bedrock_converse.request import wrapped_blocks
+from penstock.core.dialects.bedrock_converse.request_writer import ConverseRequestWriter
+from penstock.core.dialects.bedrock_converse.surface import STREAMED_PATH
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, UpstreamDialect
 from penstock.core.hub.losses import Loss
-from penstock.core.hub.request import ClientRequest, Request
-from penstock.core.hub.tool_map import ToolMap
-from penstock.core.json.getters import object_of, text_of
+from penstock.core.hub.request import ClientRequest
+from penstock.core.json.getters import list_of
+
+_IN_PATH = ("model", "stream")
 
 
-class BedrockConverseUpstream(TranslatingUpstream):
+class BedrockConverseUpstream(UpstreamDialect):
     """Calls Amazon Bedrock."""
 
-    path = "/model/{model}/converse-stream"
+    path = STREAMED_PATH
     reader = BedrockConverseReader
+    request_writer = ConverseRequestWriter
     in_path = True
+    output_member = "inferenceConfig.maxTokens"
+    tier_member = "serviceTier.type"
 
-    def write_fields(
-        self, request: Request, destination: Destination, losses: list[Loss], names: ToolMap
-    ) -> dict[str, object]:
-        """The members of the body."""
-        return write_request(request, destination.settings_as(ConverseSettings), destination.issuer, losses, names)
+    def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The client's own bytes, with the edits that the route demands.
 
-    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
-        """The limit of the output, and the tier."""
-        neutral, overrides = request.read(), destination.overrides
-        given = object_of(overrides.get("inferenceConfig")).get("maxTokens", neutral.max_output)
-        tier = object_of(overrides.get("serviceTier")).get("type", neutral.tier)
-        return RequestLimits(given if isinstance(given, int) else None, text_of(tier).lower())
+        Bedrock refuses a seal that it has not made. So reasoning with the seal of another API, which clients get
+        wrapped and send back, is removed.
+        """
+        values, losses = request.members.values, list[Loss]()
+        changes: dict[str, Raw | None] = {name: raw for name, raw in destination.members.items() if name != "model"}
+        changes |= {name: None for name in _IN_PATH if name in values}
+        if b'"reasoningContent"' in bytes(values["messages"]):
+            messages = list_of(msgspec.json.decode(values["messages"]))
+            for blocks, block in wrapped_blocks(messages):
+                blocks.remove(block)
+                losses.append(Loss("reasoning-dropped"))
+            if losses:
+                kept = [each for each in messages if not isinstance(each, dict) or each.get("content") != []]
+                changes["messages"] = Raw(msgspec.json.encode(kept))
+        return OutgoingRequest(request.members.edited(changes), request.headers, tuple(losses))

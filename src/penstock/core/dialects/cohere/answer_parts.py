@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from penstock.core.dialects.answer_writer import AnswerFacts
 from penstock.core.dialects.cohere.reader import FINISH_REASONS
 from penstock.core.hub.content import Citation
 from penstock.core.hub.events import Annotation, Finish
@@ -19,13 +20,22 @@ _REASONS: Mapping[str, str] = {
 
 def finish_reason(finish: Finish, losses: list[Loss], *, own: bool) -> str:
     """Cohere's finish reason; that of a provider of the same API (`own`) as it was sent."""
+    if finish.details is not None:
+        losses.append(Loss("field-dropped", "stop_details"))
     if own and finish.native and (finish.native in FINISH_REASONS or finish.native == finish.reason):
         return finish.native
     if finish.reason == "stop" and finish.stop_sequence is not None:
         return "STOP_SEQUENCE"
-    if finish.reason not in _REASONS:
+    if finish.reason == "pause":
+        losses.append(Loss("pause-unknown", finish.native or ""))
+    elif finish.reason not in _REASONS:
         losses.append(Loss("field-dropped", f"finish reason {finish.reason}"))
     return _REASONS.get(finish.reason, "COMPLETE")
+
+
+def call_id(facts: AnswerFacts, number: int) -> str:
+    """The id of a call that the provider gave none."""
+    return f"call_{facts.call_id}_{number}"
 
 
 def write_usage(usage: Usage, *, own: bool) -> Json:

@@ -3,9 +3,10 @@
 import msgspec
 
 from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
-from penstock.core.dialects.cohere.answer_parts import Json, citation_body, finish_reason, write_usage
+from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, write_usage
 from penstock.core.dialects.cohere.reader import PLAN
 from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_errors import MAX_MESSAGE
 from penstock.core.hub.completion import Completion
 from penstock.core.hub.content import (
     MediaPart,
@@ -17,7 +18,7 @@ from penstock.core.hub.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.hub.events import Finish
+from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.tool_map import arguments_of
 
@@ -44,18 +45,23 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
                 losses.extend(Loss("seal-dropped") for _ in part.seals)
             case ToolCall(server=False):
                 function = {"name": call_name(part), "arguments": arguments_of(part)}
-                calls.append({"id": part.id, "type": "function", "function": function})
+                calls.append({"id": part.id or call_id(facts, len(calls)), "type": "function", "function": function})
             case ToolCall() | MediaPart() | OpaquePart() | ToolResult() | ToolChange():
                 note_hidden(part, losses)
     message: Json = {"role": "assistant"}
     named = {"content": contents, PLAN: plan, "tool_calls": calls, "citations": citations}
     message |= {name: value for name, value in named.items() if value}
-    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
     body: Json = {
         "id": completion.id or facts.id or facts.call_id,
-        "finish_reason": finish_reason(finish, losses, own=own),
+        "finish_reason": finish_reason(choice.finish, losses, own=own),
         "message": message,
     }
     if completion.usage is not None:
         body["usage"] = write_usage(completion.usage, own=own)
     return msgspec.json.encode(body)
+
+
+def write_error(failure: Failure, request_id: str) -> bytes:
+    """The body of an error: the id of the request, a message, and Penstock's own code."""
+    known = {"id": request_id} if request_id else {}
+    return msgspec.json.encode(known | {"message": failure.message[:MAX_MESSAGE], "code": failure.code})

@@ -116,11 +116,8 @@ class CohereReader(FrameReader):
         self._open: _OpenCohereBlock | None = None
         self._ids: set[str] = set()  # of calls
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one event."""
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-            return
         kind = text_of(value.get("type")) or event
         if self.done and kind != "message-end":
             self._sink.repair("data-after-done", kind)

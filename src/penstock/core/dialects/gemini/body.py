@@ -20,12 +20,11 @@ from penstock.core.hub.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.hub.events import Finish
 from penstock.core.hub.losses import Loss
 from penstock.core.json.getters import object_of
 
 
-def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
     """The body of an answer."""
     own = facts.same_dialect
     body: Json = {
@@ -67,12 +66,9 @@ def _candidate(choice: Choice, losses: list[Loss], facts: AnswerFacts, inputs: C
         parts.append({"text": "", "thoughtSignature": signature})
     if parts and facts.same_dialect:
         parts[-1] |= choice.message_extras
-    finish = Finish(
-        choice.index, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details
-    )
     candidate: Json = {
         "content": {"parts": parts, "role": "model"},
-        "finishReason": finish_reason(finish, losses, own=facts.same_dialect, refused=bool(choice.refusal)),
+        "finishReason": finish_reason(choice.finish, losses, own=facts.same_dialect, refused=bool(choice.refusal)),
         "index": choice.index,
     }
     if facts.same_dialect:
@@ -93,7 +89,7 @@ def _part(part: Part, losses: list[Loss], inputs: CallInputs, *, own: bool) -> J
             return call_part(part, part.arguments, inputs, part.extras if own else {})
         case ToolCall():
             losses.append(Loss("server-activity-hidden", part.name))
-        case MediaPart(mime=mime, data=data, extras=extras) if data:
+        case MediaPart(mime=mime, data=data, extras=extras) if data or own:
             own_members = extras if own else {}
             return {"inlineData": {"mimeType": mime or "application/octet-stream", "data": data} | own_members}
         case MediaPart(mime=mime):

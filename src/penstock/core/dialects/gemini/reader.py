@@ -30,6 +30,7 @@ from penstock.core.dialects.gemini.citations import TextBlocks, read_citations
 from penstock.core.dialects.gemini.members import either_names, member
 from penstock.core.dialects.gemini.usage import merge, read_usage
 from penstock.core.dialects.unread_members import member_tree, unread
+from penstock.core.fast.format import TextEvent
 from penstock.core.hub.events import (
     BlockEnd,
     BlockStart,
@@ -153,11 +154,9 @@ class GeminiReader(FrameReader):
         self._extras: _Json = {}
         self._usage: _Json = {}
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one message."""
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-        elif (error := _error_of(value, event)) is not None:
+        if (error := _error_of(value, event)) is not None:
             self._report(error)
             self._read_usage(member(value, "usageMetadata"))
         elif not _KNOWN & value.keys():
@@ -177,14 +176,14 @@ class GeminiReader(FrameReader):
             if candidate.finished:
                 self._end_call(candidate, missing=True)
 
-    # The fast path (`core/fast/passthrough.py`).
+    # The fast path (`core/fast/__init__.py`).
 
-    def note_deltas(self, text: str, last: bytes) -> None:
+    def follow_text(self, delta: TextEvent, last: bytes) -> None:
         """Continue after messages with this text that the fast path has read. Only the usage of the last one counts."""
         message = object_of(msgspec.json.decode(last))
         index = integer_of(objects_of(message["candidates"])[0].get("index"))
         candidate = self._candidates[index or 0]
-        candidate.texts.add(candidate.block, text)
+        candidate.texts.add(candidate.block, delta.text)
         self._read_usage(member(message, "usageMetadata"))
 
     # Messages.

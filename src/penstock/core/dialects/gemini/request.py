@@ -23,7 +23,16 @@ from penstock.core.hub.content import (
     with_extras,
 )
 from penstock.core.hub.media import typed_media
-from penstock.core.hub.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.hub.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    unknown_role,
+)
 from penstock.core.hub.tool_ids import CallIds
 from penstock.core.json.getters import (
     Known,
@@ -32,7 +41,6 @@ from penstock.core.json.getters import (
     object_of,
     objects_of,
     others,
-    shown,
     text_of,
     unknown_members,
 )
@@ -93,9 +101,6 @@ def read_request(fields: Mapping[str, object]) -> Request:
     if str(calling.get("mode")).upper() in ("VALIDATED", "4"):  # which other APIs have by tool: `strict`
         extras["toolConfig.functionCallingConfig.mode"] = "VALIDATED"
     return Request(
-        dialect=NAME,
-        model=text_of(fields.get("model")),
-        stream=fields.get("stream") is True,
         system=tuple(_system(member(fields, "systemInstruction"))),
         turns=_read_contents(member(fields, "contents")),
         tools=tuple(_read_tools(member(fields, "tools"))),
@@ -108,7 +113,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         reasoning=_read_reasoning(object_of(member(config, "thinkingConfig"))),
         tier=text_of(member(fields, "serviceTier")).lower(),
         metadata={name: value for name, value in labels.items() if isinstance(value, str)},
-        invalid=_unknown_role(member(fields, "contents")),
+        invalid=unknown_role(list_of(member(fields, "contents")), _ROLES, "contents"),
         extras=extras,
     )
 
@@ -122,12 +127,6 @@ def _unread(config: _Json, sampling: Sampling, form: ResponseFormat | None) -> _
     if isinstance(member(config, "responseJsonSchema"), dict) or form is None or form.schema is None:
         unread.append("responseSchema")
     return {f"generationConfig.{name}": value for name in unread if (value := member(config, name)) is not None}
-
-
-def _unknown_role(contents: object) -> tuple[str, str] | None:
-    """The problem with a role that the API does not have: another API would take the content for the user's."""
-    role = next((role for each in objects_of(contents) if (role := each.get("role")) not in _ROLES), None)
-    return ("contents", f"contents: unknown role {shown(role)}") if role is not None else None
 
 
 def _others(holder: Mapping[str, object], known: tuple[str, ...]) -> _Json:

@@ -18,10 +18,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.dialects.bodies import check_translatable, require_conversation
 from penstock.core.dialects.gemini.reader import SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
-from penstock.core.dialects.translated_parts import RequestInputs, note_unknown, write_sampling, write_stops
+from penstock.core.dialects.request_writer import Destination, Json, RequestWriter
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -48,9 +47,8 @@ from penstock.core.hub.request import (
 )
 from penstock.core.hub.seals import PLACEHOLDER, opened
 from penstock.core.hub.tool_ids import portable
-from penstock.core.hub.tool_map import ToolMap, as_function
+from penstock.core.hub.tool_map import ToolMap
 
-_Json = dict[str, object]
 _MAX_ID = 64
 _MAX_STOPS = 5
 _MAX_TEMPERATURE = 2.0
@@ -80,69 +78,47 @@ class GeminiSettings(Struct, frozen=True, kw_only=True):
     """Whether the first call of a turn needs a signature, even if another model has made the call."""
 
 
-def write_request(request: Request, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> _Json:
-    """The fields of an equivalent body. Raises `RequestError` if the client demands a tool that the API lacks."""
-    check_translatable(request)
-    writer = _GeminiContents(settings, issuer, losses, names)
-    fields: _Json = {"contents": require_conversation(request, writer.contents(request.turns), losses)}
-    system = [part for each in request.system if (part := writer.system_part(each)) is not None]
-    if system:
-        fields["systemInstruction"] = {"parts": system}
-    declared = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
-    if declared:
-        fields["tools"] = [{"functionDeclarations": declared}]
-        if request.tool_choice is not None:
-            fields["toolConfig"] = {"functionCallingConfig": _write_choice(request.tool_choice, names)}
-    config: _Json = {}
-    if request.max_output is not None:
-        config["maxOutputTokens"] = request.max_output
-    if request.choices > 1:
-        config["candidateCount"] = request.choices
-    if request.stop:
-        config["stopSequences"] = write_stops(request.stop, losses, most=_MAX_STOPS)
-        losses.append(Loss("stop-sequence-unreported"))
-    _write_sampling(request.sampling, config, losses)
-    _write_format(request.format, config)
-    _write_reasoning(request.reasoning, settings, config, losses)
-    if config:
-        fields["generationConfig"] = config
-    if request.tier in _TIERS:
-        fields["serviceTier"] = request.tier
-    elif request.tier not in ("", "auto", "default"):
-        losses.append(Loss("field-dropped", "service_tier"))
-    _note_losses(request, losses)
-    return fields
+class GeminiRequestWriter(RequestWriter):
+    """Writes requests for Gemini's API."""
 
+    one_choice = False
 
-def _note_losses(request: Request, losses: list[Loss]) -> None:
-    """Note the fields of a request that the API lacks."""
-    given = {
-        "parallel_tool_calls": request.parallel_calls is False,
-        "user": request.user,
-        "metadata": request.metadata,
-        "verbosity": request.verbosity,
-    }
-    dropped = [name for name, value in given.items() if value]
-    losses.extend(Loss("field-dropped", name) for name in dropped)
-    note_unknown(request, losses)
-    if request.cache_key:
-        losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
-
-
-class _GeminiContents:
-    """Writes turns and tools, and notes the losses."""
-
-    def __init__(self, settings: GeminiSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
-        self._settings = settings
-        self._issuer = issuer
-        self._losses = losses
-        self._inputs = RequestInputs()
-        self._names = names
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(GeminiSettings)
         self._calls: dict[str, tuple[int, str]] = {}  # by id: the number of each call so far, and its name
 
-    def contents(self, turns: Sequence[Message]) -> list[_Json]:
-        written: list[tuple[str, list[_Json]]] = []
-        for turn in without_system_turns(turns, self._losses):
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        fields: Json = {"contents": self.conversation(request, self.contents(request.turns))}
+        system = [part for each in request.system if (part := self.system_part(each)) is not None]
+        if system:
+            fields["systemInstruction"] = {"parts": system}
+        declared = [body for tool in available_tools(request, self.losses) if (body := self.tool(tool)) is not None]
+        if declared:
+            fields["tools"] = [{"functionDeclarations": declared}]
+            if request.tool_choice is not None:
+                fields["toolConfig"] = {"functionCallingConfig": self._write_choice(request.tool_choice)}
+        config: Json = {}
+        if request.max_output is not None:
+            config["maxOutputTokens"] = request.max_output
+        if request.choices > 1:
+            config["candidateCount"] = request.choices
+        if request.stop:
+            config["stopSequences"] = self.stops(request.stop, most=_MAX_STOPS)
+        self._write_sampling(request.sampling, config)
+        _write_format(request.format, config)
+        self._write_reasoning(request.reasoning, config)
+        if config:
+            fields["generationConfig"] = config
+        if request.tier in _TIERS:
+            fields["serviceTier"] = request.tier
+        self.note_fields(request, known=("service_tier",) if request.tier in _TIERS else ())
+        return fields
+
+    def contents(self, turns: Sequence[Message]) -> list[Json]:
+        written: list[tuple[str, list[Json]]] = []
+        for turn in without_system_turns(turns, self.losses):
             role = "model" if turn.role == "assistant" else "user"
             parts = self._model_parts(turn.parts) if role == "model" else self._user_parts(turn.parts)
             if parts and written and written[-1][0] == role:
@@ -154,22 +130,22 @@ class _GeminiContents:
                 parts.sort(key=self._order)
         return [{"role": role, "parts": parts} for role, parts in written]
 
-    def _order(self, part: _Json) -> tuple[int, int]:
+    def _order(self, part: Json) -> tuple[int, int]:
         """Results first, in the order of their calls; everything else stays as it is."""
         result = part.get("functionResponse")
         if not isinstance(result, dict):
             return 1, 0
         return 0, self._calls.get(str(result.get("id")), (0, ""))[0]
 
-    def system_part(self, part: Part) -> _Json | None:
+    def system_part(self, part: Part) -> Json | None:
         if isinstance(part, TextPart):
-            self._note_cache(part.cache)
+            self.note_cache(part.cache)
             return {"text": part.text} if part.text else None
-        self._losses.append(Loss("content-dropped", f"system.{type(part).__name__}"))
+        self.losses.append(Loss("content-dropped", f"system.{type(part).__name__}"))
         return None
 
-    def _user_parts(self, parts: Sequence[Part]) -> list[_Json]:
-        written: list[_Json] = []
+    def _user_parts(self, parts: Sequence[Part]) -> list[Json]:
+        written: list[Json] = []
         for part in parts:
             if isinstance(part, ToolResult):
                 written += self._result(part)
@@ -177,9 +153,9 @@ class _GeminiContents:
                 written.append(body)
         return written
 
-    def _model_parts(self, parts: Sequence[Part]) -> list[_Json]:
+    def _model_parts(self, parts: Sequence[Part]) -> list[Json]:
         """The parts of an earlier answer, each with its signature (rule 3)."""
-        written: list[_Json] = []
+        written: list[Json] = []
         signature = ""
         call_waits = _is_call_unsigned(parts)
         for part in parts:
@@ -204,103 +180,141 @@ class _GeminiContents:
             first["thoughtSignature"] = PLACEHOLDER
         return written
 
-    def _reasoning(self, part: ReasoningPart) -> tuple[_Json | None, str]:
+    def _reasoning(self, part: ReasoningPart) -> tuple[Json | None, str]:
         """A thought as a part, or the signature of the part after it; neither if another issuer made it."""
-        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
-        text = part.text or "\n\n".join(part.summary)
+        seal = opened(part.seals, SEAL_SCHEME, self.issuer)
+        text = part.thought
         if seal is None:
-            self._losses.append(Loss("reasoning-dropped"))
+            self.losses.append(Loss("reasoning-dropped"))
             return None, ""
         if text:
             return {"text": text, "thought": True, "thoughtSignature": seal.value}, ""
         return None, seal.value
 
-    def _part(self, part: Part) -> _Json | None:
+    def _part(self, part: Part) -> Json | None:
         match part:
             case TextPart(text):
-                self._note_cache(part.cache)
+                self.note_cache(part.cache)
                 return {"text": text} if text else None
             case RefusalPart(text):
                 return {"text": text} if text else None
             case MediaPart():
-                self._note_cache(part.cache)
+                self.note_cache(part.cache)
                 return self._media(part)
             case ToolCall():
                 return self._call(part)
             case OpaquePart(_, kind, loss=loss):
-                self._losses.append(Loss(loss, kind))
+                self.losses.append(Loss(loss, kind))
                 return None
             case ToolChange():
                 return {"text": str(part)}
             case ToolResult() | ReasoningPart():
-                self._losses.append(Loss("content-dropped", type(part).__name__))
+                self.losses.append(Loss("content-dropped", type(part).__name__))
                 return None
 
-    def _note_cache(self, cache: str) -> None:
-        if cache:
-            self._losses.append(Loss("cache-hint-dropped", cache))
-
-    def _media(self, part: MediaPart) -> _Json | None:
+    def _media(self, part: MediaPart) -> Json | None:
         """Data must name its type. The type of a URL is optional (Google's reference of `FileData`)."""
         if part.file_id or not (part.url or part.mime):
-            self._losses.append(media_loss(part))
+            self.losses.append(media_loss(part))
             return None
-        mime: _Json = {"mimeType": part.mime} if part.mime else {}
+        mime: Json = {"mimeType": part.mime} if part.mime else {}
         if part.kind == "file" and part.name:
-            self._losses.append(Loss("field-dropped", "content.name"))
+            self.losses.append(Loss("field-dropped", "content.name"))
         if part.url:
             return {"fileData": mime | {"fileUri": part.url}}
         return {"inlineData": mime | {"data": part.data}}
 
-    def _call(self, call: ToolCall) -> _Json | None:
+    def _call(self, call: ToolCall) -> Json | None:
         if call.server:
-            self._losses.append(Loss("content-dropped", call.name))
+            self.losses.append(Loss("content-dropped", call.name))
             return None
         given = self._inputs.read(call)
-        name = self._names.name(call.name, call.namespace)
-        body: _Json = {"name": name, "args": given}
+        name = self.names.name(call.name, call.namespace)
+        body: Json = {"name": name, "args": given}
         if call.id:
             id = body["id"] = portable(call.id, _MAX_ID)
             self._calls[id] = (len(self._calls), name)
-        self._note_cache(call.cache)
+        self.note_cache(call.cache)
         return {"functionCall": body}
 
-    def _result(self, result: ToolResult) -> list[_Json]:
+    def _result(self, result: ToolResult) -> list[Json]:
         """A result, and its media as parts beside it."""
         id = portable(result.call_id, _MAX_ID) if result.call_id else ""
         known = self._calls.get(id)
-        name = known[1] if known is not None else self._names.name(result.name) if result.name else id
+        name = known[1] if known is not None else self.names.name(result.name) if result.name else id
         texts: list[str] = []
-        beside: list[_Json] = []
+        beside: list[Json] = []
         for part in result.parts:
             body = self._part(part)
             if body is not None and isinstance(body.get("text"), str):
                 texts.append(str(body["text"]))
             elif body is not None:
-                self._losses.append(Loss("result-media-moved"))
+                self.losses.append(Loss("result-media-moved"))
                 beside.append(body)
-        self._note_cache(result.cache)
+        self.note_cache(result.cache)
         response = {"error" if result.is_error else "output": "\n".join(texts)}
-        written: _Json = {"name": name, "response": response}
+        written: Json = {"name": name, "response": response}
         if id:
             written["id"] = id
         return [{"functionResponse": written}, *beside]
 
-    def tool(self, tool: Tool) -> _Json | None:
-        if tool.kind == "server":
-            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+    def tool(self, tool: Tool) -> Json | None:
+        function = self.function(tool)
+        if function is None:
             return None
-        if tool.kind == "custom":
-            tool = as_function(tool, self._losses)
-        body: _Json = {"name": self._names.name(tool.name, tool.namespace)}
-        if tool.description:
-            body["description"] = tool.description
-        if tool.schema:
-            body["parametersJsonSchema"] = tool.schema
-        if tool.strict:
-            self._losses.append(Loss("tool-option-dropped", "strict"))
-        self._note_cache(tool.cache)
+        body: Json = {"name": self.names.name(function.name, function.namespace)}
+        if function.description:
+            body["description"] = function.description
+        if function.schema:
+            body["parametersJsonSchema"] = function.schema
+        if function.strict:
+            self.losses.append(Loss("tool-option-dropped", "strict"))
+        self.note_cache(tool.cache)
         return body
+
+    def _write_choice(self, choice: ToolChoice) -> Json:
+        match choice.mode:
+            case "auto":
+                return {"mode": "AUTO"}
+            case "none":
+                return {"mode": "NONE"}
+            case "required":
+                return {"mode": "ANY"}
+            case "tool":
+                return {"mode": "ANY", "allowedFunctionNames": [self.names.chosen(name) for name in choice.names]}
+            case "allowed":
+                mode = "ANY" if choice.required else "VALIDATED"
+                return {"mode": mode, "allowedFunctionNames": [self.names.chosen(name) for name in choice.names]}
+
+    def _write_sampling(self, sampling: Sampling, config: Json) -> None:
+        config |= self.sampling(sampling, _SAMPLING)
+        if sampling.temperature is not None and sampling.temperature > _MAX_TEMPERATURE:
+            config["temperature"] = _MAX_TEMPERATURE
+            self.losses.append(Loss("temperature-clamped", str(sampling.temperature)))
+
+    def _write_reasoning(self, reasoning: ReasoningSettings | None, config: Json) -> None:
+        if reasoning is None:
+            return
+        if self._settings.thinking == "none" or not self._settings.efforts:
+            self.losses.append(Loss("field-dropped", "reasoning_effort"))
+            return
+        silent = reasoning.enabled is False or reasoning.effort == "none"
+        thinking: Json = {} if silent else {"includeThoughts": True}
+        if self._settings.thinking == "level":
+            efforts = [effort for effort in self._settings.efforts if effort != "none"]
+            level = write_effort(reasoning, efforts, self.losses)
+            thinking |= {"thinkingLevel": level.upper()} if level else {}
+        elif silent or reasoning.effort or reasoning.budget is not None:
+            asked = "none" if silent else reasoning.effort or str(reasoning.budget)
+            wanted = 0 if silent else reasoning.budget
+            tokens = _BUDGETS.get(asked, _BUDGETS["medium"]) if wanted is None else wanted
+            least, most = self._settings.budgets
+            if not silent or "none" not in self._settings.efforts:
+                tokens = min(max(tokens, least), most)
+            if tokens != wanted:
+                self.losses.append(Loss("effort-approximated", f"{asked} as {tokens}"))
+            thinking["thinkingBudget"] = tokens
+        config["thinkingConfig"] = thinking
 
 
 def _is_call_unsigned(parts: Sequence[Part]) -> bool:
@@ -312,56 +326,8 @@ def _is_call_unsigned(parts: Sequence[Part]) -> bool:
     return False
 
 
-def _write_choice(choice: ToolChoice, names: ToolMap) -> _Json:
-    match choice.mode:
-        case "auto":
-            return {"mode": "AUTO"}
-        case "none":
-            return {"mode": "NONE"}
-        case "required":
-            return {"mode": "ANY"}
-        case "tool":
-            return {"mode": "ANY", "allowedFunctionNames": [names.chosen(name) for name in choice.names]}
-        case "allowed":
-            mode = "ANY" if choice.required else "VALIDATED"
-            return {"mode": mode, "allowedFunctionNames": [names.chosen(name) for name in choice.names]}
-
-
-def _write_sampling(sampling: Sampling, config: _Json, losses: list[Loss]) -> None:
-    config |= write_sampling(sampling, _SAMPLING, losses)
-    if sampling.temperature is not None and sampling.temperature > _MAX_TEMPERATURE:
-        config["temperature"] = _MAX_TEMPERATURE
-        losses.append(Loss("temperature-clamped", str(sampling.temperature)))
-
-
-def _write_format(form: ResponseFormat | None, config: _Json) -> None:
+def _write_format(form: ResponseFormat | None, config: Json) -> None:
     if form is not None:
         config["responseMimeType"] = "application/json"
         if form.kind == "schema" and form.schema is not None:
             config["responseJsonSchema"] = form.schema
-
-
-def _write_reasoning(
-    reasoning: ReasoningSettings | None, settings: GeminiSettings, config: _Json, losses: list[Loss]
-) -> None:
-    if reasoning is None:
-        return
-    if settings.thinking == "none" or not settings.efforts:
-        losses.append(Loss("field-dropped", "reasoning_effort"))
-        return
-    silent = reasoning.enabled is False or reasoning.effort == "none"
-    thinking: _Json = {} if silent else {"includeThoughts": True}
-    if settings.thinking == "level":
-        level = write_effort(reasoning, [effort for effort in settings.efforts if effort != "none"], losses)
-        thinking |= {"thinkingLevel": level.upper()} if level else {}
-    elif silent or reasoning.effort or reasoning.budget is not None:
-        asked = "none" if silent else reasoning.effort or str(reasoning.budget)
-        wanted = 0 if silent else reasoning.budget
-        tokens = _BUDGETS.get(asked, _BUDGETS["medium"]) if wanted is None else wanted
-        least, most = settings.budgets
-        if not silent or "none" not in settings.efforts:
-            tokens = min(max(tokens, least), most)
-        if tokens != wanted:
-            losses.append(Loss("effort-approximated", f"{asked} as {tokens}"))
-        thinking["thinkingBudget"] = tokens
-    config["thinkingConfig"] = thinking

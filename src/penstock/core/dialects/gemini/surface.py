@@ -9,16 +9,13 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
 from penstock.core.dialects.bodies import check_lengths, decode_fields, decode_members, refused
-from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
+from penstock.core.dialects.dialect import SurfaceDialect, TokenCounting
 from penstock.core.dialects.gemini.body import write_body
 from penstock.core.dialects.gemini.failures import write_error
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME
 from penstock.core.dialects.gemini.request import read_request
 from penstock.core.dialects.gemini.writer import GeminiWriter
-from penstock.core.hub.completion import Completion
-from penstock.core.hub.failure import Failure
-from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import MAX_TAGS, ClientRequest, ReadOnce
 from penstock.core.json.getters import integer_of, object_of, text_of
 
@@ -36,31 +33,13 @@ _ARRAY = "application/json; charset=utf-8"
 _FORWARDED = ("x-goog-api-client",)
 
 
-class GeminiSurface(SurfaceDialect):
-    """Offers Gemini's API."""
-
-    name = "gemini"
-    path = f"{_MODELS}{{model}}:{STREAMED}"
-
-    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """Read a request; raises `RequestError`."""
-        request = read_client_request(body, headers, path)
-        contents = member(request.fields, "contents")
-        if not isinstance(contents, list | dict | str) or not contents:
-            raise refused("contents: must be a list of at least one content", param="contents")
-        return request
-
-    def writer(self, facts: AnswerFacts) -> GeminiWriter:
-        """Make the writer of a streamed answer."""
-        return GeminiWriter(facts)
-
-    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
-        """The body of an answer without streaming."""
-        return write_body(completion, losses, facts)
-
-    def write_error(self, failure: Failure, request_id: str) -> bytes:
-        """The body of an error, in Google's envelope."""
-        return write_error(failure, request_id)
+def read_call(body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+    """Read a request; raises `RequestError`."""
+    request = read_client_request(body, headers, path)
+    contents = member(request.fields, "contents")
+    if not isinstance(contents, list | dict | str) or not contents:
+        raise refused("contents: must be a list of at least one content", param="contents")
+    return request
 
 
 def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
@@ -84,8 +63,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
     check_lengths(fields, _LISTS)
     labels = object_of(fields.get("labels"))
     tags = {name: value for name, value in labels.items() if isinstance(value, str)}
-    # Limits and each target need it.
-    read = ReadOnce(read_request, {**fields, "model": model, "stream": stream})
+    read = ReadOnce(read_request, fields)  # limits and each target need it
     events = not named or parse_qs(query).get("alt") == ["sse"]
     return ClientRequest(
         dialect=NAME,
@@ -100,6 +78,18 @@ def read_client_request(body: bytes, headers: Mapping[str, str], path: str) -> C
         metadata=dict(list(tags.items())[:MAX_TAGS]),
         read=read,
     )
+
+
+def read_count_request(body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
+    """Read a request to count tokens; raises `RequestError`.
+
+    The input is `contents`, or a whole request as `generateContentRequest`, with the system prompt and the tools.
+    """
+    request = read_client_request(body, headers, path)
+    whole = member(request.fields, "generateContentRequest")
+    if isinstance(whole, dict):
+        request.read = ReadOnce(read_request, whole)
+    return request
 
 
 def _check_twice(holder: Mapping[str, object], name: str) -> None:
@@ -130,3 +120,25 @@ def model_in(path: str) -> tuple[str, str]:
     if not colon or not model or not method.isalpha():
         return "", ""
     return unquote(model), method
+
+
+def write_report(data: bytes, report: bytes) -> bytes:
+    """The last bytes of a stream, with the report as a member of the last message: clients accept no comments."""
+    last = data.rstrip(b"\r\n]")  # no message has a line end in it
+    place = last.find(b"{", last.rfind(b"\n") + 1) + 1
+    return b'%b"penstock":%b,%b' % (data[:place], report, data[place:]) if place else data
+
+
+GEMINI_SURFACE = SurfaceDialect(
+    path=f"{_MODELS}{{model}}:{STREAMED}",
+    read_request=read_call,
+    writer=GeminiWriter,
+    write_body=write_body,
+    write_error=write_error,
+    write_report=write_report,
+)
+GEMINI_TOKEN_COUNTING = TokenCounting(
+    path=f"{_MODELS}{{model}}:countTokens",
+    read_request=read_count_request,
+    names=("totalTokens", snake_case("totalTokens")),
+)

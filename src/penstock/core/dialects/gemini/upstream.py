@@ -1,6 +1,7 @@
 """The Gemini dialect, as an API to call.
 
-Every answer is requested as a stream, because unstreamed ones have another path. The model is in the path only.
+Every answer is requested as a stream: unstreamed ones have another path, and say nothing before they are complete, so
+that neither a silent provider nor what a broken answer cost would be known. The model is in the path only.
 """
 
 import re
@@ -8,14 +9,19 @@ import re
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
+from penstock.core.dialects.dialect import (
+    Destination,
+    OutgoingRequest,
+    ProviderError,
+    RequestLimits,
+    UpstreamDialect,
+)
 from penstock.core.dialects.gemini.forwarding import edit_contents, with_model
 from penstock.core.dialects.gemini.members import member, snake_case
 from penstock.core.dialects.gemini.reader import NAME, GeminiReader
-from penstock.core.dialects.gemini.request_writer import GeminiSettings, write_request
+from penstock.core.dialects.gemini.request_writer import GeminiRequestWriter
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
-from penstock.core.hub.tool_map import ToolMap
 from penstock.core.json.getters import integer_of, object_of, objects_of, text_of
 from penstock.core.provider_errors.error_shapes import read_error
 
@@ -30,21 +36,14 @@ class GeminiUpstream(UpstreamDialect):
 
     path = "/models/{model}:streamGenerateContent?alt=sse"
     reader = GeminiReader
+    request_writer = GeminiRequestWriter
     large_events = re.compile(rb'"inline(?:D|_d)ata"')
 
-    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The request for a provider: the client's own bytes with edits, or a new body."""
-        losses: list[Loss] = []
-        if request.dialect == NAME:
-            return self._forwarded(request, destination, losses)
-        neutral = request.read()
-        names = ToolMap(neutral.tools)
-        fields = write_request(neutral, destination.settings_as(GeminiSettings), destination.issuer, losses, names)
-        fields |= destination.overrides
-        return OutgoingRequest(msgspec.json.encode(fields), {}, tuple(losses), names.changed())
+    in_path = True
 
-    def _forwarded(self, request: ClientRequest, destination: Destination, losses: list[Loss]) -> OutgoingRequest:
+    def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that the route demands."""
+        losses: list[Loss] = []
         values = request.members.values
         changes: dict[str, Raw | None] = {name: raw for name, raw in destination.members.items() if name != "model"}
         if "model" in values:

@@ -10,17 +10,16 @@
 6. A client that does not ask for server-sent events (`alt=sse`) gets the same messages as one JSON array.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
 
 import msgspec
 
-from penstock.core.dialects.answer_parts import CallInputs
-from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.answer_parts import CallInputs, SummaryParts
+from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
 from penstock.core.dialects.gemini.answer_parts import Json, answer_id, call_part, finish_reason, grounding
 from penstock.core.dialects.gemini.failures import error_of, write_error
 from penstock.core.dialects.gemini.signatures import write_signature
 from penstock.core.dialects.gemini.usage import write_usage
-from penstock.core.hub.blocks import Blocks
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
@@ -29,32 +28,23 @@ from penstock.core.hub.events import (
     End,
     Event,
     Extra,
-    Fault,
     Finish,
     MediaDelta,
     ReasoningDelta,
     RefusalDelta,
-    Repair,
     Seal,
     Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    UsageReport,
 )
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.text import without_line_ends
-from penstock.core.hub.usage import Usage
 from penstock.core.json.getters import integer_of, object_of
 
-# The status and the message for the client, by the ending of a stream that has no fault.
-_ENDINGS = {
-    "truncated": (502, "the provider's stream ended before the answer was complete"),
-    "timed_out": (504, "the provider took too long"),
-    "cancelled": (499, "the answer was cancelled"),
-    "failed": (502, "the provider failed"),
-}
+# The status of the error, by the ending of a stream that has no fault.
+_STATUSES = {"truncated": 502, "timed_out": 504, "cancelled": 499, "failed": 502}
 
 
 class _CandidateWriter:
@@ -63,11 +53,9 @@ class _CandidateWriter:
     def __init__(self) -> None:
         self.begun = False  # whether a message has it
         self.signature = ""  # of the next part
-        self.thoughts: set[int] = set()  # reasoning blocks that have text
-        self.reasoning = -1  # the number of the last reasoning block
-        self.summary_part: int | None = None
-        self.calls: dict[int, tuple[ToolCallStart, list[str], Json]] = {}  # by block, with its extras
-        self.call_blocks: dict[int, int] = {}
+        self.thoughts: set[int | None] = set()  # reasoning blocks that have text
+        self.summary = SummaryParts()
+        self.calls: dict[int | None, tuple[ToolCallStart, list[str], Json]] = {}  # by block, with its extras
         self.media: dict[int, tuple[list[str], list[str], Json]] = {}  # by block: media types, pieces, extras
         self.extras: Json = {}  # members of the candidate that are written next
         self.part_extras: Json = {}  # members of the part that is written next
@@ -78,45 +66,37 @@ class _CandidateWriter:
         self.refused = False
         self.finish: Finish | None = None
 
+    def keep(self, text: str) -> None:
+        """Keep a text: citations of another API refer to positions in the whole."""
+        self.texts.append(text)
+        self.size += len(text)
 
-class GeminiWriter:
+
+class GeminiWriter(AnswerWriter):
     """Writes the events of one answer."""
 
-    _failed = False
+    one_choice = False
     _begun = False
     _closed = False
-    _usage: Usage | None = None
 
     def __init__(self, facts: AnswerFacts) -> None:
-        self._facts = facts
-        self._own = facts.same_dialect
+        super().__init__(facts)
         self._array = bool(facts.stream_type)
         self._envelope: Json = {"modelVersion": facts.model, "responseId": answer_id(facts)}
         self._extras: Json = {}  # members of the message that is written next
         self._blocked: Json = {}  # what the provider says about a prompt that it blocks
-        self.losses: list[Loss] = []
-        self._blocks = Blocks(self.losses)
-        self._candidates: dict[int, _CandidateWriter] = {}
-        self._out: list[bytes] = []
+        self._candidates: defaultdict[int, _CandidateWriter] = defaultdict(_CandidateWriter)
         self._inputs = CallInputs(self.losses)
 
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events."""
-        for event in self._blocks.order(events):
-            self._write(event)
-        out, self._out = self._out, []
-        return b"".join(out)
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
-        for event in self._blocks.order(events):
-            match event:
-                case Start():
-                    self._write(event)
-                case ChoiceStart():
-                    self._begun = True
-                case _:
-                    pass
+    def note(self, event: Event) -> None:
+        """Observe an event whose bytes are forwarded unchanged: what is written later must match it."""
+        match event:
+            case Start():
+                self.write(event)
+            case ChoiceStart():
+                self._begun = True
+            case _:
+                pass
 
     def heartbeat(self) -> bytes:
         """A message without content; nothing before the first message. In an array, white space."""
@@ -128,18 +108,17 @@ class GeminiWriter:
         """The error as the last message."""
         return self._framed(msgspec.json.decode(write_error(failure, self._facts.call_id))) + self._close()
 
-    def _write(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
         match event:
             case TextDelta(choice, text):
                 self._add_text(choice, text)
-            case ReasoningDelta(choice, text, _, part):
-                self._add_thought(choice, text, part)
-            case ToolCallDelta(choice, call, arguments):
-                candidate = self._candidate(choice)
-                if call in candidate.call_blocks:
-                    candidate.calls[candidate.call_blocks[call]][1].append(arguments)
-            case Repair():
-                pass  # counted, not shown to the client
+            case ReasoningDelta(choice, text, _, part, block):
+                self._candidates[choice].thoughts.add(block)
+                self._add_unsigned(choice, {"text": self._candidates[choice].summary.join(part, text), "thought": True})
+            case ToolCallDelta(choice, _, arguments, block):
+                if block in self._candidates[choice].calls:
+                    self._candidates[choice].calls[block][1].append(arguments)
             case BlockStart():
                 self._start_block(event)
             case BlockEnd(choice, block):
@@ -147,7 +126,7 @@ class GeminiWriter:
             case ToolCallStart():
                 self._start_call(event)
             case ChoiceStart(choice):
-                self._candidate(choice)
+                self._candidates[choice]  # which begins
             case Extra():
                 self._take_extra(event)
             case Seal():
@@ -155,10 +134,10 @@ class GeminiWriter:
             case Annotation():
                 self._take_citation(event)
             case RefusalDelta(choice, text):
-                self._candidate(choice).refused = True
+                self._candidates[choice].refused = True
                 self._add_text(choice, text)
             case MediaDelta(choice, block, mime, data):
-                mimes, pieces, _ = self._candidate(choice).media.setdefault(block, ([], [], {}))
+                mimes, pieces, _ = self._candidates[choice].media.setdefault(block, ([], [], {}))
                 mimes.append(mime)
                 pieces.append(data)
             case Start(id, model):
@@ -166,54 +145,46 @@ class GeminiWriter:
                     name: value for name, value in (("modelVersion", model), ("responseId", id)) if value
                 }
             case Finish(choice):
-                self._candidate(choice).finish = event
-            case UsageReport(usage):
-                self._usage = usage
-            case Fault():
-                self._write_fault(event)
-            case End(ending):
-                self._write_end(ending)
-
-    def _candidate(self, choice: int) -> _CandidateWriter:
-        candidate = self._candidates.get(choice)
-        if candidate is None:
-            candidate = self._candidates[choice] = _CandidateWriter()
-        return candidate
+                self._candidates[choice].finish = event
+            case End():
+                self.write_rest(event)
+                self.out.append(self._close())
+            case _:
+                self.write_rest(event)
 
     # Parts.
 
     def _add(self, choice: int, part: Json) -> None:
         """Write a part, with the signature that belongs to it."""
-        candidate = self._candidate(choice)
+        candidate = self._candidates[choice]
         if candidate.signature:
             part["thoughtSignature"], candidate.signature = candidate.signature, ""
+        self._add_unsigned(choice, part)
+
+    def _add_unsigned(self, choice: int, part: Json) -> None:
+        candidate = self._candidates[choice]
         part, candidate.part_extras = part | candidate.part_extras, {}
         self._message([self._candidate_body(choice, [part])])
 
     def _add_text(self, choice: int, text: str) -> None:
-        candidate = self._candidate(choice)
         if not self._own:
-            candidate.texts.append(text)
-            candidate.size += len(text)
+            self._candidates[choice].keep(text)
         self._add(choice, {"text": text})
 
-    def _add_thought(self, choice: int, text: str, number: int | None) -> None:
-        candidate = self._candidate(choice)
-        before, candidate.summary_part = candidate.summary_part, number
-        if number is not None and before not in (None, number):
-            text = f"\n\n{text}"
-        candidate.thoughts.add(candidate.reasoning)
-        part: Json = {"text": text, "thought": True, **candidate.part_extras}
-        candidate.part_extras = {}
-        self._message([self._candidate_body(choice, [part])])
+    def text_writer(self, delta: TextDelta | ReasoningDelta) -> TextWriter:
+        """Writes further texts of a candidate, or further thoughts, each in a message of its own."""
+        is_text = isinstance(delta, TextDelta)
+        part: Json = {"text": TEXT} if is_text else {"text": TEXT, "thought": True}
+        frame = self._framed({"candidates": [self._candidate_body(delta.choice, [part])], **self._envelope})
+        return text_template(frame, self._candidates[delta.choice].keep if is_text and not self._own else None)
 
     def _start_block(self, start: BlockStart) -> None:
-        candidate = self._candidate(start.choice)
+        candidate = self._candidates[start.choice]
         match start.kind:
             case "text" | "refusal":
                 candidate.starts[start.block] = candidate.size
             case "reasoning":
-                candidate.reasoning, candidate.summary_part = start.block, None
+                candidate.summary.start()
             case "result" | "opaque" if self._own:
                 self._add(start.choice, dict(start.data or {}))
             case "result" | "opaque":
@@ -225,27 +196,23 @@ class GeminiWriter:
         if call.server:
             self.losses.append(Loss("server-activity-hidden", call.name))
             return
-        candidate = self._candidate(call.choice)
-        block = call.block if call.block is not None else -1 - call.call
-        candidate.call_blocks[call.call] = block
-        candidate.calls[block] = (call, [], {})
+        self._candidates[call.choice].calls[call.block] = (call, [], {})
 
     def _end_block(self, choice: int, block: int) -> None:
-        candidate = self._candidate(choice)
+        candidate = self._candidates[choice]
         if block in candidate.calls:
             call, pieces, extras = candidate.calls.pop(block)
-            del candidate.call_blocks[call.call]
             self._add(choice, call_part(call, "".join(pieces), self._inputs, extras))
         elif block in candidate.media:
             mimes, pieces, extras = candidate.media.pop(block)
-            if not any(pieces):
+            if not any(pieces) and not self._own:
                 self.losses.append(Loss("media-dropped", next(filter(None, mimes), "")))
                 return
             mime = next(filter(None, mimes), "application/octet-stream")
             self._add(choice, {"inlineData": {"mimeType": mime, "data": "".join(pieces)} | extras})
 
     def _write_seal(self, seal: Seal) -> None:
-        candidate = self._candidate(seal.choice)
+        candidate = self._candidates[seal.choice]
         value = write_signature(seal.scheme, seal.value, self._facts.issuer, redacted=seal.redacted)
         if seal.block in candidate.thoughts:
             part: Json = {"text": "", "thought": True, "thoughtSignature": value}
@@ -256,14 +223,14 @@ class GeminiWriter:
 
     def _end_signature(self, choice: int) -> None:
         """Write a signature to which no part belongs."""
-        if self._candidate(choice).signature:
+        if self._candidates[choice].signature:
             self._add(choice, {"text": ""})
 
     def _take_citation(self, citation: Annotation) -> None:
         if self._own:
             return  # the metadata of the candidate has it
         if citation.url:
-            self._candidate(citation.choice).citations.append(citation)
+            self._candidates[citation.choice].citations.append(citation)
         else:
             self.losses.append(Loss("citation-dropped", citation.title))
 
@@ -276,18 +243,16 @@ class GeminiWriter:
                 self._blocked = feedback
             self._extras |= extra.fields
         elif extra.place == "choice":
-            self._candidate(extra.choice or 0).extras |= extra.fields
+            self._candidates[extra.choice or 0].extras |= extra.fields
         elif extra.place == "delta":
-            self._candidate(extra.choice or 0).part_extras |= extra.fields
-        elif extra.place == "tool" and extra.call is not None:
-            candidate = self._candidate(extra.choice or 0)
-            if (block := candidate.call_blocks.get(extra.call)) is not None:
-                candidate.calls[block][2].update(extra.fields)
+            self._candidates[extra.choice or 0].part_extras |= extra.fields
+        elif extra.place == "tool" and extra.block in self._candidates[extra.choice or 0].calls:
+            self._candidates[extra.choice or 0].calls[extra.block][2].update(extra.fields)
 
     # Messages.
 
     def _candidate_body(self, choice: int, parts: list[Json]) -> Json:
-        candidate = self._candidate(choice)
+        candidate = self._candidates[choice]
         candidate.begun = True
         extras, candidate.extras = candidate.extras, {}
         content: Json = {"content": {"parts": parts, "role": "model"}} if parts else {}
@@ -296,7 +261,7 @@ class GeminiWriter:
     def _message(self, candidates: list[Json], **fields: object) -> None:
         extras, self._extras = self._extras, {}
         body: Json = {"candidates": candidates} if candidates else {}
-        self._out.append(self._framed({**extras, **body, **fields, **self._envelope}))
+        self.out.append(self._framed({**extras, **body, **fields, **self._envelope}))
 
     def _framed(self, message: object) -> bytes:
         data = without_line_ends(msgspec.json.encode(message))
@@ -312,18 +277,8 @@ class GeminiWriter:
             return b""
         return b"]" if self._begun else b"[]"
 
-    def _write_end(self, ending: str) -> None:
-        if ending == "completed":
-            self._finish()
-        elif not self._failed:
-            status, words = _ENDINGS[ending]
-            empty = [choice for choice, candidate in self._candidates.items() if not candidate.begun]
-            if empty:
-                self._message([{"index": choice} for choice in empty])
-            self._out.append(self._framed(error_of(status, words)))
-        self._out.append(self._close())
-
-    def _finish(self) -> None:
+    def complete(self, finish: Finish) -> None:  # noqa: ARG002
+        """Write the finish reason of each candidate, and the usage."""
         for choice in self._candidates:
             self._end_signature(choice)
         usage = {"usageMetadata": write_usage(self._usage, same_dialect=self._own)} if self._usage is not None else {}
@@ -333,10 +288,10 @@ class GeminiWriter:
             return
         bodies: list[Json] = []
         for choice, candidate in self._candidates.items():
-            finish = candidate.finish or Finish(choice, "stop")
+            own = candidate.finish or Finish(choice, "stop")
             body = self._candidate_body(choice, [])
             body |= grounding(self._cited(candidate))
-            body["finishReason"] = finish_reason(finish, self.losses, own=self._own, refused=candidate.refused)
+            body["finishReason"] = finish_reason(own, self.losses, own=self._own, refused=candidate.refused)
             bodies.append(body)
         self._message(bodies, **usage)
 
@@ -351,8 +306,11 @@ class GeminiWriter:
             cited.append((text, msgspec.structs.replace(citation, start=start, end=end)))
         return cited
 
-    def _write_fault(self, fault: Fault) -> None:
-        self._failed = True
-        code = integer_of((fault.provider or {}).get("code"))
-        status = code if code is not None and 400 <= code < 600 else 502
-        self._out.append(self._framed(error_of(status, fault.message)))
+    def write_error(self, message: str, code: str, provider: Json) -> None:
+        """Write an error message. Where the provider sent none, it may follow a message with the empty candidates."""
+        empty = [choice for choice, candidate in self._candidates.items() if not candidate.begun]
+        if empty and code in _STATUSES:
+            self._message([{"index": choice} for choice in empty])
+        status = integer_of(provider.get("code"))
+        known = status if status is not None and 400 <= status < 600 else _STATUSES.get(code, 502)
+        self.out.append(self._framed(error_of(known, message)))

@@ -78,11 +78,8 @@ class OllamaReader(FrameReader):
         self._joiner = SurrogateJoiner()
         self._ids: set[str] = set()  # of calls
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one line."""
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-            return
         if self.done:
             self._sink.repair("data-after-done", shown(value))
         if (error := read_error(value, event)) is not None:

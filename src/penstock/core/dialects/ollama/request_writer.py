@@ -11,13 +11,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
-from penstock.core.dialects.translated_parts import (
-    TranslatedParts,
-    is_written,
-    note_fields,
-    note_prefill,
-    write_sampling,
+from penstock.core.dialects.request_writer import (
+    Destination,
+    Json,
+    RoleMessagesWriter,
 )
 from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall, ToolResult
 from penstock.core.hub.losses import Loss
@@ -27,7 +24,6 @@ from penstock.core.hub.tool_map import ToolMap
 _OPTIONS = {name: name for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")}
 _BESIDE = {name: name for name in ("logprobs", "top_logprobs")}
 _LEVELS = ("low", "medium", "high")
-_Json = dict[str, object]
 
 
 class OllamaSettings(Struct, frozen=True, kw_only=True):
@@ -41,67 +37,46 @@ class OllamaSettings(Struct, frozen=True, kw_only=True):
     """How long the model stays in memory after the answer, such as `10m`."""
 
 
-def write_request(request: Request, settings: OllamaSettings, losses: list[Loss], names: ToolMap) -> _Json:
-    """The fields of an equivalent body. Raises `RequestError` if the client demands what the API lacks."""
-    require_one_choice(request.choices)
-    check_translatable(request)
-    writer = _OllamaMessages(losses, names)
-    fields: _Json = {
-        "messages": require_conversation(request, writer.messages(request), losses),
-        "stream": request.stream,
-    }
-    tools = writer.tools(request)
-    if tools:
-        fields["tools"] = tools
-    options = write_sampling(request.sampling, _OPTIONS | _BESIDE, losses)
-    fields |= {name: options.pop(name) for name in _BESIDE if name in options}
-    if request.max_output is not None:
-        options["num_predict"] = request.max_output
-    if request.stop:
-        options["stop"] = list(request.stop)
-    if settings.num_ctx:
-        options["num_ctx"] = settings.num_ctx
-    if options:
-        fields["options"] = options
-    if request.format is not None:
-        fields["format"] = "json" if request.format.schema is None else request.format.schema
-    think = _think(request.reasoning, settings, losses)
-    if think is not None:
-        fields["think"] = think
-    if settings.keep_alive:
-        fields["keep_alive"] = settings.keep_alive
-    note_fields(request, losses)
-    note_prefill(request, losses)
-    return fields
+class OllamaRequestWriter(RoleMessagesWriter):
+    """Writes requests for Ollama."""
 
-
-class _OllamaMessages(TranslatedParts):
-    """Writes messages and tools."""
-
-    def __init__(self, losses: list[Loss], names: ToolMap) -> None:
-        super().__init__(losses, names)
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(OllamaSettings)
         self._called: dict[str, str] = {}  # the names of tools, by the ids of their calls
 
-    def messages(self, request: Request) -> list[_Json]:
-        written: list[_Json] = []
-        system = self.texts(request.system)
-        if system:
-            written.append({"role": "system", "content": system})
-        for turn in request.turns:
-            if turn.role == "system":
-                written.append({"role": "system", "content": self.texts(turn.parts)})
-            elif turn.role == "assistant":
-                message = self._answer(turn)
-                written += [message] if is_written(message, turn) else []
-            else:
-                written += self._user(turn.parts)
-        return written
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        fields: Json = {"messages": self.conversation(request, self.messages(request))}
+        tools = self.tools(request)
+        if tools:
+            fields["tools"] = tools
+        options = self.sampling(request.sampling, _OPTIONS | _BESIDE)
+        fields |= {name: options.pop(name) for name in _BESIDE if name in options}
+        if request.max_output is not None:
+            options["num_predict"] = request.max_output
+        if request.stop:
+            options["stop"] = list(request.stop)
+        if self._settings.num_ctx:
+            options["num_ctx"] = self._settings.num_ctx
+        if options:
+            fields["options"] = options
+        if request.format is not None:
+            fields["format"] = "json" if request.format.schema is None else request.format.schema
+        think = self._think(request.reasoning)
+        if think is not None:
+            fields["think"] = think
+        if self._settings.keep_alive:
+            fields["keep_alive"] = self._settings.keep_alive
+        self.note_fields(request)
+        self.note_prefill(request)
+        return fields
 
-    def _answer(self, turn: Message) -> _Json:
+    def answer(self, turn: Message) -> Json:
         reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
         rest = [part for part in turn.parts if not isinstance(part, ReasoningPart | ToolCall)]
-        message: _Json = {"role": "assistant", "content": self.texts(rest)}
-        thinking = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
+        message: Json = {"role": "assistant", "content": self.texts(rest)}
+        thinking = "".join(part.thought for part in reasoning)
         if thinking:
             message["thinking"] = thinking
             self.losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
@@ -110,14 +85,14 @@ class _OllamaMessages(TranslatedParts):
         calls = [self._call(call) for call in self.calls(turn.parts)]
         return message | ({"tool_calls": calls} if calls else {})
 
-    def _call(self, call: ToolCall) -> _Json:
+    def _call(self, call: ToolCall) -> Json:
         name = self.names.name(call.name, call.namespace)
         function = {"name": name, "arguments": self.arguments(call)}
         if call.id:
             self._called[call.id] = name
         return ({"id": call.id} if call.id else {}) | {"function": function}
 
-    def _user(self, parts: Sequence[Part]) -> list[_Json]:
+    def user(self, parts: Sequence[Part]) -> list[Json]:
         """The results of tools, then everything else."""
         results, rest = self.results(parts)
         written = [self._result(result, text) for result, text in results]
@@ -133,48 +108,40 @@ class _OllamaMessages(TranslatedParts):
             written.append({"role": "user", "content": self.texts(others)} | ({"images": images} if images else {}))
         return written
 
-    def _result(self, result: ToolResult, text: str) -> _Json:
-        message: _Json = {"role": "tool", "content": text}
+    def _result(self, result: ToolResult, text: str) -> Json:
+        message: Json = {"role": "tool", "content": text}
         if result.call_id:
             message["tool_call_id"] = result.call_id
         name = self._called.get(result.call_id) or (self.names.name(result.name) if result.name else "")
         return message | ({"tool_name": name} if name else {})
 
-    def tools(self, request: Request) -> list[_Json]:
+    def tools(self, request: Request) -> list[Json]:
         choice = request.tool_choice
         functions = self.functions(available_tools(request, self.losses))
         allowed = self.allowed(functions, choice)
         if choice is not None and allowed and (choice.mode in ("required", "tool") or choice.required):
             self.losses.append(Loss("tool-choice-widened", choice.mode))
-        written: list[_Json] = []
-        for tool in allowed:
-            function: _Json = {"name": self.names.name(tool.name, tool.namespace), "description": tool.description}
-            function["parameters"] = tool.schema or {"type": "object", "properties": {}}
-            if tool.strict:
-                self.losses.append(Loss("tool-option-dropped", "strict"))
-            self.note_cache(tool.cache)
-            written.append({"type": "function", "function": function})
-        return written
+        self.losses.extend(Loss("tool-option-dropped", "strict") for tool in allowed if tool.strict)
+        return [self.declared(tool) for tool in allowed]
 
-
-def _think(reasoning: ReasoningSettings | None, settings: OllamaSettings, losses: list[Loss]) -> bool | str | None:
-    """Whether, or how much, the model should think; None if the model decides."""
-    if reasoning is None:
-        return None
-    if settings.think == "none":
-        losses.append(Loss("field-dropped", "reasoning_effort"))
-        return None
-    effort = reasoning.effort or ""
-    if reasoning.enabled is False or effort == "none":
-        if settings.think == "level":
-            losses.append(Loss("effort-approximated", "none as low"))
-            return "low"
-        return False
-    if settings.think == "level" and effort in _LEVELS:
-        return effort
-    if effort or reasoning.budget is not None:
-        nearest = "high" if effort in ("xhigh", "max") else "low" if effort == "minimal" else "medium"
-        level = nearest if settings.think == "level" else True
-        losses.append(Loss("effort-approximated", f"{effort or reasoning.budget} as {str(level).lower()}"))
-        return level
-    return True if reasoning.enabled else None
+    def _think(self, reasoning: ReasoningSettings | None) -> bool | str | None:
+        """Whether, or how much, the model should think; None if the model decides."""
+        if reasoning is None:
+            return None
+        if self._settings.think == "none":
+            self.losses.append(Loss("field-dropped", "reasoning_effort"))
+            return None
+        effort = reasoning.effort or ""
+        if reasoning.enabled is False or effort == "none":
+            if self._settings.think == "level":
+                self.losses.append(Loss("effort-approximated", "none as low"))
+                return "low"
+            return False
+        if self._settings.think == "level" and effort in _LEVELS:
+            return effort
+        if effort or reasoning.budget is not None:
+            nearest = "high" if effort in ("xhigh", "max") else "low" if effort == "minimal" else "medium"
+            level = nearest if self._settings.think == "level" else True
+            self.losses.append(Loss("effort-approximated", f"{effort or reasoning.budget} as {str(level).lower()}"))
+            return level
+        return True if reasoning.enabled else None

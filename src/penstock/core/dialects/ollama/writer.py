@@ -7,23 +7,19 @@
 4. A stream that is not completed ends with a line that has only `error`.
 """
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
 
 from penstock.core.dialects.answer_parts import (
-    ENDING_WORDS,
     CallInputs,
     SummaryParts,
     call_name,
     first_choice,
     note_hidden,
-    of_first_choice,
 )
-from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter
+from penstock.core.dialects.answer_writer import AnswerFacts, AnswerWriter
 from penstock.core.dialects.ollama.reader import FINISH_REASONS
-from penstock.core.hub.blocks import Blocks
 from penstock.core.hub.completion import Completion
 from penstock.core.hub.content import (
     MediaPart,
@@ -36,25 +32,17 @@ from penstock.core.hub.content import (
     ToolResult,
 )
 from penstock.core.hub.events import (
-    Annotation,
     BlockEnd,
     BlockStart,
-    ChoiceStart,
-    End,
     Event,
     Extra,
-    Fault,
     Finish,
-    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
-    Repair,
-    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    UsageReport,
 )
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
@@ -67,51 +55,32 @@ _Json = dict[str, object]
 class OllamaWriter(AnswerWriter):
     """Writes the events of one answer."""
 
-    _failed = False
-    _finish: Finish | None = None
-    _usage: Usage | None = None
-
     def __init__(self, facts: AnswerFacts) -> None:
-        self.losses: list[Loss] = []
+        super().__init__(facts)
         self._inputs = CallInputs(self.losses)
-        self._own = facts.same_dialect
         self._envelope = _envelope(facts.model, facts.created)
-        self._blocks = Blocks(self.losses)
         self._summary = SummaryParts()
-        self._calls: dict[int, tuple[ToolCallStart, list[str]]] = {}  # whose arguments are incomplete
+        self._calls: dict[int | None, tuple[ToolCallStart, list[str]]] = {}  # by block: those that are incomplete
         self._written_calls = 0
         self._log_probabilities: object = None  # of the next text
-        self._out: list[bytes] = []
-
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events."""
-        for event in self._blocks.order(of_first_choice(events, self.losses)):
-            self._write(event)
-        out, self._out = self._out, []
-        return b"".join(out)
 
     def heartbeat(self) -> bytes:
         """A line without content."""
         return _line(self._envelope | {"message": _message(), "done": False})
 
-    def fail(self, failure: Failure) -> bytes:
-        """The error as the last line."""
-        return _line({"error": failure.message})
-
-    def _write(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
         match event:
             case TextDelta(_, text) | RefusalDelta(_, text):
                 probabilities, self._log_probabilities = self._log_probabilities, None
                 self._put(_message(text), {"logprobs": probabilities} if probabilities else {})
             case ReasoningDelta(_, text, _, part):
                 self._put(_message(thinking=self._summary.join(part, text)))
-            case ToolCallStart(_, call, server=False):
-                self._calls[call] = (event, [])
-            case ToolCallStart() | Annotation() | Seal():
-                note_hidden(event, self.losses)
-            case ToolCallDelta(_, call, arguments):
-                if call in self._calls:
-                    self._calls[call][1].append(arguments)
+            case ToolCallStart(server=False):
+                self._calls[event.block] = (event, [])
+            case ToolCallDelta(_, _, arguments, block):
+                if block in self._calls:
+                    self._calls[block][1].append(arguments)
             case BlockStart():
                 self._summary.start()
                 note_hidden(event, self.losses)
@@ -124,35 +93,27 @@ class OllamaWriter(AnswerWriter):
                     self._envelope["model"] = model
                 if created is not None:
                     self._envelope["created_at"] = _time(created)
-            case Finish():
-                self._finish = event
-            case UsageReport(usage):
-                self._usage = usage
-            case Fault():
-                self._fail(event.message)
-            case End("completed"):
-                last = _ending(self._finish or Finish(0, "stop"), self._usage, self.losses, own=self._own)
-                self._out.append(_line(self._envelope | {"message": _message()} | last))
-            case End(ending):
-                self._fail(ENDING_WORDS[ending])
-            case ChoiceStart() | Extra() | MediaDelta() | Repair():
-                pass  # the message itself says it; no field; its block is a loss already; counted, not shown
+            case _:
+                self.write_rest(event)
+
+    def complete(self, finish: Finish) -> None:
+        """Write the last line."""
+        last = _ending(finish, self._usage, self.losses, own=self._own)
+        self.out.append(_line(self._envelope | {"message": _message()} | last))
+
+    def write_error(self, message: str, code: str, provider: _Json) -> None:  # noqa: ARG002
+        """A line that has only the message."""
+        self.out.append(_line({"error": message}))
 
     def _put(self, message: _Json, fields: _Json | None = None) -> None:
-        self._out.append(_line(self._envelope | {"message": message, "done": False} | (fields or {})))
+        self.out.append(_line(self._envelope | {"message": message, "done": False} | (fields or {})))
 
     def _end_call(self, block: int) -> None:
-        number = next((number for number, (start, _) in self._calls.items() if start.block == block), None)
-        if number is not None:
-            start, pieces = self._calls.pop(number)
+        if block in self._calls:
+            start, pieces = self._calls.pop(block)
             call = _call(start, "".join(pieces), self._written_calls, self._inputs)
             self._put(_message(tool_calls=[call]))
             self._written_calls += 1
-
-    def _fail(self, message: str) -> None:
-        if not self._failed:
-            self._failed = True
-            self._out.append(_line({"error": message}))
 
 
 def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
@@ -177,11 +138,15 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
     message = _message(choice.text + choice.refusal)
     message |= {"thinking": choice.reasoning} if choice.reasoning else {}
     message |= {"tool_calls": calls} if calls else {}
-    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason)
-    last = _ending(finish, completion.usage, losses, own=facts.same_dialect)
+    last = _ending(choice.finish, completion.usage, losses, own=facts.same_dialect)
     probabilities = object_of(choice.extras.get("logprobs")).get("content")
     last |= {"logprobs": probabilities} if probabilities else {}
     return msgspec.json.encode(envelope | {"message": message} | last)
+
+
+def write_error(failure: Failure, request_id: str) -> bytes:  # noqa: ARG001
+    """The body of an error, which has only a message."""
+    return msgspec.json.encode({"error": failure.message})
 
 
 def _line(value: _Json) -> bytes:

@@ -22,7 +22,7 @@ from penstock.core.json.getters import list_of
 _PADDING = frozenset(("obfuscation",))
 
 
-def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
     """The body of a `chat.completion`; the facts stand in for what the provider did not send."""
     for choice in completion.choices:
         _note_losses(choice, losses, own=facts.same_dialect)

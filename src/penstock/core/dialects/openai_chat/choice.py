@@ -56,7 +56,6 @@ FINISH_REASONS: dict[str, str] = {
 # Finish reasons that mean "not finished yet", from providers that write null as text.
 NOT_FINISHED = frozenset(("null", "none"))
 _MAX_JOINED_CALLS = 100
-_EMPTY_DELTA = PlainDelta()
 # The fields in which providers send reasoning, in the order of preference.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
@@ -113,13 +112,6 @@ class ChoiceReader:
         if not calls or len(calls) > 1 or content or reasoning or self._calls is None:
             return False
         return self._calls.read_more(calls[0].index, calls[0].function.arguments, self._sink)
-
-    def read_plain_finish(self, delta: PlainDelta, finish: str) -> bool:
-        """Read a finish with an empty delta. For any other, do nothing and return False."""
-        if delta != _EMPTY_DELTA or not finish:
-            return False
-        self._read_finish(finish, None)
-        return True
 
     def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
         """Read the choice of one chunk. Its delta and its finish reason are removed from it and passed separately."""

@@ -1,9 +1,9 @@
-"""Typed decoders for the usual chunks of the OpenAI chat dialect.
+"""A typed decoder for the usual chunks of the OpenAI chat dialect.
 
 Most chunks of most streams contain one piece of text, of reasoning or of a tool call's arguments, and nothing else of
-meaning, until the chunk with the finish. The decoder here accepts those, in half a microsecond. It rejects a chunk that
-has anything else (usage, an unknown field), and that chunk takes the slow path. The first chunk of a stream has a
-decoder of its own. Both paths give the same events: `tests/invariants.py` checks that.
+meaning, until the chunk with the finish. The decoder accepts those, in half a microsecond: the pieces of arguments take
+half of the time that they would take otherwise. It rejects a chunk that has anything else (usage, a finish, an unknown
+field). Both ways give the same events: `tests/invariants.py` checks that.
 """
 
 from typing import Literal, Protocol
@@ -38,11 +38,11 @@ class PlainDelta(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """A choice that continues or is finished."""
+    """A choice that continues."""
 
     index: int
     delta: PlainDelta
-    finish_reason: str | None = None
+    finish_reason: None = None
     logprobs: None = None
 
 
@@ -60,35 +60,10 @@ class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
     obfuscation: str | UnsetType = UNSET
 
 
-class OpeningDelta(Struct, forbid_unknown_fields=True, gc=False):
-    """A delta with a role and no content."""
+class PaddedChunk(Struct, gc=False):
+    """The padding of any chunk."""
 
-    role: Literal["assistant"]
-    content: Literal[""] | None = None
-    refusal: None = None
-
-
-class OpeningChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """A choice that starts."""
-
-    index: int
-    delta: OpeningDelta
-    finish_reason: None = None
-    logprobs: None = None
-
-
-class OpeningChunk(Struct, forbid_unknown_fields=True, gc=False):
-    """The first chunk of a healthy stream."""
-
-    id: str
-    object: Literal["chat.completion.chunk"]
-    created: int
-    model: str
-    choices: tuple[OpeningChoice]
-    usage: None = None
-    system_fingerprint: str | UnsetType | None = UNSET
-    service_tier: str | UnsetType | None = UNSET
-    obfuscation: str | UnsetType | None = UNSET
+    obfuscation: str | None = None
 
 
 class Envelope(Protocol):
@@ -111,15 +86,10 @@ def same_envelope(chunk: Envelope, envelope: tuple[object, ...], extras: dict[st
     )
 
 
-def extras_of(opening: OpeningChunk) -> dict[str, object]:
-    """The extras of the first chunk."""
-    fields = {
-        "service_tier": opening.service_tier,
-        "system_fingerprint": opening.system_fingerprint,
-        "obfuscation": opening.obfuscation,
-    }
-    return {name: value for name, value in fields.items() if value is not UNSET}
+def padding_of(chunk: bytes) -> str | None:
+    """The padding of a chunk with this JSON; None if there is none."""
+    return _PADDED_CHUNK.decode(chunk).obfuscation if chunk else None
 
 
-OPENING_CHUNK = msgspec.json.Decoder(OpeningChunk)
 PLAIN_CHUNK = msgspec.json.Decoder(PlainChunk)
+_PADDED_CHUNK = msgspec.json.Decoder(PaddedChunk)

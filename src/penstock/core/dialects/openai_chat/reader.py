@@ -15,11 +15,12 @@ from msgspec import UNSET
 
 from penstock.core.dialects.frame_reader import FrameReader
 from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
-from penstock.core.dialects.openai_chat.fast_chunks import OPENING_CHUNK, PLAIN_CHUNK, extras_of, same_envelope
+from penstock.core.dialects.openai_chat.fast_chunks import PLAIN_CHUNK, padding_of, same_envelope
 from penstock.core.dialects.openai_chat.trailer import ChatTrailer
 from penstock.core.dialects.openai_chat.usage import read_usage
-from penstock.core.fast.format import FastResult, Opening, TextEvent
+from penstock.core.fast.format import TextEvent
 from penstock.core.hub.events import Extra, Start, TextDelta, UsageReport
+from penstock.core.hub.grammar import Grammar
 from penstock.core.hub.sink import Sink
 from penstock.core.json.getters import integer_of, shown, text_of
 from penstock.core.provider_errors.error_shapes import is_heartbeat, read_error
@@ -63,12 +64,9 @@ class OpenAIChatReader(FrameReader):
         self._choices: dict[int, ChoiceReader] = {}
         self._tool_callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be buffered
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+    def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one frame. `event` is the name of its SSE event."""
-        if surrogates or type(value) is not dict:
-            self.read_odd(value, event, surrogates=surrogates)
-            return
-        chunk: dict[str, object] = value
+        chunk = value
         if self.done:
             self._sink.repair("data-after-done")
             if chunk.get("id") and self._envelope and chunk["id"] != self._envelope[0] and _has_content(chunk):
@@ -98,75 +96,40 @@ class OpenAIChatReader(FrameReader):
         if usage is not None:
             self._read_usage(usage)
 
-    # The fast path (`core/fast/passthrough.py`).
+    # The fast path (`core/fast/__init__.py`).
 
-    @property
-    def expects_text(self) -> bool:
-        """Whether the stream is in a state in which `read_fast` may be tried."""
-        return not self.done and not self._surrogates and not self._envelope_changed and bool(self._choices)
-
-    @property
-    def fields(self) -> dict[str, object]:
-        """The extras of the stream so far."""
-        return self._extras
-
-    def read_fast(self, data: bytes) -> FastResult:
-        """Read the data of one frame if it is one text delta, or one finish, and nothing else; or do nothing."""
+    def read_usual(self, data: bytes) -> bool:
+        """Read the data of one frame if it is one delta of text, reasoning or arguments, and nothing else."""
+        if self.done or self._surrogates or self._envelope_changed:
+            return False
         try:
             chunk = PLAIN_CHUNK.decode(data)
         except ValueError:
-            return "refused"
+            return False
         extras = self._extras
         if not same_envelope(chunk, self._envelope, extras):
-            return "refused"
+            return False
         choice = chunk.choices[0]
         reader = self._choices.get(choice.index)
-        if reader is None or not reader.expects_delta:
-            return "refused"
         events = self._sink.events
         before = len(events)
-        finish = choice.finish_reason
-        if not (reader.read_plain(choice.delta) if finish is None else reader.read_plain_finish(choice.delta, finish)):
-            return "refused"
+        if reader is None or not reader.expects_delta or not reader.read_plain(choice.delta):
+            return False
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
             events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        return "text" if finish is None else "finish"
-
-    def read_opening(self, data: bytes) -> bool:
-        """Read the data of the first frame if it is the usual opening. Otherwise do nothing and return False."""
-        try:
-            chunk = OPENING_CHUNK.decode(data)
-        except ValueError:
-            return False
-        self._envelope = (chunk.id, chunk.model, chunk.created)
-        self._envelope_changed = not all(self._envelope)
-        self._sink.events.append(Start(chunk.id, chunk.model, chunk.created or None))
-        extras = extras_of(chunk)
-        if extras:
-            self._extras = extras.copy()  # the emitted event must not change later
-            self._sink.events.append(Extra("chunk", extras))
-        choice = chunk.choices[0]
-        reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink)
-        reader.start(choice.delta.role)
         return True
 
-    def resume(self, opening: Opening) -> None:
-        """Continue after an opening that `PassThrough` has read."""
-        start = opening.events[0]
-        assert isinstance(start, Start)
-        self._envelope = (start.id, start.model, start.created)
-        self._extras = opening.fields
-        choice = self._choices[opening.choice] = ChoiceReader(opening.choice, self._sink)
-        choice.started = True
+    def follow_text(self, delta: TextEvent, last: bytes) -> None:
+        """Continue after text deltas that the fast path has read."""
+        self._choices[delta.choice].delta_fields.add("content" if isinstance(delta, TextDelta) else "reasoning")
+        padding = padding_of(last)
+        if padding is not None:
+            self._extras = self._extras | {"obfuscation": padding}
 
-    def note_text(self, event: TextEvent) -> None:
-        """Continue after text deltas of this choice and kind that `PassThrough` has read."""
-        self._choices[event.choice].delta_fields.add("content" if isinstance(event, TextDelta) else "reasoning")
-
-    def trailer(self) -> ChatTrailer | None:
+    def trailer(self, grammar: Grammar) -> ChatTrailer | None:
         """An empty trailer for a stream with one choice that has text only; None for any other stream."""
-        if len(self._choices) != 1:
+        if len(self._choices) != 1 or not grammar.expects_end:
             return None
         (choice,) = self._choices.values()
         return ChatTrailer(self._envelope, self._extras, choice.index) if choice.expects_end else None

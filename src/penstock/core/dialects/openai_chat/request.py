@@ -20,11 +20,21 @@ from penstock.core.hub.content import (
     TextPart,
     ToolCall,
     ToolResult,
+    read_content,
     take_cache,
     with_extras,
 )
 from penstock.core.hub.media import typed_media
-from penstock.core.hub.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.hub.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    unknown_role,
+)
 from penstock.core.hub.seals import PREFIX, received
 from penstock.core.hub.tool_ids import CallIds
 from penstock.core.json.getters import (
@@ -34,7 +44,6 @@ from penstock.core.json.getters import (
     object_of,
     objects_of,
     others,
-    shown,
     take_numbers,
     text_of,
     unknown_members,
@@ -77,9 +86,6 @@ def read_request(fields: Mapping[str, object]) -> Request:
     metadata = rest.pop("metadata", None)
     parallel = rest.pop("parallel_tool_calls", None)
     return Request(
-        dialect=NAME,
-        model=text_of(rest.pop("model", None)),
-        stream=rest.pop("stream", None) is True,
         system=tuple(system),
         turns=tuple(turns),
         tools=tuple(tools),
@@ -96,8 +102,8 @@ def read_request(fields: Mapping[str, object]) -> Request:
         metadata={key: value for key, value in object_of(metadata).items() if isinstance(value, str)},
         cache_key=text_of(rest.pop("prompt_cache_key", None)),
         verbosity=text_of(rest.pop("verbosity", None)),
-        invalid=invalid or _unknown_role(list_of(fields.get("messages"))),
-        extras=others(rest) | unknown,
+        invalid=invalid or unknown_role(list_of(fields.get("messages")), _ROLES, "messages"),
+        extras=others(rest, ("model", "stream")) | unknown,
     )
 
 
@@ -107,13 +113,6 @@ def _take(rest: Json, name: str, read: Callable[[object], Value | None]) -> Valu
     if value is not None:
         del rest[name]
     return value
-
-
-def _unknown_role(messages: Sequence[object]) -> tuple[str, str] | None:
-    """The problem with a role that the API does not have: another API would take the message for the user's."""
-    roles = (message.get("role") for message in messages if isinstance(message, dict))
-    role = next((role for role in roles if role not in _ROLES), None)
-    return ("messages", f"`messages` has the unknown role {shown(role)}") if role is not None else None
 
 
 def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message]]:
@@ -132,7 +131,7 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
             turns.append(Message("user", tuple(results)))
             results = []
         if role in _SYSTEM_ROLES:
-            parts = with_extras(_read_content(fields.pop("content", None)), others(fields))
+            parts = with_extras(read_content(fields.pop("content", None), _read_part), others(fields))
             if turns:
                 turns.append(Message("system", tuple(parts)))
             else:
@@ -140,22 +139,14 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
         elif role == "assistant":
             turns.append(_read_answer(fields, calls))
         else:
-            content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
+            content, name = read_content(fields.pop("content", None), _read_part), text_of(fields.pop("name", None))
             turns.append(Message("user", tuple(content), name, others(fields)))
     if results:
         turns.append(Message("user", tuple(results)))
     return system, turns
 
 
-def _read_content(content: object) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    return [_read_part(part) for part in list_of(content)]
-
-
 def _read_part(part: object) -> Part:
-    if isinstance(part, str):
-        return TextPart(part)
     fields = others(object_of(part))
     cache = take_cache(fields)
     match fields:
@@ -194,7 +185,7 @@ def _read_answer(fields: Json, ids: CallIds) -> Message:
     parts: list[Part] = []
     for part, id in _read_earlier_reasoning(fields):
         signed.get(id, parts).append(part)
-    parts += _read_content(fields.pop("content", None))
+    parts += read_content(fields.pop("content", None), _read_part)
     refusal = fields.pop("refusal", None)
     if isinstance(refusal, str) and refusal:
         parts.append(RefusalPart(refusal))
@@ -262,7 +253,7 @@ def _read_result(fields: Json, ids: CallIds) -> ToolResult:
     name = text_of(fields.get("name"))
     id = ids.answered(text_of(fields.get("tool_call_id")), name)
     extras = others(fields, ("tool_call_id", "content", "name"))
-    return ToolResult(id, tuple(_read_content(fields.get("content"))), name=name, extras=extras)
+    return ToolResult(id, tuple(read_content(fields.get("content"), _read_part)), name=name, extras=extras)
 
 
 def _read_tool(tool: Json) -> Tool:

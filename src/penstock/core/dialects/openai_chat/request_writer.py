@@ -11,8 +11,6 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from penstock.core.dialects.bodies import check_translatable, require_conversation
-from penstock.core.dialects.openai_chat.request import Json
 from penstock.core.dialects.openai_options import (
     MAX_ID,
     MAX_USER,
@@ -21,7 +19,7 @@ from penstock.core.dialects.openai_options import (
     with_mark,
     write_effort,
 )
-from penstock.core.dialects.translated_parts import is_written, note_unknown
+from penstock.core.dialects.request_writer import Destination, Json, RequestWriter, is_written
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -47,7 +45,7 @@ from penstock.core.hub.request import (
 )
 from penstock.core.hub.seals import GOOGLE, PLACEHOLDER, call_signature, opened
 from penstock.core.hub.tool_ids import portable
-from penstock.core.hub.tool_map import ToolMap, arguments_of, as_function
+from penstock.core.hub.tool_map import ToolMap, arguments_of
 from penstock.core.json.getters import object_of, objects_of, text_of
 
 _STOP_LIMIT = 4
@@ -76,76 +74,49 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """With `call_signatures`: whether the first call of a turn needs one, even if another model has made the call."""
 
 
-_DEFAULTS = ChatSettings()
+class ChatRequestWriter(RequestWriter):
+    """Writes requests for chat completions."""
 
+    one_choice = False
 
-def write_request(
-    request: Request,
-    losses: list[Loss],
-    settings: ChatSettings = _DEFAULTS,
-    names: ToolMap | None = None,
-    issuer: str = "",
-) -> Json:
-    """The fields of a body that asks the same. Raises `RequestError` if it demands a tool that the API lacks."""
-    names = names or ToolMap(request.tools)
-    writer = _ChatContentWriter(losses, settings, names, issuer)
-    check_translatable(request)
-    fields: Json = {"model": request.model, "messages": require_conversation(request, writer.messages(request), losses)}
-    if request.stream:
-        fields["stream"] = True
-    tools = [body for tool in available_tools(request, losses) if (body := writer.tool(tool)) is not None]
-    sampling = {name: getattr(request.sampling, name) for name in Sampling.__struct_fields__}
-    if sampling.pop("top_k") is not None:
-        losses.append(Loss("sampling-dropped", "top_k"))
-    if len(request.stop) > _STOP_LIMIT:
-        losses.append(Loss("stop-dropped", f"{len(request.stop) - _STOP_LIMIT} of {len(request.stop)}"))
-    optional: Json = {
-        "tools": tools or None,
-        "tool_choice": _write_choice(request.tool_choice, names) if tools else None,
-        "parallel_tool_calls": request.parallel_calls if tools else None,
-        settings.max_tokens_field: request.max_output,
-        "n": request.choices if request.choices > 1 else None,
-        "stop": list(request.stop[:_STOP_LIMIT]) or None,
-        **sampling,
-        "response_format": _write_format(request.format),
-        "reasoning_effort": write_effort(request.reasoning, settings.efforts, losses),
-        "verbosity": request.verbosity if request.verbosity and settings.verbosity else None,
-        "service_tier": request.tier or None,
-        "user": request.user or None,
-        "metadata": dict(request.metadata) or None,
-        "prompt_cache_key": request.cache_key or None,
-    }
-    fields |= {name: value for name, value in optional.items() if value is not None}
-    _drop_unusual(fields, request, losses)
-    dropped = ["verbosity"] if request.verbosity and not settings.verbosity else []
-    losses.extend(Loss("field-dropped", name) for name in dropped)
-    note_unknown(request, losses, ("messages.name", "content.detail", "response_format.description"))
-    last = request.turns[-1] if request.turns else None
-    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
-        losses.append(Loss("prefill-not-continued"))
-    if request.stop:
-        losses.append(Loss("stop-sequence-unreported"))
-    return fields
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(ChatSettings)
 
-
-def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
-    """Leave out what many providers refuse: tiers, which every provider names otherwise, and a long `user`."""
-    tier = text_of(fields.pop("service_tier", None))
-    if tier not in ("", "auto"):
-        losses.append(Loss("field-dropped", "service_tier"))
-    if len(request.user) > MAX_USER:
-        del fields["user"]
-        losses.append(Loss("field-dropped", "user"))
-
-
-class _ChatContentWriter:
-    """Writes the messages and tools of a request, and notes losses."""
-
-    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, issuer: str) -> None:
-        self._issuer = issuer
-        self._names = names
-        self._losses = losses
-        self._settings = settings
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        fields: Json = {"messages": self.conversation(request, self.messages(request))}
+        tools = [body for tool in available_tools(request, self.losses) if (body := self.tool(tool)) is not None]
+        sampling = {name: getattr(request.sampling, name) for name in Sampling.__struct_fields__}
+        if sampling.pop("top_k") is not None:
+            self.losses.append(Loss("sampling-dropped", "top_k"))
+        if len(request.stop) > _STOP_LIMIT:
+            self.losses.append(Loss("stop-dropped", f"{len(request.stop) - _STOP_LIMIT} of {len(request.stop)}"))
+        optional: Json = {
+            "tools": tools or None,
+            "tool_choice": self._write_choice(request.tool_choice) if tools else None,
+            "parallel_tool_calls": request.parallel_calls if tools else None,
+            self._settings.max_tokens_field: request.max_output,
+            "n": request.choices if request.choices > 1 else None,
+            "stop": list(request.stop[:_STOP_LIMIT]) or None,
+            **sampling,
+            "response_format": _write_format(request.format),
+            "reasoning_effort": write_effort(request.reasoning, self._settings.efforts, self.losses),
+            "verbosity": request.verbosity if request.verbosity and self._settings.verbosity else None,
+            "service_tier": request.tier or None,
+            "user": request.user or None,
+            "metadata": dict(request.metadata) or None,
+            "prompt_cache_key": request.cache_key or None,
+        }
+        fields |= {name: value for name, value in optional.items() if value is not None}
+        self._drop_unusual(fields, request)
+        dropped = ["verbosity"] if request.verbosity and not self._settings.verbosity else []
+        self.losses.extend(Loss("field-dropped", name) for name in dropped)
+        self.note_unknown(request, ("messages.name", "content.detail", "response_format.description"))
+        self.note_prefill(request)
+        if request.stop:
+            self.losses.append(Loss("stop-sequence-unreported"))
+        return fields
 
     def messages(self, request: Request) -> list[Json]:
         written: list[Json] = []
@@ -154,7 +125,7 @@ class _ChatContentWriter:
             written.append({"role": "system", "content": system})
         turns: Sequence[Message] = request.turns
         if not self._settings.mid_system:
-            turns = without_system_turns(turns, self._losses)
+            turns = without_system_turns(turns, self.losses)
         for turn in turns:
             written += self._turn(turn)
         return written
@@ -180,13 +151,13 @@ class _ChatContentWriter:
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         written, reasoning = self._calls(turn.parts)
-        text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
+        text = "".join(part.thought for part in reasoning)
         wanted = text or written  # providers that want it refuse calls without it, even empty
         if wanted and self._settings.reasoning_field:
             message[self._settings.reasoning_field] = text
-            self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
+            self.losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
-            self._losses.extend(Loss("reasoning-dropped") for _ in reasoning)
+            self.losses.extend(Loss("reasoning-dropped") for _ in reasoning)
         if turn.name:
             message["name"] = turn.name
         if written:
@@ -208,7 +179,7 @@ class _ChatContentWriter:
             elif isinstance(part, ReasoningPart):
                 reasoning.append(part)
             elif isinstance(part, ToolCall) and part.server:
-                self._losses.append(Loss("content-dropped", part.name))
+                self.losses.append(Loss("content-dropped", part.name))
             elif isinstance(part, ToolCall):
                 written.append(self._call(part) | (_signed(self._signature(waiting)) if waiting else {}))
                 waiting = None
@@ -220,13 +191,13 @@ class _ChatContentWriter:
         """The signature of the call after a part of reasoning; empty if it has none that the provider takes."""
         if not self._settings.call_signatures or part.text:
             return ""
-        seal = opened(part.seals, GOOGLE, self._issuer)
+        seal = opened(part.seals, GOOGLE, self.issuer)
         own = next((each for each in part.seals if each.scheme == GOOGLE), None)  # a client of Gemini's API sent it
         return seal.value if seal else own.value if own else ""
 
     def _call(self, call: ToolCall) -> Json:
-        name, id = self._names.name(call.name, call.namespace), self._id(call.id or "")
-        self._note_cache(call.cache)
+        name, id = self.names.name(call.name, call.namespace), self._id(call.id or "")
+        self.note_cache(call.cache)
         return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments_of(call)}}
 
     def _id(self, id: str) -> str:
@@ -238,19 +209,19 @@ class _ChatContentWriter:
         text = "\n".join(_result_text(part) for part in result.parts if isinstance(part, TextPart | ToolChange))
         media = [part for part in result.parts if isinstance(part, MediaPart)]
         if media:
-            self._losses.append(Loss("result-media-moved", result.call_id))
+            self.losses.append(Loss("result-media-moved", result.call_id))
             moved += [TextPart(f"The result of {result.name or result.call_id} is attached."), *media]
-        self._losses.extend(
+        self.losses.extend(
             Loss("content-dropped", getattr(part, "type", ""))
             for part in result.parts
             if not isinstance(part, TextPart | MediaPart | ToolChange)
         )
         if result.is_error:
-            self._losses.append(Loss("error-flag-as-text", result.call_id))
+            self.losses.append(Loss("error-flag-as-text", result.call_id))
             text = f"Error: {text}"
-        self._note_cache(result.cache)
+        self.note_cache(result.cache)
         for part in result.parts:
-            self._note_cache(part.cache if isinstance(part, TextPart) else "")
+            self.note_cache(part.cache if isinstance(part, TextPart) else "")
         return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": text}
 
     def _content(self, parts: Sequence[Part]) -> object:
@@ -270,19 +241,19 @@ class _ChatContentWriter:
                 media = self._media(part)
                 return self._marked(media, part.cache) if media is not None else None
             case OpaquePart(_, type, loss=loss):
-                self._losses.append(Loss(loss, type))
+                self.losses.append(Loss(loss, type))
             case ToolChange():
                 return {"type": "text", "text": str(part)}
             case ReasoningPart():
-                self._losses.append(Loss("reasoning-dropped"))
+                self.losses.append(Loss("reasoning-dropped"))
             case ToolCall() | ToolResult():
-                self._losses.append(
+                self.losses.append(
                     Loss("content-dropped", "tool call" if isinstance(part, ToolCall) else "tool result")
                 )
         return None
 
     def _marked(self, part: Json, cache: str) -> Json:
-        return with_mark(part, cache, self._losses, accepted=self._settings.cache_breakpoints)
+        return with_mark(part, cache, self.losses, accepted=self._settings.cache_breakpoints)
 
     def _media(self, part: MediaPart) -> Json | None:
         url = url_of(part)
@@ -292,34 +263,52 @@ class _ChatContentWriter:
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.kind == "file" and part.data:
             return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
-        self._losses.append(media_loss(part))
+        self.losses.append(media_loss(part))
         return None
 
     def _detail(self, part: MediaPart) -> Json:
         detail = part.extras.get("detail")
         if str(detail) in _DETAILS:
-            self._losses.append(Loss("field-dropped", "content.detail"))
+            self.losses.append(Loss("field-dropped", "content.detail"))
         return {"detail": _DETAILS.get(str(detail), detail)} if detail is not None else {}
 
     def tool(self, tool: Tool) -> Json | None:
-        self._note_cache(tool.cache)
-        if tool.kind == "server":
-            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+        self.note_cache(tool.cache)
+        function = self.function(tool)
+        if function is None:
             return None
-        if tool.kind == "custom":
-            tool = as_function(tool, self._losses)
-        body: Json = {"name": self._names.name(tool.name, tool.namespace)}
-        if tool.description:
-            body["description"] = tool.description
-        if tool.schema is not None:
-            body["parameters"] = tool.schema
-        if tool.strict:  # false is the default
+        body: Json = {"name": self.names.name(function.name, function.namespace)}
+        if function.description:
+            body["description"] = function.description
+        if function.schema is not None:
+            body["parameters"] = function.schema
+        if function.strict:  # false is the default
             body["strict"] = True
         return {"type": "function", "function": body}
 
-    def _note_cache(self, cache: str) -> None:
-        if cache:
-            self._losses.append(Loss("cache-hint-dropped", cache))
+    def _drop_unusual(self, fields: Json, request: Request) -> None:
+        """Leave out what many providers refuse: tiers, which every provider names otherwise, and a long `user`."""
+        tier = text_of(fields.pop("service_tier", None))
+        if tier not in ("", "auto"):
+            self.losses.append(Loss("field-dropped", "service_tier"))
+        if len(request.user) > MAX_USER:
+            del fields["user"]
+            self.losses.append(Loss("field-dropped", "user"))
+
+    def _write_choice(self, choice: ToolChoice | None) -> object:
+        if choice is None:
+            return None
+        named = [{"type": "function", "function": {"name": self.names.chosen(name)}} for name in choice.names]
+        match choice.mode:
+            case "auto" | "none" | "required":
+                return choice.mode
+            case "tool":
+                return named[0] if named else "required"
+            case "allowed":
+                return {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "required" if choice.required else "auto", "tools": named},
+                }
 
 
 def with_placeholders(written: Raw) -> Raw | None:
@@ -342,22 +331,6 @@ def _signed(signature: str) -> dict[str, dict[str, object]]:
 
 def _result_text(part: TextPart | ToolChange) -> str:
     return part.text if isinstance(part, TextPart) else str(part)
-
-
-def _write_choice(choice: ToolChoice | None, names: ToolMap) -> object:
-    if choice is None:
-        return None
-    named = [{"type": "function", "function": {"name": names.chosen(name)}} for name in choice.names]
-    match choice.mode:
-        case "auto" | "none" | "required":
-            return choice.mode
-        case "tool":
-            return named[0] if named else "required"
-        case "allowed":
-            return {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": "required" if choice.required else "auto", "tools": named},
-            }
 
 
 def _write_format(form: ResponseFormat | None) -> object:

@@ -154,7 +154,8 @@ class ToolCalls:
         """Whether the arguments of a call are complete, and those of another call have followed or are expected."""
         if call.kind == "custom" or not (call.scan.closed and call.whole):
             return False
-        return bool(self._partial) or call is not self._calls[-1]
+        others = any(self._calls[number].kind != "custom" for number in self._partial)  # whose input is never JSON
+        return others or call is not self._calls[-1]
 
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
         """Read more arguments of a call that was emitted: the common case. For any other, return False."""

@@ -1,16 +1,16 @@
 """ChatTrailer: the usual ending of a chat stream, buffered until complete: one finish, perhaps usage, then `[DONE]`.
 
-Typed decoders recognise its chunks. `core/fast/passthrough.py` explains why this gives the same events as the grammar.
+Typed decoders recognise its chunks. `core/fast/__init__.py` explains why this gives the same events as the grammar.
 """
 
 import re
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from penstock.core.dialects.openai_chat.fast_chunks import same_envelope
-from penstock.core.dialects.openai_chat.usage import read_usage
+from penstock.core.dialects.openai_chat.fast_chunks import padding_of, same_envelope
+from penstock.core.dialects.openai_chat.usage import read_usage, sound_tokens
 from penstock.core.hub.events import End, Event, Extra, Finish, UsageReport
 from penstock.core.hub.sink import Sink
 from penstock.core.hub.usage import ABSURD_TOKENS, Tokens
@@ -21,6 +21,7 @@ _ENDING = re.compile(rb"data: (\{.+)\n\n(?:data: (\{.+)\n\n)?(data: \[DONE\]\n\n
 _DONE = b"data: [DONE]\n\n"
 # White space in JSON, but a line end in SSE. As an integer, which `in` finds faster.
 _CR = ord("\r")
+_NULL = Raw(b"null")
 
 
 class TrailerDelta(Struct, forbid_unknown_fields=True, gc=False):
@@ -57,10 +58,10 @@ class TrailerChunk(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class FinishChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """The chunk that finishes the only choice."""
+    """The chunk that finishes the only choice. Many providers report the usage in it."""
 
     choices: tuple[TrailerChoice]
-    usage: None = None
+    usage: Raw = _NULL
 
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=ABSURD_TOKENS)]
@@ -123,32 +124,20 @@ class UsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=Tru
     """The chunk that reports usage."""
 
     choices: tuple[()]
-    usage: TrailerUsage
-
-
-class AnyUsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """The chunk that reports usage in any provider's format."""
-
-    choices: tuple[()]
-    usage: dict[str, object]
-
-
-class PaddedChunk(Struct, gc=False):
-    """The padding of any chunk."""
-
-    obfuscation: str | UnsetType = UNSET
+    usage: Raw
 
 
 _FINISH_CHUNK = msgspec.json.Decoder(FinishChunk)
 _USAGE_CHUNK = msgspec.json.Decoder(UsageChunk)
-_ANY_USAGE_CHUNK = msgspec.json.Decoder(AnyUsageChunk)
-_PADDED_CHUNK = msgspec.json.Decoder(PaddedChunk)
+_USUAL_USAGE = msgspec.json.Decoder(TrailerUsage)
+_ANY_USAGE = msgspec.json.Decoder(dict[str, object])
 
 
 class ChatTrailer:
     """The usual ending of one stream (`StreamTrailer`).
 
-    `envelope` and `extras` are those of the stream so far; `choice` is its only one.
+    `envelope` and `extras` are those of the stream so far; `choice` is its only one. `last` is the JSON of the last
+    chunk before it, if its padding is not that of the extras.
     """
 
     frames = 0
@@ -162,14 +151,16 @@ class ChatTrailer:
     """The tokens of the reported usage, if one was reported and its output is not zero."""
     tier: str | None = None
     """The service tier of the reported usage, if it names one."""
-    # The JSON of the chunks with the finish and with the usage.
+    # The JSON of the chunks with the finish and, if it is another, with the usage; and that of the usage itself.
     _finish = b""
     _report = b""
+    _usage = b""
 
-    def __init__(self, envelope: tuple[object, ...], extras: dict[str, object], choice: int) -> None:
+    def __init__(self, envelope: tuple[object, ...], extras: dict[str, object], choice: int, last: bytes = b"") -> None:
         self._envelope = envelope
         self._extras = extras
         self._choice = choice
+        self._last = last
         # The envelope of a chunk that has all members that the earlier ones have: the common case.
         self._named = (*envelope, extras.get("system_fingerprint", UNSET), extras.get("service_tier", UNSET))
 
@@ -189,7 +180,7 @@ class ChatTrailer:
         finish, report, done = ending.groups()
         if not self._finish and not self._take_finish(finish):
             return False
-        if report and not self._report and not self._take_usage(report):
+        if report and not self._report and not self._take_report(report):
             return False
         self.raw = raw
         self.frames = raw.count(b"\n\n")
@@ -199,15 +190,15 @@ class ChatTrailer:
     def events(self) -> list[Event]:
         """The events of a complete trailer."""
         events: list[Event] = []
-        padding = self._extras.get("obfuscation")
-        for chunk in filter(None, (self._finish, self._report)):
-            new = _PADDED_CHUNK.decode(chunk).obfuscation
-            if new is not UNSET and new != padding:  # changed padding is emitted
+        padding = padding_of(self._last) or self._extras.get("obfuscation")
+        for chunk in (self._finish, self._report):
+            new = padding_of(chunk)
+            if new is not None and new != padding:  # changed padding is emitted
                 padding = new
                 events.append(Extra("chunk", {"obfuscation": padding}))
         events.append(Finish(self._choice, self.finish_reason))
-        if self._report:
-            events.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report).usage, Sink())))
+        if self._usage:
+            events.append(UsageReport(read_usage(_ANY_USAGE.decode(self._usage), Sink())))
         return [*events, End("completed")]
 
     def write(self, *, include_usage: bool) -> bytes:
@@ -215,7 +206,11 @@ class ChatTrailer:
         missing."""
         if self._report:
             return self.raw if include_usage else b"data: %b\n\ndata: [DONE]\n\n" % self._finish
-        return b"" if include_usage else self.raw
+        if include_usage or not self._usage:
+            return b"" if include_usage else self.raw  # a client that requests usage gets it in a chunk of its own
+        # The bytes of this member cannot be in a string, where its quotes would be escaped.
+        before, member, after = self.raw.partition(b',"usage":' + self._usage)
+        return before + after if member and member not in after else b""
 
     def _take_finish(self, data: bytes) -> bool:
         try:
@@ -225,40 +220,46 @@ class ChatTrailer:
         (choice,) = chunk.choices
         if choice.index != self._choice or not self._fits(chunk):
             return False
+        if chunk.usage != _NULL and not self._take_usage(bytes(chunk.usage)):
+            return False
         self.finish_reason = choice.finish_reason
         self._finish = data
         return True
 
-    def _take_usage(self, data: bytes) -> bool:
+    def _take_report(self, data: bytes) -> bool:
         try:
             chunk = _USAGE_CHUNK.decode(data)
         except ValueError:
-            return self._take_any_usage(data)
-        tokens = chunk.usage.tokens()
-        if tokens is None or not self._fits(chunk):
             return False
-        self.tokens = tokens
+        if self._usage or not self._fits(chunk) or not self._take_usage(bytes(chunk.usage)):
+            return False
         self._report = data
         return True
 
+    def _take_usage(self, data: bytes) -> bool:
+        try:
+            tokens = _USUAL_USAGE.decode(data).tokens()
+        except ValueError:
+            return self._take_any_usage(data)
+        if tokens is None:
+            return False
+        self.tokens = tokens
+        self._usage = data
+        return True
+
     def _take_any_usage(self, data: bytes) -> bool:
-        """Read a usage chunk in any provider's format."""
+        """Read usage in any provider's format."""
         if is_too_deep(data):
             return False
         try:
-            chunk = _ANY_USAGE_CHUNK.decode(data)
+            raw = _ANY_USAGE.decode(data)
         except ValueError:
             return False
-        defects = Sink()
-        raw, usage = chunk.usage, read_usage(chunk.usage, defects).with_total()
-        if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
-            return False  # clients read these three
-        tokens = Tokens.of_sound(usage)
-        if tokens is None or not tokens.output or defects.events or not self._fits(chunk):
+        reported = sound_tokens(raw)
+        if reported is None:
             return False
-        self.tokens = tokens
-        self.tier = usage.tier
-        self._report = data
+        self.tokens, self.tier = reported
+        self._usage = data
         return True
 
     def _fits(self, chunk: TrailerChunk) -> bool:

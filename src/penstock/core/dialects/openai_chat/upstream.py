@@ -3,13 +3,19 @@
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits, UpstreamDialect
+from penstock.core.dialects.dialect import (
+    Destination,
+    Json,
+    OutgoingRequest,
+    ProviderError,
+    RequestLimits,
+    UpstreamDialect,
+)
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import ChatSettings, with_placeholders, write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatRequestWriter, with_placeholders
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
-from penstock.core.hub.tool_map import ToolMap
 from penstock.core.provider_errors.error_shapes import read_error
 
 _CAPS = ("max_completion_tokens", "max_tokens")
@@ -23,35 +29,21 @@ class OpenAIChatUpstream(UpstreamDialect):
 
     path = "/chat/completions"
     reader = OpenAIChatReader
+    request_writer = ChatRequestWriter
 
-    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The request for a provider.
+    def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:  # noqa: ARG002
+        """Request usage if the provider accepts that, because the gateway has to know the cost of the answer.
 
-        It requests usage if the provider accepts that, because the gateway has to know the cost of the answer.
-        Otherwise it omits `stream_options`: providers that do not know the field answer 422, and OpenAI answers 400 to
-        a request that has it and is not streamed.
+        Otherwise `stream_options` is omitted: providers that do not know the field answer 422, and OpenAI answers 400
+        to a request that has it and is not streamed.
         """
-        if request.dialect == NAME:
-            return self._forwarded(request, destination)
-        losses: list[Loss] = []
-        neutral = request.read()
-        names = ToolMap(neutral.tools)
-        settings = destination.settings_as(ChatSettings)
-        fields = write_request(neutral, losses, settings, names, destination.issuer)
-        fields |= {"model": destination.model, **destination.overrides}
-        if destination.stream is not None:
-            fields["stream"] = destination.stream
         if fields.get("stream") and destination.include_usage:
             fields["stream_options"] = {"include_usage": True}
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tools=names.changed())
 
-    def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+    def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's bytes, with the model and overrides of the destination, and the usage option."""
-        changes: dict[str, Raw | None] = {**destination.members}
-        stream = request.stream
-        if destination.stream is not None and destination.stream != stream:
-            stream = destination.stream
-            changes["stream"] = Raw(b"true" if stream else b"false")
+        changes = self.changes(request, destination)
+        stream = request.stream if destination.stream is None else destination.stream
         if destination.settings.get("signature_placeholder") and "messages" in request.members.values:
             signed = with_placeholders(request.members.values["messages"])
             changes |= {"messages": signed} if signed is not None else {}

@@ -10,10 +10,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from penstock.core.hub.sink import Sink
-from penstock.core.hub.usage import Usage
-from penstock.core.hub.usage_fields import SPELLINGS, read_count
+from penstock.core.hub.usage import Tokens, Usage
+from penstock.core.hub.usage_fields import read_counts
 
-_DETAILS = "prompt_tokens_details"
 # In Anthropic's format, which has no total, the input does not include these. `Usage.input` does.
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 # A valid count. Usage with any other count is looked up.
@@ -46,7 +45,11 @@ def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     try:
         usual = msgspec.convert(raw, _OpenAIUsage)
     except msgspec.ValidationError:
-        return _look_up(raw, sink)
+        counts, tier = read_counts(raw, sink), raw.get("service_tier")
+        if "input" in counts and "total" not in counts and "prompt_tokens" not in raw:
+            beside = (value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0)
+            counts["input"] += sum(beside)
+        return Usage(raw=raw, tier=tier if isinstance(tier, str) else None, **counts)  # type: ignore[arg-type]
     return Usage(
         input=usual.prompt_tokens,
         output=usual.completion_tokens,
@@ -60,24 +63,13 @@ def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     )
 
 
-def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
-    objects = {name: value for name, value in raw.items() if type(value) is dict} | {"": raw}
-    for name, value in objects.get(_DETAILS, {}).items():
-        if type(value) is dict:
-            objects[f"{_DETAILS}.{name}"] = value
-    tier = raw.get("service_tier")
-    counts: dict[str, int | None] = {}
-    for field, places in SPELLINGS.items():
-        result: int | None = None
-        for name, key in places:
-            if name in objects and (value := objects[name].get(key)) is not None:
-                count = read_count(value, sink)
-                if count:
-                    result = count
-                    break
-                result = count if result is None else result
-        counts[field] = result
-    if counts["input"] is not None and counts["total"] is None and "prompt_tokens" not in raw:
-        beside = [value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0]
-        counts["input"] += sum(beside)
-    return Usage(raw=raw, tier=tier if isinstance(tier, str) else None, **counts)  # type: ignore[arg-type]
+def sound_tokens(raw: dict[str, object]) -> tuple[Tokens, str | None] | None:
+    """The tokens to book for a usage object in any provider's format, and the service tier that it names.
+
+    None if it needs a repair, or if clients would not read the same counts from it."""
+    defects = Sink()
+    usage = read_usage(raw, defects).with_total()
+    if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
+        return None  # clients read these three
+    tokens = Tokens.of_sound(usage)
+    return None if tokens is None or not tokens.output or defects.events else (tokens, usage.tier)

@@ -16,23 +16,22 @@
 7. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
 from penstock.core.dialects.answer_parts import call_name
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.openai_chat.failures import write_error_frame
+from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
+from penstock.core.dialects.openai_errors import error_object
 from penstock.core.hub.content import Citation, ReasoningSeal
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
     ChoiceStart,
-    End,
     Event,
     Extra,
-    Fault,
     Finish,
     MediaDelta,
     ReasoningDelta,
@@ -54,31 +53,24 @@ from penstock.core.hub.usage import Usage
 
 # Extras that OpenAI repeats in every chunk, so that clients may read them from any chunk.
 _STICKY = ("service_tier", "system_fingerprint")
-# The error message for a client, by the ending of a stream that has no fault.
-_ENDINGS = {
-    "truncated": "the provider's stream ended before the answer was complete",
-    "timed_out": "the provider took too long",
-    "cancelled": "the answer was cancelled",
-    "failed": "the provider failed",
-}
 # The order of events in one chunk. A reader reads such a chunk as the same events again.
 _CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(4)
 
 
-class OpenAIChatWriter:
-    """Writes one stream (`AnswerWriter`)."""
+class OpenAIChatWriter(AnswerWriter):
+    """Writes the events of one answer."""
 
-    _failed = False
+    has_blocks = False
+    one_choice = False
     # The last block of media for which a loss was noted: its choice and its number.
     _dropped: tuple[int, int] | None = None
     # The chunk under construction, and the last step of the order above that it contains.
     _step = -1
-    _choice: dict[str, object] | None = None
+    pending: dict[str, object] | None
     _delta: dict[str, object]
 
     def __init__(self, facts: AnswerFacts) -> None:
-        self._facts = facts
-        self._own = facts.same_dialect
+        super().__init__(facts)
         self._envelope: dict[str, object] = {
             "id": answer_id(facts),
             "object": "chat.completion.chunk",
@@ -87,7 +79,6 @@ class OpenAIChatWriter:
         }
         self._include_usage = facts.include_usage
         self._kinds: dict[tuple[int, int], ToolKind] = {}
-        self._out: list[bytes] = []
         self._extras: dict[str, object] = {}
         self._hidden_calls: set[tuple[int, int]] = set()
         self._summaries: dict[int, int] = {}
@@ -95,34 +86,20 @@ class OpenAIChatWriter:
         self._unsealed: dict[int, tuple[int, int]] = {}
         self._seal: tuple[int, dict[str, object]] | None = None  # one that waits for the event after it
         self._seals = 0
-        self.losses: list[Loss] = []
-        """What this dialect cannot express."""
-
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events."""
-        for event in events:
-            self._write(event)
-        self._flush()
-        out, self._out = self._out, []
-        return b"".join(out)
-
-    def heartbeat(self) -> bytes:
-        """An SSE comment, which clients ignore."""
-        return b": penstock\n\n"
 
     def fail(self, failure: Failure) -> bytes:
         """The error as the last frame, without `[DONE]`."""
-        return write_error_frame(failure, self._facts.call_id)
+        return _frame({"error": error_object(failure, self._facts.call_id)})
 
-    def note(self, events: Iterable[Event]) -> None:
-        """Observe events whose bytes are forwarded unchanged: later chunks get the same envelope."""
-        for event in events:
-            if type(event) is Start:
-                self._name(event)
-            elif type(event) is Extra and event.place == "chunk":
-                self._stick(event.fields)
+    def note(self, event: Event) -> None:
+        """Observe an event whose bytes are forwarded unchanged: later chunks get the same envelope."""
+        if type(event) is Start:
+            self._name(event)
+        elif type(event) is Extra and event.place == "chunk":
+            self._stick(event.fields)
 
-    def _write(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
         if self._seal is not None and not isinstance(event, BlockEnd | Repair):
             self._write_seal(event)
         match event:  # the most frequent events first
@@ -132,22 +109,18 @@ class OpenAIChatWriter:
                 delta = self._open(_SPEECH, choice)
                 if native != "reasoning_details":  # written as an extra, which contains the text
                     delta[native] = text = text if part is None else self._summary(choice, part, text)
-                    length, skipped = self._unsealed.get(choice, (0, 0))
-                    self._unsealed[choice] = (length + len(text), skipped)
+                    self._add_unsealed(choice, text)
             case ToolCallDelta(choice, call, arguments):
                 if (choice, call) not in self._hidden_calls:
                     self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
-            case Repair():
-                pass  # ours to count, not the client's to see
             case Extra():
                 self._write_extra(event)
             case Finish(choice, native=native):
-                self._open(_SPEECH, choice)
-                self._finish(finish_reason(event, self.losses, own=self._own), native)
+                reason = finish_reason(event, self.losses, own=self._own)
+                named = {"native_finish_reason": native} if native is not None else {}
+                self._add_to_choice(_SPEECH, choice, {"finish_reason": reason} | named)
             case UsageReport(usage):
                 self._write_usage(usage)
-            case End(ending):
-                self._write_end(ending)
             case Start():
                 self._name(event)
             case ChoiceStart(choice, role):
@@ -162,10 +135,6 @@ class OpenAIChatWriter:
                 self._open(_SPEECH, choice)["refusal"] = text
             case Annotation(choice, url=url) if url or self._own:
                 self._open(_SPEECH, choice)["annotations"] = [citation_body(event, own=self._own)]
-            case Annotation():
-                self.losses.append(Loss("citation-dropped", event.title))
-            case BlockStart(kind="result" | "opaque"):
-                self.losses.append(Loss("server-activity-hidden", event.type))
             case Seal() if self._own:
                 pass  # it is an extra of its call too
             case Seal():
@@ -176,10 +145,20 @@ class OpenAIChatWriter:
                 self._drop_media(choice, block, event.type)
             case MediaDelta(choice, block):
                 self._drop_media(choice, block, event.mime)
-            case BlockStart() | BlockEnd():
-                pass  # chat has no blocks
-            case Fault():
-                self._write_error(_fault_body(event))
+            case _:
+                self.write_rest(event)
+
+    def text_writer(self, delta: TextDelta | ReasoningDelta) -> TextWriter | None:
+        """Writes further texts of a choice, each in a chunk of its own."""
+        choice, name = delta.choice, "content" if isinstance(delta, TextDelta) else delta.native
+        if name == "reasoning_details":
+            return None
+        frame = _frame(self._chunk({"index": choice, "delta": {name: TEXT}, "finish_reason": None}))
+        return text_template(frame, None if name == "content" else partial(self._add_unsealed, choice))
+
+    def _add_unsealed(self, choice: int, text: str) -> None:
+        length, skipped = self._unsealed.get(choice, (0, 0))
+        self._unsealed[choice] = (length + len(text), skipped)
 
     def _take_seal(self, seal: Seal) -> None:
         """The seal, for the client to send back (rule 6). If it has no text, it waits for the event after it."""
@@ -214,20 +193,14 @@ class OpenAIChatWriter:
 
     def _open(self, step: int, choice: int) -> dict[str, object]:
         """The delta for an event: that of the chunk under construction if the order allows it, else a new one."""
-        joins = step > self._step and (self._choice is None or self._choice["index"] == choice)
+        joins = step > self._step and (self.pending is None or self.pending["index"] == choice)
         if not joins:
-            self._flush()
-        if self._choice is None:
+            self.flush()
+        if self.pending is None:
             self._delta = {}
-            self._choice = {"index": choice, "delta": self._delta, "finish_reason": None}
+            self.pending = {"index": choice, "delta": self._delta, "finish_reason": None}
         self._step = step
         return self._delta
-
-    def _finish(self, reason: str, native: str | None) -> None:
-        assert self._choice is not None  # _open has made it
-        self._choice["finish_reason"] = reason
-        if native is not None:
-            self._choice["native_finish_reason"] = native
 
     def _summary(self, choice: int, part: int, text: str) -> str:
         """A piece of a summary, with a blank line before it if it begins another part."""
@@ -238,13 +211,13 @@ class OpenAIChatWriter:
     def _write_extra(self, extra: Extra) -> None:
         match extra:
             case Extra("choice", {"logprobs": dict(logprobs)}, int(choice)) if not self._own:
-                self._add_to_choice(choice, {"logprobs": logprobs})
+                self._add_to_choice(_CHOICE_EXTRA, choice, {"logprobs": logprobs})
             case _ if not self._own:
                 pass  # only providers of this dialect add to its chunks
             case Extra("chunk", fields):
                 self._add_extras(fields)
             case Extra("choice", fields, int(choice)):
-                self._add_to_choice(choice, fields)
+                self._add_to_choice(_CHOICE_EXTRA, choice, fields)
             case Extra("delta", fields, int(choice)):
                 self._open(_DELTA_EXTRA, choice).update(fields)
             case Extra("tool", fields, int(choice), int(call)):
@@ -255,14 +228,14 @@ class OpenAIChatWriter:
             case Extra(fields=fields):  # without a choice or a call it can only belong to the chunk
                 self._add_extras(fields)
 
-    def _add_to_choice(self, choice: int, fields: dict[str, object]) -> None:
-        self._open(_CHOICE_EXTRA, choice)
-        assert self._choice is not None  # _open has made it
-        self._choice.update(fields)
+    def _add_to_choice(self, step: int, choice: int, fields: Mapping[str, object]) -> None:
+        self._open(step, choice)
+        assert self.pending is not None  # _open has made it
+        self.pending.update(fields)
 
     def _add_extras(self, fields: dict[str, object]) -> None:
         """Add extras to the next chunk."""
-        self._flush()
+        self.flush()
         self._stick(fields)
         self._extras |= fields
 
@@ -274,38 +247,40 @@ class OpenAIChatWriter:
     def _write_usage(self, usage: Usage) -> None:
         if not self._include_usage or self._failed:
             return  # clients stop reading after an error
-        self._flush()
+        self.flush()
         self._emit({**self._envelope, **self._extras, "choices": [], "usage": usage_body(usage, own=self._own)})
         self._extras = {}
 
-    def _write_end(self, ending: str) -> None:
-        self._flush()
-        if ending == "completed":
-            self._out.append(b"data: [DONE]\n\n")
-        elif not self._failed:
-            self._write_error(_error_body(_ENDINGS[ending], ending))
+    def complete(self, finish: Finish) -> None:  # noqa: ARG002
+        """Write the sentinel."""
+        self.flush()
+        self.out.append(b"data: [DONE]\n\n")
 
-    def _write_error(self, body: dict[str, object]) -> None:
-        self._flush()
-        self._failed = True
+    def write_error(self, message: str, code: str, provider: dict[str, object]) -> None:
+        """Write the provider's own object, with a message that clients can read."""
+        self.flush()
+        body = {"message": message, "type": "upstream_error", "param": None, "code": code} | provider
+        if not isinstance(body["message"], str) or not body["message"]:
+            body["message"] = message
         self._emit({"error": body})
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """End the chunk under construction."""
-        if self._choice is None:
+        if self.pending is None:
             return
-        if "role" in self._delta and len(self._delta) == 1 and self._choice["finish_reason"] is None:
+        if "role" in self._delta and len(self._delta) == 1 and self.pending["finish_reason"] is None:
             self._delta["content"] = ""
-        chunk = {**self._envelope, **self._extras, "choices": [self._choice]}
-        if self._include_usage:
-            chunk["usage"] = None
-        self._emit(chunk)
+        self._emit(self._chunk(self.pending))
         self._step = -1
-        self._choice = None
+        self.pending = None
         self._extras = {}
 
+    def _chunk(self, choice: dict[str, object]) -> dict[str, object]:
+        usage: dict[str, object] = {"usage": None} if self._include_usage else {}
+        return {**self._envelope, **self._extras, "choices": [choice], **usage}
+
     def _emit(self, body: dict[str, object]) -> None:
-        self._out.append(b"data: " + without_line_ends(msgspec.json.encode(body)) + b"\n\n")
+        self.out.append(_frame(body))
 
     def _call_start(self, start: ToolCallStart) -> dict[str, object]:
         if start.kind == "function_call":
@@ -320,6 +295,10 @@ class OpenAIChatWriter:
             return {"function_call": {"arguments": arguments} | extras}
         body = {("input" if kind == "custom" else "arguments"): arguments}
         return {"tool_calls": [{"index": call, kind: body} | extras]}
+
+
+def _frame(body: dict[str, object]) -> bytes:
+    return b"data: " + without_line_ends(msgspec.json.encode(body)) + b"\n\n"
 
 
 def citation_body(citation: Annotation | Citation, length: int | None = None, *, own: bool) -> dict[str, object]:
@@ -365,7 +344,12 @@ def seal_body(seal: ReasoningSeal, issuer: str, length: int, skipped: int) -> di
 
 
 def usage_body(usage: Usage, *, own: bool) -> dict[str, object]:
-    """The usage in OpenAI's spelling. Of a provider of this dialect, it keeps all other members."""
+    """The usage in OpenAI's spelling. Of a provider of this dialect, it keeps all other members.
+
+    For another dialect, a count that is missing is the rest of the total, as in the ledger.
+    """
+    if not own and (usage.input is None or usage.output is None):
+        usage = msgspec.structs.replace(usage, **usage.wholes())
     figures: dict[str, object] = {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
@@ -381,16 +365,4 @@ def usage_body(usage: Usage, *, own: bool) -> dict[str, object]:
         body["prompt_tokens_details"] = known
     if usage.reasoning is not None:
         body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return body
-
-
-def _error_body(message: str, code: str) -> dict[str, object]:
-    return {"message": message, "type": "upstream_error", "param": None, "code": code}
-
-
-def _fault_body(fault: Fault) -> dict[str, object]:
-    """The provider's own object, with a message that clients can read."""
-    body = _error_body(fault.message, fault.code) | (fault.provider or {})
-    if not isinstance(body["message"], str) or not body["message"]:
-        body["message"] = fault.message
     return body

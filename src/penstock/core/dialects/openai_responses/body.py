@@ -17,7 +17,9 @@ from penstock.core.dialects.openai_responses.output import (
     item_id,
     item_status,
     logprobs_body,
+    opaque_body,
     seal_text,
+    summary_body,
     usage_body,
 )
 from penstock.core.dialects.openai_responses.vocabulary import Json
@@ -34,21 +36,20 @@ from penstock.core.hub.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.hub.events import Finish
 from penstock.core.hub.losses import Loss
 from penstock.core.json.getters import object_of, text_of
 
 
-def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
+def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
     """The body of a response."""
     choice = first_choice(completion, losses)
     envelope = ResponseEnvelope(facts)
-    envelope.start(completion.id, completion.model, completion.created, None, announced=False)
+    tier = completion.usage.tier if completion.usage is not None else None
+    envelope.start(completion.id, completion.model, completion.created, tier, announced=False)
     envelope.add(completion.extras)
-    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, details=choice.finish_details)
-    how = final_status(finish, losses, own=facts.same_dialect)
+    how = final_status(choice.finish, losses, own=facts.same_dialect)
     status = str(how.pop("status"))
-    output = _Output(facts, losses).items(choice, finish)
+    output = _Output(facts, losses).items(choice)
     usage = usage_body(completion.usage, own=facts.same_dialect)
     return msgspec.json.encode(envelope.body(status, output=output, usage=usage, **how))
 
@@ -66,7 +67,7 @@ class _Output:
         self._ids: set[object] = set()
         self._calls = 0
 
-    def items(self, choice: Choice, finish: Finish) -> list[Json]:
+    def items(self, choice: Choice) -> list[Json]:
         """The items of a choice. The last one has not more than the answer: it may be incomplete."""
         for part in choice.parts:
             self._add(part)
@@ -80,7 +81,7 @@ class _Output:
             (texts or self._items)[-1].update(choice.message_extras)
         for item in self._items:
             if item.get("status") == "in_progress":
-                item["status"] = item_status(finish) if item is self._items[-1] else "completed"
+                item["status"] = item_status(choice.finish) if item is self._items[-1] else "completed"
         return self._items
 
     def _add(self, part: Part) -> None:
@@ -102,7 +103,9 @@ class _Output:
             case ToolCall():
                 self._add_call(part)
             case OpaquePart(_, type, data) if self._own:
-                self._put({"type": type} | data, data.get("id"))
+                self._put(opaque_body(type, data, self._facts), data.get("id"))
+            case OpaquePart(_, "compaction", data) if (item := summary_body(data, self._facts)) is not None:
+                self._put(item, None)
             case OpaquePart(_, type):
                 self._losses.append(Loss("server-activity-hidden", type))
             case MediaPart(kind="image", data=data) if data:

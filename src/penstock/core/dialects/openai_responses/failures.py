@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.openai_errors import MAX_MESSAGE, error_object
-from penstock.core.hub.events import Ending, Fault
 from penstock.core.hub.failure import Failure
 
 SERVER_ERROR = "server_error"
@@ -57,13 +56,6 @@ client that reads the response again."""
 # too long, which it compacts only if `response.failed` says so.
 IN_STREAM = frozenset(("context_length_exceeded", "upstream_auth", "upstream_no_credit", "upstream_model_not_found"))
 _OVERLOADED_STATUSES = (503, 529)
-# Why a stream without a fault of its own is not completed.
-_ENDINGS: Mapping[Ending, str] = {
-    "truncated": "the provider's stream ended before the answer was complete",
-    "timed_out": "the provider took too long",
-    "cancelled": "the answer was cancelled",
-    "failed": "the provider failed",
-}
 
 
 class FailureWords(Struct, frozen=True):
@@ -90,20 +82,13 @@ def failure_words(failure: Failure, request_id: str) -> FailureWords:
     return FailureWords(error, code, message)
 
 
-def fault_words(fault: Fault) -> FailureWords:
-    """A provider's error in its stream."""
-    native = [text for name in ("code", "type") if isinstance(text := (fault.provider or {}).get(name), str)]
-    code = next((_CODES[text] for text in native if text in _CODES), SERVER_ERROR)
-    return _words(fault.message[:MAX_MESSAGE], native[0] if native else fault.code, code)
-
-
-def ending_words(ending: Ending) -> FailureWords:
-    """The end of a stream that is not completed, for reasons that it does not name."""
-    return _words(_ENDINGS[ending], ending, SERVER_ERROR)
-
-
-def _words(message: str, native: str, code: str) -> FailureWords:
-    return FailureWords({"message": message, "type": "upstream_error", "param": None, "code": native}, code, message)
+def error_words(message: str, code: str, provider: Mapping[str, object]) -> FailureWords:
+    """A provider's error in its stream, or (without `provider`) the end of a stream that is not complete."""
+    native = [text for name in ("code", "type") if isinstance(text := provider.get(name), str)]
+    known = next((_CODES[text] for text in native if text in _CODES), SERVER_ERROR)
+    words = message[:MAX_MESSAGE]
+    error: dict[str, object] = {"message": words, "type": "upstream_error", "param": None}
+    return FailureWords(error | {"code": native[0] if native else code}, known, words)
 
 
 def response_code(failure: Failure) -> str:

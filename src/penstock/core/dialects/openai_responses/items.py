@@ -20,11 +20,12 @@ The package's docstring says which events an item becomes. Rules for the whole f
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.openai_responses.running_text import RunningText
+from penstock.core.dialects.frame_reader import EVENT_NAME
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.hub.events import (
@@ -69,6 +70,31 @@ _KNOWN = {
 _PART = member_tree("type text refusal annotations logprobs")
 _REASONING_TEXTS: tuple[tuple[TextField, str], ...] = (("summary", "summary"), ("reasoning", "content"))
 _USUAL_STATUSES = ("in_progress", "completed", None)
+
+
+class RunningText(Struct):
+    """The length (in bytes of UTF-8) and the checksum of a text so far, to compare with the whole text at its end.
+
+    The text itself is not kept, so the memory of one stream stays small.
+    """
+
+    size: int = 0
+    checksum: int = 0
+
+    def add(self, data: bytes) -> None:
+        """Count more of the text."""
+        self.size += len(data)
+        self.checksum = crc32(data, self.checksum)
+
+    def rest_of(self, whole: str) -> str | None:
+        """What the whole text has beyond the text so far; None if it does not begin with that text."""
+        data = whole.encode(errors="surrogatepass")
+        if len(data) < self.size or crc32(data[: self.size]) != self.checksum:
+            return None
+        try:
+            return data[self.size :].decode(errors="surrogatepass")
+        except UnicodeDecodeError:
+            return None
 
 
 class TextKey(NamedTuple):
@@ -236,7 +262,8 @@ class OutputItems:
     def _is_opaque(self, type: str, item: Json) -> bool:
         if type == "custom_tool_call" and self.custom_tools is not None:
             return text_of(item.get("name")) not in self.custom_tools
-        return type not in _KNOWN
+        # A compacted conversation has messages of the user.
+        return type not in _KNOWN or (type == "message" and item.get("role", "assistant") != "assistant")
 
     def _end(self, item: _OutputItem, whole: Json) -> None:
         """Emit what is missing of an item, and its end. `whole` is empty if nothing more is known of it."""
@@ -287,7 +314,8 @@ class OutputItems:
         item = self._at.get(index) if index is not None else self._by_id.get(text_of(event.get("item_id")))
         if item is None or item.ended or not item.opaque:
             return False
-        if not text_of(event.get("type")).startswith(f"response.{item.type}"):
+        type = text_of(event.get("type"))
+        if not type.startswith(f"response.{item.type}") or EVENT_NAME.fullmatch(type) is None:
             return False
         self._check_id(item, event.get("item_id"))
         kept = {name: value for name, value in event.items() if name not in ("sequence_number", "obfuscation")}
@@ -642,7 +670,10 @@ class OutputItems:
 def _rest(type: str, item: Json) -> Json:
     """The members that have no event of their own."""
     known = _KNOWN.get(type)
-    return {name: value for name, value in item.items() if name not in known} if known is not None else {}
+    rest = {name: value for name, value in item.items() if name not in known} if known is not None else {}
+    if rest.get("phase", "") is None:
+        del rest["phase"]  # a message has a phase, or none
+    return rest
 
 
 def _changed(item: _OutputItem, whole: Json) -> Json | None:

@@ -38,17 +38,13 @@ class OpenPart(Struct):
 
     form: PartForm
     body: Json
-    number: int
+    place: Json
+    """Which item an event concerns, and which part of it."""
     summary: int | None = None
     """Which part of the summary it is, in the hub."""
     pieces: list[str] = []
     citations: list[Annotation] = []
     """Those that concern all of its text: they are written at its end."""
-
-    @property
-    def place(self) -> Json:
-        """The position of the part, in events."""
-        return {self.form.number: self.number}
 
 
 class OpenItem(Struct):

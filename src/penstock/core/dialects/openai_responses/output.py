@@ -6,32 +6,38 @@ import msgspec
 from msgspec import Raw
 
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
+from penstock.core.dialects.openai_responses.vocabulary import COMPACTIONS, SEAL_SCHEME, Json, wrapped_summary
 from penstock.core.hub.content import Citation, ReasoningSeal
 from penstock.core.hub.events import Annotation, Finish, ToolKind
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.seals import wrap
 from penstock.core.hub.usage import Usage
-from penstock.core.json.getters import list_of, objects_of, text_of
+from penstock.core.json.getters import list_of, object_of, objects_of, text_of
 
-# What a response says of settings that the request leaves open.
+# What a response says of settings that the request leaves open. Open Responses demands all of them (but `user`), and
+# that those which are not null here never are.
+_REASONING: Json = {"effort": None, "summary": None}
+_TEXT: Json = {"format": {"type": "text"}}
 _DEFAULTS: Json = {
     "background": False,
+    "completed_at": None,
     "error": None,
+    "frequency_penalty": 0.0,
     "incomplete_details": None,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt_cache_key": None,
-    "reasoning": {"effort": None, "summary": None},
+    "reasoning": _REASONING,
     "safety_identifier": None,
-    "service_tier": None,
+    "service_tier": "default",
     "store": False,
     "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
+    "text": _TEXT,
     "tool_choice": "auto",
     "tools": [],
     "top_logprobs": 0,
@@ -39,6 +45,10 @@ _DEFAULTS: Json = {
     "truncation": "disabled",
     "user": None,
 }
+# The members that a function and a JSON schema have in a response, though a request may leave them out.
+_FUNCTION: Json = {"description": None, "parameters": None, "strict": None}
+_SCHEMA: Json = {"description": None, "name": "", "strict": False}
+_TIERS = ("auto", "default", "flex", "priority")
 IMAGE_CALL = "image_generation_call"
 NO_ARGUMENTS = "{}"
 """What a call of a function without arguments has: clients parse them as JSON."""
@@ -66,7 +76,7 @@ class ResponseEnvelope:
             "model": facts.model,
         }
         # Encoded once: the tools of a request may be large, and at least three events repeat them.
-        self._echo = {name: Raw(msgspec.json.encode(value)) for name, value in facts.echo.items()}
+        self._echo = {name: Raw(msgspec.json.encode(_whole(name, value))) for name, value in facts.echo.items()}
         self._extras: Json = {}
 
     def start(self, id: str, model: str, created: int | None, tier: str | None, *, announced: bool) -> None:
@@ -80,18 +90,51 @@ class ResponseEnvelope:
             self._fields["model"] = model
         if created and not announced:
             self._fields["created_at"] = created
-        if tier and self._own:
+        if tier and (self._own or tier in _TIERS):
             self._extras["service_tier"] = tier
 
     def add(self, fields: Mapping[str, object]) -> None:
         """Take further members of a provider's response object; only those of this API are written again."""
         if self._own:
-            self._extras |= fields
+            known = {name: value for name, value in fields.items() if value is not None or _DEFAULTS.get(name) is None}
+            self._extras |= {name: _whole(name, value) for name, value in known.items()}
 
     def body(self, status: str, **members: object) -> Json:
         """The response object."""
         named = self._fields | {"status": status}
-        return named | _DEFAULTS | self._echo | self._extras | members | dict(self._facts.overrides)
+        body = named | _DEFAULTS | self._echo | self._extras | members | dict(self._facts.overrides)
+        if status == "completed" and body["completed_at"] is None:
+            clock = self._facts.clock
+            body["completed_at"] = int(clock()) if clock is not None else body["created_at"]
+        return body
+
+
+def _whole(name: str, value: object) -> object:
+    """A setting as a response has it: with the members that the request has left out."""
+    match name, value:
+        case "tools", list():
+            return [_whole_tool(tool) if isinstance(tool, dict) else tool for tool in value]
+        case "reasoning", dict():
+            return value | _without(value, _REASONING)
+        case "text", dict():
+            given = _TEXT | _given(value)
+            form = _given(object_of(given["format"]))
+            return given | {"format": form | _without(form, _SCHEMA)} if form.get("type") == "json_schema" else given
+        case _:
+            return value
+
+
+def _whole_tool(tool: Json) -> Json:
+    return tool | _without(tool, _FUNCTION) if tool.get("type") == "function" else tool
+
+
+def _given(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _without(fields: Json, members: Json) -> Json:
+    """The members that the fields lack."""
+    return {name: value for name, value in members.items() if name not in fields}
 
 
 def final_status(finish: Finish | None, losses: list[Loss], *, own: bool) -> Json:
@@ -138,6 +181,20 @@ def seal_text(seal: ReasoningSeal, facts: AnswerFacts) -> str:
     return wrap(seal, facts.issuer) if facts.issuer or seal.scheme != SEAL_SCHEME else seal.value
 
 
+def summary_body(data: Mapping[str, object], facts: AnswerFacts) -> Json | None:
+    """A conversation that a provider of another API compacted, as an item; None if it is not readable."""
+    text = text_of(data.get("content"))
+    return {"type": "compaction", "encrypted_content": wrapped_summary(text, facts.issuer)} if text else None
+
+
+def opaque_body(type: str, fields: Json, facts: AnswerFacts) -> Json:
+    """An item that only this dialect knows. A compacted conversation comes back to the account that made it only."""
+    proof = fields.get("encrypted_content")
+    if type in COMPACTIONS and isinstance(proof, str) and proof:
+        fields = fields | {"encrypted_content": seal_text(ReasoningSeal(SEAL_SCHEME, proof), facts)}
+    return {"type": type} | fields
+
+
 def call_body(kind: ToolKind, namespace: str | None, name: str, id: str, fields: Json) -> Json:
     """A call without its arguments, and without the id of its item."""
     custom = kind == "custom"
@@ -165,18 +222,18 @@ def citation_body(citation: Annotation | Citation, length: int, *, own: bool) ->
 
 def logprobs_body(logprobs: object) -> list[Json]:
     """The log probabilities of tokens, as chat completions have them. Here each has its bytes: where the provider gave
-    none, they are those of the token's text."""
-    return _with_bytes(logprobs, iter(range(_MOST_COMPLETED)))
+    none, they are those of the token's text. And it has alternatives, perhaps none."""
+    return _completed(logprobs, iter(range(_MOST_COMPLETED)), {"top_logprobs": []})
 
 
-def _with_bytes(logprobs: object, left: Iterator[int]) -> list[Json]:
-    """The same for tokens and their alternatives, as long as some are `left`."""
+def _completed(logprobs: object, left: Iterator[int], defaults: Json) -> list[Json]:
+    """Tokens, and their alternatives, with the bytes of each and these members, as long as some are `left`."""
     given = objects_of(list_of(logprobs)[:_MOST_LOGPROBS])
     done: list[Json] = []
     for each, _ in zip(given, left, strict=False):
-        changes: Json = {}
-        if "top_logprobs" in each:
-            changes["top_logprobs"] = _with_bytes(each["top_logprobs"], left)
+        changes: Json = _without(each, defaults)
+        if each.get("top_logprobs"):
+            changes["top_logprobs"] = _completed(each["top_logprobs"], left, {})
         if not (known := each.get("bytes")) or type(known) is not list:
             changes["bytes"] = [*text_of(each.get("token")).encode(errors="surrogatepass")]
         done.append({**each, **changes} if changes else each)

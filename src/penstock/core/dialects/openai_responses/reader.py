@@ -8,22 +8,24 @@ The reader reports what it read; `core/hub/grammar.py` puts that into order. `it
 and the package's docstring says which events an item becomes. Rules for this file:
 
 1. The type in the JSON says what an event is. The transport's event name counts only where the JSON has no type.
-2. Only the last event is an end. `[DONE]` proves nothing: simple servers append it to every stream.
+2. Only the last event is an end. `[DONE]` proves nothing: simple servers append it to every stream. Behind the end it
+   is no defect, because Open Responses demands it.
 3. The whole response at the end is used for what the stream has not said: items without events, unfinished ones. The
    ChatGPT backend always sends an empty `output` there.
 4. Events of unknown types are kept as extras of the place `event`.
 5. An unstreamed response is read as the stream that it stands for.
 """
 
-import re
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.frame_reader import FrameReader
+from penstock.core.dialects.frame_reader import EVENT_NAME, FrameReader
 from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
 from penstock.core.dialects.openai_responses.vocabulary import Json
+from penstock.core.fast.format import TextEvent
 from penstock.core.hub.events import ChoiceStart, Extra, Finish, Start, UsageReport
 from penstock.core.hub.finish_reasons import read_reason
 from penstock.core.hub.sink import Sink
@@ -41,13 +43,11 @@ _RESPONSE_FIELDS = frozenset(
     ("id", "object", "model", "created_at", "status", "output", "usage", "error", "incomplete_details")
 )
 _END_FIELDS = frozenset(("type", "response", "sequence_number"))
-# What is written as the name of an event again.
-_EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 # Tools of xAI that it executes itself, and reports as calls of custom tools.
 _HOSTED_AS_CUSTOM = frozenset(("x_search",))
 
 
-class _TextFormat(Struct, frozen=True):
+class _ResponsesText(Struct, frozen=True):
     """How a text is sent: the type of its items, its field, the member with its number, the member with the whole."""
 
     item: str
@@ -57,12 +57,12 @@ class _TextFormat(Struct, frozen=True):
 
 
 _TEXTS = {
-    "response.output_text": _TextFormat("message", "text", "content_index", "text"),
-    "response.refusal": _TextFormat("message", "refusal", "content_index", "refusal"),
-    "response.reasoning_summary_text": _TextFormat("reasoning", "summary", "summary_index", "text"),
-    "response.reasoning_text": _TextFormat("reasoning", "reasoning", "content_index", "text"),
-    "response.function_call_arguments": _TextFormat("function_call", "arguments", "", "arguments"),
-    "response.custom_tool_call_input": _TextFormat("custom_tool_call", "arguments", "", "input"),
+    "response.output_text": _ResponsesText("message", "text", "content_index", "text"),
+    "response.refusal": _ResponsesText("message", "refusal", "content_index", "refusal"),
+    "response.reasoning_summary_text": _ResponsesText("reasoning", "summary", "summary_index", "text"),
+    "response.reasoning_text": _ResponsesText("reasoning", "reasoning", "content_index", "text"),
+    "response.function_call_arguments": _ResponsesText("function_call", "arguments", "", "arguments"),
+    "response.custom_tool_call_input": _ResponsesText("custom_tool_call", "arguments", "", "input"),
 }
 _PART_FIELDS: Mapping[str, tuple[str, TextField]] = {
     "output_text": ("text", "text"),
@@ -94,12 +94,18 @@ class OpenAIResponsesReader(FrameReader):
         self._items = OutputItems(sink)
         self._extras: Json = {}
 
-    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Take in the JSON of one event, and the name that the transport gave it."""
-        if surrogates or not isinstance(value, dict):
-            self._items.surrogates |= surrogates
-            self.read_odd(value, event, surrogates=surrogates)
-            return
+    def read_odd(self, value: object, event: str, *, surrogates: bool = False) -> None:
+        """Read JSON with halves of surrogate pairs, or JSON that is not an object."""
+        self._items.surrogates |= surrogates
+        super().read_odd(value, event, surrogates=surrogates)
+
+    def read_undecodable(self, data: bytes, event: str) -> None:
+        """Read the data of an event that is not JSON. `[DONE]` may follow the end: Open Responses demands it."""
+        if not (self.done and data.strip() == b"[DONE]"):
+            super().read_undecodable(data, event)
+
+    def read(self, value: dict[str, object], event: str) -> None:
+        """Read the JSON of one event. `event` is the name that the transport gave it."""
         type = text_of(value.get("type")) or event
         stem, _, verb = type.rpartition(".")
         if type.startswith("response.") or "sequence_number" in value:
@@ -119,11 +125,12 @@ class OpenAIResponsesReader(FrameReader):
         else:
             self._read_item_event(value, type, event)
 
-    def note_text(self, text: str, number: int | None) -> None:
-        """Continue after text deltas that the fast path has read (`TextFollowingReader`)."""
-        self._items.note_text(text)
+    def follow_text(self, delta: TextEvent, last: bytes) -> None:
+        """Continue after text deltas of the open text that the fast path has read."""
+        self._items.note_text(delta.text)
+        number = integer_of(msgspec.json.decode(last).get("sequence_number"))
         if number is not None:
-            self._number = number
+            self._number = number + 1
 
     def flush(self) -> None:
         """Emit everything that is buffered: the rest of the open items will not be read."""
@@ -244,7 +251,7 @@ class OpenAIResponsesReader(FrameReader):
             self._sink.repair("message-start-missing")
             self._start({})
 
-    def _read_text(self, value: Json, text: _TextFormat, verb: str) -> None:
+    def _read_text(self, value: Json, text: _ResponsesText, verb: str) -> None:
         self._need_start()
         if text.field == "arguments" and self._items.pass_on(value):
             return
@@ -307,7 +314,7 @@ class OpenAIResponsesReader(FrameReader):
         """An event of an item of another type, an error, a heartbeat, or an event that is not known."""
         if self._items.pass_on(value):
             return
-        if self.read_unknown(value, "error" if type == "error" else event) and _EVENT_NAME.fullmatch(type):
+        if self.read_unknown(value, "error" if type == "error" else event) and EVENT_NAME.fullmatch(type):
             kept = {name: member for name, member in value.items() if name != "sequence_number"}
             self._sink.events.append(Extra("event", kept | {"type": type}))
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from penstock.core.dialects.openai_options import NO_SCHEMA
-from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
+from penstock.core.dialects.openai_responses.vocabulary import (
+    COMPACTED_ELSEWHERE,
+    NAME,
+    SEAL_SCHEME,
+    SUMMARISED,
+    Json,
+    summary_in,
+)
 from penstock.core.hub.content import (
     Citation,
     MediaPart,
@@ -22,6 +29,7 @@ from penstock.core.hub.content import (
     TextPart,
     ToolCall,
     ToolResult,
+    read_content,
     take_cache,
     with_extras,
 )
@@ -68,6 +76,7 @@ _KNOWN: Known = {
     "tool_choice": {**_CHOSEN, "mode": None, "tools": {**_CHOSEN, "server_label": None}, "server_label": None},
     "stream_options": {},
 }
+_SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -76,7 +85,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
     rest = dict(fields)
     conversation = _ItemTurns()
     instructions = rest.pop("instructions", None)
-    conversation.system += _read_content(instructions)
+    conversation.system += read_content(instructions, _read_part)
     given = rest.pop("input", None)
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else list_of(given):
         conversation.add(item)
@@ -87,15 +96,16 @@ def read_request(fields: Mapping[str, object]) -> Request:
     user = text_of(rest.pop("user", None)) or text_of(rest.pop("safety_identifier", None))
     sampling, reasoning = _read_sampling(rest), _read_reasoning(rest)
     unknown = unknown_members({name: rest.get(name) for name in _KNOWN}, _KNOWN)
-    rest.pop("stream_options", None)
-    extras = rest | unknown | conversation.extras | {f"text.{name}": value for name, value in text.items()}
+    extras = (
+        others(rest, ("model", "stream", "stream_options"))
+        | unknown
+        | conversation.extras
+        | {f"text.{name}": value for name, value in text.items()}
+    )
     choice = _read_choice(rest.get("tool_choice"))
     if choice is not None:
-        extras.pop("tool_choice")
+        del extras["tool_choice"]
     return Request(
-        dialect=NAME,
-        model=text_of(extras.pop("model", None)),
-        stream=extras.pop("stream", None) is True,
         system=tuple(conversation.system),
         turns=tuple(conversation.turns()),
         tools=tuple(_read_tools([*objects_of(extras.pop("tools", None)), *conversation.tools])),
@@ -109,10 +119,21 @@ def read_request(fields: Mapping[str, object]) -> Request:
         user=user,
         metadata={name: value for name, value in metadata.items() if isinstance(value, str)},
         cache_key=text_of(extras.pop("prompt_cache_key", None)),
+        compact_at=_take_threshold(extras),
         verbosity=verbosity,
         invalid=invalid or conversation.invalid,
         extras={name: value for name, value in extras.items() if not _is_without_loss(name, value)},
     )
+
+
+def _take_threshold(extras: Json) -> int | None:
+    """Remove what asks for compaction by the provider, and return its threshold; None if nothing does."""
+    match extras.get("context_management"):
+        case [{"type": "compaction", "compact_threshold": int(threshold), **rest}] if not rest:
+            del extras["context_management"]
+            return threshold
+        case _:
+            return None
 
 
 def _is_without_loss(name: str, value: object) -> bool:
@@ -148,15 +169,23 @@ class _ItemTurns:
                 unknown = others(fields, (*_OF_ITEMS, "role", "tools"))
                 self.extras |= {f"input.{name}": value for name, value in unknown.items()}
             case "function_call_output" | "custom_tool_call_output":
-                content, extras = _read_content(fields.get("output")), others(fields, (*_OF_ITEMS, "call_id", "output"))
+                content, extras = (
+                    read_content(fields.get("output"), _read_part),
+                    others(fields, (*_OF_ITEMS, "call_id", "output")),
+                )
                 result = ToolResult(text_of(fields.get("call_id")), tuple(content), extras=extras)
                 self._append("user", [result], joined=True)
+            case "compaction" | "compaction_summary" if summary := summary_in(fields):
+                self._turns.clear()  # the summary is of these
+                self._append("user", [TextPart(SUMMARISED.format(summary))], joined=False)
+            case "compaction" | "compaction_summary":
+                self.invalid = ("input", COMPACTED_ELSEWHERE)
             case _:
                 self._append("assistant", [_read_answer_item(type, fields)], joined=True)
 
     def _add_message(self, fields: Json) -> None:
         role, extras = fields.get("role"), others(fields, (*_OF_ITEMS, "role", "content"))
-        parts = with_extras(_read_content(fields.get("content")), extras)
+        parts = with_extras(read_content(fields.get("content"), _read_part), extras)
         if role in _SYSTEM_ROLES and not self._turns:
             self.system += parts
         elif role in _SYSTEM_ROLES:
@@ -206,15 +235,7 @@ def _texts(parts: object) -> list[str]:
     return [text_of(part.get("text")) for part in objects_of(parts)]
 
 
-def _read_content(content: object) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    return [_read_part(part) for part in list_of(content)]
-
-
 def _read_part(part: object) -> Part:
-    if isinstance(part, str):
-        return TextPart(part)
     fields = others(object_of(part))
     cache = take_cache(fields)
     match fields:
@@ -318,7 +339,7 @@ def _chosen(tool: Json) -> str:
 
 def _read_sampling(rest: Json) -> Sampling:
     """The sampling settings, which are removed from the fields; one that is not a number stays there."""
-    given: dict[str, object] = take_numbers(rest, ("temperature", "top_p"))
+    given: dict[str, object] = take_numbers(rest, _SAMPLING)
     top = integer_of(rest.get("top_logprobs"))
     include = rest.get("include")
     if isinstance(include, list) and _LOGPROBS in include:

@@ -18,10 +18,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.core.dialects.bodies import check_translatable, require_conversation, require_one_choice
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
-from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
-from penstock.core.dialects.translated_parts import note_sampling, note_unknown
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
+from penstock.core.dialects.request_writer import Destination, Json, RequestWriter
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -47,7 +46,7 @@ from penstock.core.hub.request import (
 )
 from penstock.core.hub.seals import opened
 from penstock.core.hub.tool_ids import portable
-from penstock.core.hub.tool_map import ClientTool
+from penstock.core.hub.tool_map import ClientTool, ToolMap
 
 _MAX_NAME = 64
 _TIERS = ("auto", "default", "flex", "priority", "scale")
@@ -69,6 +68,8 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     """Whether the provider sends summaries of its reasoning, if the request asks for them."""
     encrypted_reasoning: bool = True
     """Whether the provider sends encrypted reasoning, and takes it back."""
+    compaction: bool = False
+    """Whether the provider has `POST /responses/compact`. Otherwise its model is asked for a summary."""
     open_reasoning: bool = False
     """Whether earlier reasoning is accepted as text, without encrypted content (models with open weights)."""
     sampling: bool = True
@@ -83,71 +84,47 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     """Fields that the provider rejects."""
 
 
-def write_request(request: Request, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Json:
-    """The fields of an equivalent body.
-
-    Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
-    """
-    check_translatable(request)
-    require_one_choice(request.choices)
-    writer = _ItemWriter(settings, issuer, losses)
-    fields: Json = {
-        "model": request.model,
-        "input": require_conversation(request, writer.input(request), losses),
-        "store": False,
-    }
-    tools = writer.tools(available_tools(request, losses))
-    user = request.user if len(request.user) <= MAX_USER else ""
-    optional: Json = {
-        "stream": request.stream or None,
-        "tools": tools or None,
-        "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
-        "parallel_tool_calls": request.parallel_calls if tools else None,
-        "max_output_tokens": _write_limit(request.max_output, settings, losses),
-        "text": _write_text(request),
-        "reasoning": _write_reasoning(request.reasoning, settings, losses),
-        "service_tier": request.tier if request.tier in _TIERS else None,
-        "user": user or None,
-        "metadata": dict(request.metadata) or None,
-        "prompt_cache_key": request.cache_key or None,
-        **_write_sampling(request.sampling, settings, losses),
-    }
-    fields |= {name: value for name, value in optional.items() if value is not None}
-    include = [_ENCRYPTED] if settings.encrypted_reasoning and (writer.sealed or "reasoning" in fields) else []
-    include += [_LOGPROBS] if request.sampling.logprobs else []
-    if include:
-        fields["include"] = include
-    _note_dropped(request, fields, losses)
-    return fields
-
-
-def _note_dropped(request: Request, fields: Json, losses: list[Loss]) -> None:
-    if request.stop:
-        losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
-    dropped = [name for name, given in (("service_tier", request.tier), ("user", request.user)) if given]
-    losses.extend(Loss("field-dropped", name) for name in dropped if name not in fields)
-    note_unknown(request, losses, ("content.detail", "response_format.description", "reasoning.summary"))
-    last = request.turns[-1] if request.turns else None
-    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
-        losses.append(Loss("prefill-not-continued"))
-
-
-class _ItemWriter:
-    """Writes the items and tools of a request, and notes what is lost."""
+class ResponsesRequestWriter(RequestWriter):
+    """Writes requests for Responses."""
 
     sealed = False
     """Whether earlier reasoning comes back to the provider that encrypted it."""
 
-    def __init__(self, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> None:
-        self._settings = settings
-        self._issuer = issuer
-        self._losses = losses
+    def __init__(self, destination: Destination, names: ToolMap) -> None:
+        super().__init__(destination, names)
+        self._settings = destination.settings_as(ResponsesSettings)
         self._custom: set[str] = set()  # the ids of calls of custom tools
+
+    def write(self, request: Request) -> Json:
+        """The members of the body."""
+        fields: Json = {"input": self.conversation(request, self.input(request)), "store": False}
+        tools = self.tools(available_tools(request, self.losses))
+        user = request.user if len(request.user) <= MAX_USER else ""
+        optional: Json = {
+            "tools": tools or None,
+            "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
+            "parallel_tool_calls": request.parallel_calls if tools else None,
+            "max_output_tokens": self._write_limit(request.max_output),
+            "text": _write_text(request),
+            "reasoning": self._write_reasoning(request.reasoning),
+            "service_tier": request.tier if request.tier in _TIERS else None,
+            "user": user or None,
+            "metadata": dict(request.metadata) or None,
+            "prompt_cache_key": request.cache_key or None,
+            **self._write_sampling(request.sampling),
+        }
+        fields |= {name: value for name, value in optional.items() if value is not None}
+        include = [_ENCRYPTED] if self._settings.encrypted_reasoning and (self.sealed or "reasoning" in fields) else []
+        include += [_LOGPROBS] if request.sampling.logprobs else []
+        if include:
+            fields["include"] = include
+        self._note_dropped(request, fields)
+        return fields
 
     def input(self, request: Request) -> list[Json]:
         turns: Sequence[Message] = request.turns
         if not self._settings.mid_system:
-            turns = without_system_turns(turns, self._losses)
+            turns = without_system_turns(turns, self.losses)
         written = self._message(self._settings.system_role, request.system)
         for turn in turns:
             role = self._settings.system_role if turn.role == "system" else turn.role
@@ -192,40 +169,40 @@ class _ItemWriter:
                 return {"type": "refusal", "refusal": text} if text else None
             case MediaPart():
                 if role == "assistant":
-                    self._losses.append(Loss("content-dropped", part.kind))
+                    self.losses.append(Loss("content-dropped", part.kind))
                     return None
                 media = self._media(part)
                 return self._marked(media, part.cache) if media is not None else None
             case ToolChange():
                 return {"type": "input_text", "text": str(part)}
             case OpaquePart(_, type, loss=loss):
-                self._losses.append(Loss(loss, type))
+                self.losses.append(Loss(loss, type))
             case ToolCall() | ToolResult() | ReasoningPart():
-                self._losses.append(Loss("content-dropped", "part of a result"))
+                self.losses.append(Loss("content-dropped", "part of a result"))
         return None
 
     def _marked(self, part: Json, cache: str) -> Json:
         accepted = self._settings.cache_breakpoints and part["type"] not in ("output_text", "input_audio")
-        return with_mark(part, cache, self._losses, accepted=accepted)
+        return with_mark(part, cache, self.losses, accepted=accepted)
 
     def _media(self, part: MediaPart) -> Json | None:
         url = url_of(part)
         if part.file_id or part.kind == "video" or (part.kind == "audio" and not part.data):
-            self._losses.append(media_loss(part))
+            self.losses.append(media_loss(part))
             return None
         if part.kind == "image":
             return {"type": "input_image", "image_url": url, "detail": part.extras.get("detail", "auto")}
         if part.kind == "audio":
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": format_of(part.mime)}}
         if part.url:
-            self._losses.extend([Loss("field-dropped", "content.name")] if part.name else [])
+            self.losses.extend([Loss("field-dropped", "content.name")] if part.name else [])
             return {"type": "input_file", "file_url": url}
         return {"type": "input_file", "filename": part.name or "file", "file_data": url}
 
     def _call(self, call: ToolCall) -> list[Json]:
-        self._note_cache(call.cache)
+        self.note_cache(call.cache)
         if call.server:
-            self._losses.append(Loss("content-dropped", call.name))
+            self.losses.append(Loss("content-dropped", call.name))
             return []
         id = call.id or call.name
         body: Json = {"type": "function_call", "call_id": portable(id, MAX_ID), "name": portable(call.name, _MAX_NAME)}
@@ -237,16 +214,16 @@ class _ItemWriter:
         return [body | {"arguments": call.arguments or "{}"}]
 
     def _result(self, result: ToolResult) -> list[Json]:
-        self._note_cache(result.cache)
+        self.note_cache(result.cache)
         id = result.call_id or result.name
         parts, moved = list(result.parts), list[Part]()
         if not self._settings.result_parts and any(isinstance(part, MediaPart) for part in parts):
-            self._losses.append(Loss("result-media-moved", result.call_id))
+            self.losses.append(Loss("result-media-moved", result.call_id))
             media = [part for part in parts if isinstance(part, MediaPart)]
             moved = [TextPart(f"The result of {result.name or id} is attached."), *media]
             parts = [part for part in parts if not isinstance(part, MediaPart)]
         if result.is_error:
-            self._losses.append(Loss("error-flag-as-text", result.call_id))
+            self.losses.append(Loss("error-flag-as-text", result.call_id))
             first = parts[0] if parts else None
             text = first.text if isinstance(first, TextPart) else ""
             parts[: isinstance(first, TextPart)] = [TextPart(f"Error: {text}")]
@@ -254,23 +231,23 @@ class _ItemWriter:
         texts = [str(body["text"]) for body in content if body["type"] == "input_text"]
         marked = [body for body in content if "prompt_cache_breakpoint" in body]
         flat = len(texts) == len(content) and ((len(texts) < 2 and not marked) or not self._settings.result_parts)
-        self._losses.extend(Loss("cache-hint-dropped", "of a result") for _ in marked if flat)
+        self.losses.extend(Loss("cache-hint-dropped", "of a result") for _ in marked if flat)
         kind = "custom_tool_call_output" if id in self._custom else "function_call_output"
         output: Json = {"type": kind, "call_id": portable(id, MAX_ID), "output": "\n".join(texts) if flat else content}
         return [output, *self._message("user", moved)]
 
     def _reasoning(self, part: ReasoningPart) -> list[Json]:
         """An item of reasoning, if the provider can decrypt it, or wants it as text (rule 3)."""
-        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        seal = opened(part.seals, SEAL_SCHEME, self.issuer)
         if seal is not None and self._settings.encrypted_reasoning:
             self.sealed = True
             summary = part.summary or ((part.text,) if part.text else ())
             return [{"type": "reasoning", "summary": _texts("summary_text", summary), "encrypted_content": seal.value}]
-        text = part.text or "\n\n".join(part.summary)
+        text = part.thought
         if text and self._settings.open_reasoning:
-            self._losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
+            self.losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
             return [{"type": "reasoning", "summary": [], "content": _texts("reasoning_text", (text,))}]
-        self._losses.append(Loss("reasoning-dropped"))
+        self.losses.append(Loss("reasoning-dropped"))
         return []
 
     def tools(self, tools: Sequence[Tool]) -> list[Json]:
@@ -291,9 +268,9 @@ class _ItemWriter:
         return written
 
     def _tool(self, tool: Tool) -> Json | None:
-        self._note_cache(tool.cache)
+        self.note_cache(tool.cache)
         if tool.kind == "server":
-            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+            self.losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
         body: Json = {"type": "function", "name": portable(tool.name, _MAX_NAME)}
         if tool.description:
@@ -303,9 +280,38 @@ class _ItemWriter:
         body["parameters"] = tool.schema or {"type": "object", "properties": {}}
         return body | {"strict": tool.strict is True}
 
-    def _note_cache(self, cache: str) -> None:
-        if cache:
-            self._losses.append(Loss("cache-hint-dropped", cache))
+    def _note_dropped(self, request: Request, fields: Json) -> None:
+        if request.stop:
+            self.losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
+        dropped = [name for name, given in (("service_tier", request.tier), ("user", request.user)) if given]
+        self.losses.extend(Loss("field-dropped", name) for name in dropped if name not in fields)
+        self.note_unknown(request, ("content.detail", "response_format.description", "reasoning.summary"))
+        self.note_prefill(request)
+
+    def _write_limit(self, most: int | None) -> int | None:
+        if most is None or most >= self._settings.least_output:
+            return most
+        self.losses.append(Loss("max-tokens-raised", f"{most} as {self._settings.least_output}"))
+        return self._settings.least_output
+
+    def _write_reasoning(self, reasoning: ReasoningSettings | None) -> Json | None:
+        """How much to reason, in the words that the provider accepts, and whether to summarise it."""
+        if reasoning is None:
+            return None
+        written: Json = {}
+        effort = write_effort(reasoning, self._settings.efforts, self.losses)
+        if effort is not None:
+            written["effort"] = effort
+        shown = reasoning.enabled is True or reasoning.summary is not None
+        sent = self._settings.summaries and self._settings.efforts
+        if sent and shown and reasoning.summary != "none" and effort != "none":
+            written["summary"] = reasoning.summary if reasoning.summary in _SUMMARIES else "auto"
+        return written or None
+
+    def _write_sampling(self, sampling: Sampling) -> Json:
+        accepted = ("temperature", "top_p", "top_logprobs") if self._settings.sampling else ("top_logprobs",)
+        self.note_sampling(sampling, (*accepted, "logprobs"))
+        return {name: getattr(sampling, name) for name in accepted}
 
 
 def renamed_tools(tools: Sequence[Tool]) -> dict[str, ClientTool]:
@@ -334,13 +340,6 @@ def _write_choice(choice: ToolChoice | None, tools: Sequence[Tool]) -> object:
             return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": named}
 
 
-def _write_limit(most: int | None, settings: ResponsesSettings, losses: list[Loss]) -> int | None:
-    if most is None or most >= settings.least_output:
-        return most
-    losses.append(Loss("max-tokens-raised", f"{most} as {settings.least_output}"))
-    return settings.least_output
-
-
 def _write_text(request: Request) -> Json | None:
     """How the text of the answer should be."""
     written: Json = {"verbosity": request.verbosity} if request.verbosity else {}
@@ -349,25 +348,3 @@ def _write_text(request: Request) -> Json | None:
         json = {"type": "json_object"}
         written["format"] = json if form.kind == "json" else {"type": "json_schema", **describe_schema(form)}
     return written or None
-
-
-def _write_reasoning(
-    reasoning: ReasoningSettings | None, settings: ResponsesSettings, losses: list[Loss]
-) -> Json | None:
-    """How much to reason, in the words that the provider accepts, and whether to summarise it."""
-    if reasoning is None:
-        return None
-    written: Json = {}
-    effort = write_effort(reasoning, settings.efforts, losses)
-    if effort is not None:
-        written["effort"] = effort
-    shown = reasoning.enabled is True or reasoning.summary is not None
-    if settings.summaries and settings.efforts and shown and reasoning.summary != "none" and effort != "none":
-        written["summary"] = reasoning.summary if reasoning.summary in _SUMMARIES else "auto"
-    return written or None
-
-
-def _write_sampling(sampling: Sampling, settings: ResponsesSettings, losses: list[Loss]) -> Json:
-    accepted = ("temperature", "top_p", "top_logprobs") if settings.sampling else ("top_logprobs",)
-    note_sampling(sampling, (*accepted, "logprobs"), losses)
-    return {name: getattr(sampling, name) for name in accepted}

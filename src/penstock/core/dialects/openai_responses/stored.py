@@ -10,6 +10,7 @@ without the reasoning before it, and that may be missing in the request that is 
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,6 +18,7 @@ from msgspec import Raw, Struct
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
 from penstock.core.dialects.dialect import KeptAnswer
 from penstock.core.dialects.openai_responses.failures import TYPED_CODES
+from penstock.core.dialects.openai_responses.vocabulary import END_MARKER
 from penstock.core.hub.request import Continuation
 from penstock.core.json.getters import text_of
 from penstock.core.json.members import JsonMembers
@@ -37,6 +39,8 @@ _PREFIXES = {
     "custom_tool_call": "ctc_",
     "custom_tool_call_output": "ctco_",
 }
+_CALL_ID, _OUTPUT = b'"call_id"', b'_call_output"'
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _TEXT_TYPES = {"assistant": "output_text"}
 # More items than a response has.
 _MAX_NAMED = 1_000
@@ -113,7 +117,9 @@ class StoredResponses:
                 )
             items += map(bytes, _ITEMS.decode(kept.input))
             items += _as_input(_ITEMS.decode(kept.output))
-        items += map(bytes, _ITEMS.decode(self.new_input(continuation.members)))
+        new = list(map(bytes, _ITEMS.decode(self.new_input(continuation.members))))
+        _check_calls(items, new)
+        items += new
         expanded = Raw(b"[%b]" % b",".join(items))
         return continuation.members.edited({"input": expanded, _PREVIOUS: None})
 
@@ -126,6 +132,8 @@ class StoredResponses:
         raw = bytes(members.values.get("input", Raw(b"[]"))).strip()
         if raw.startswith(b"["):
             return raw
+        if raw == b"null":
+            return b"[]"
         if not raw.startswith(b'"'):
             raise refused("`input` must be a text or a list of items", param="input")
         return b'[{"type":"message","role":"user","content":%b}]' % raw
@@ -189,10 +197,23 @@ class StoredResponses:
         return msgspec.json.encode({"id": id, "object": "response", "deleted": True})
 
 
+def _check_calls(before: Iterable[bytes], new: Iterable[bytes]) -> None:
+    """Raise `RequestError` if a new item is the output of a call that the conversation does not have. OpenAI refuses
+    that, too, and so does every other provider, in other words."""
+    outputs = [item for raw in new if _OUTPUT in raw and str((item := _object(Raw(raw))).get("type")) in _OUTPUTS]
+    if outputs:
+        known = {
+            _object(Raw(raw)).get("call_id") for raw in chain(before, new) if _CALL_ID in raw and _OUTPUT not in raw
+        }
+        for item in outputs:
+            if (id := item.get("call_id")) not in known:
+                raise refused(f"No tool call found for function call output with call_id {id}.", param="input")
+
+
 def _last_response(data: bytes) -> bytes | None:
     """The response in the event that ends a stream."""
     for line in reversed(data.splitlines()):
-        if line.startswith(b"data:"):
+        if line.startswith(b"data:") and line != END_MARKER.rstrip():
             event = _FINAL_EVENT.decode(line.removeprefix(b"data:"))
             if event.type in _FINAL:
                 return bytes(event.response)

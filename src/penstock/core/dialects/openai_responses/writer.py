@@ -4,8 +4,8 @@
 2. The whole grammar is written, whatever the provider sent: `response.created` and `response.in_progress`, every item
    and part from its `added` to its `done`, and a last response with the whole output and complete usage. SDKs rely on
    each of these; Codex reads `output_item.done` only.
-3. One item after the other, with one id each; `core/hub/blocks.py` puts them into this order and adds missing borders.
-   An item stays open until the next one starts or the answer finishes: only then is its status known.
+3. One item after the other, with one id each. An item stays open until the next one starts or the answer finishes:
+   only then is its status known.
 4. No event type and no item type is written that OpenAI does not have. Items and events of unknown types are written
    again only where the provider speaks this dialect too.
 5. Nothing is written before the first content, because the gateway may still try another provider. The events before
@@ -17,16 +17,18 @@
    Codex show summaries only, and the first two send nothing else back.
 9. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
    which Codex reads.
+10. `[DONE]` is last where the call asks for it, also behind a failure: it says only that no event follows. How the
+   answer ended is in the event before it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.answer_parts import of_first_choice
-from penstock.core.dialects.dialect import AnswerFacts
-from penstock.core.dialects.openai_responses.failures import FailureWords, ending_words, failure_words, fault_words
+from penstock.core.dialects.answer_parts import adds_to_call
+from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
+from penstock.core.dialects.openai_responses.failures import FailureWords, error_words, failure_words
 from penstock.core.dialects.openai_responses.open_items import PART_FORMS, OpenItem, OpenPart
 from penstock.core.dialects.openai_responses.output import (
     IMAGE_CALL,
@@ -39,38 +41,33 @@ from penstock.core.dialects.openai_responses.output import (
     item_id,
     item_status,
     logprobs_body,
+    opaque_body,
     seal_text,
+    summary_body,
     usage_body,
 )
-from penstock.core.dialects.openai_responses.vocabulary import Json
-from penstock.core.hub.blocks import Blocks
+from penstock.core.dialects.openai_responses.vocabulary import END_MARKER, Json
 from penstock.core.hub.content import ReasoningSeal
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
-    ChoiceStart,
     End,
-    Ending,
     Event,
     Extra,
-    Fault,
     Finish,
     MediaDelta,
     ReasoningDelta,
     RefusalDelta,
-    Repair,
     Seal,
     Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    UsageReport,
 )
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.text import without_line_ends
-from penstock.core.hub.usage import Usage
 from penstock.core.json.getters import integer_of, object_of, text_of
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
@@ -87,101 +84,101 @@ _CALLS = {
 }
 
 
-class OpenAIResponsesWriter:
+class OpenAIResponsesWriter(AnswerWriter):
     """Writes the events of one answer."""
 
+    pending: tuple[ToolCallStart, Json] | None  # a call whose extras may follow
     _released = False  # whether the first content is written
     _buffer_size = 0
-    _failed = False
-    _finish: Finish | None = None
-    _usage: Usage | None = None
-    _pending: tuple[ToolCallStart, Json] | None = None  # a call whose extras may follow
-    _current: OpenItem | None = None  # the item that text belongs to
+    _current: OpenItem | None = None  # the item that was started last, if it is a message or reasoning
 
     def __init__(self, facts: AnswerFacts) -> None:
-        self._facts = facts
-        self._own = facts.same_dialect
+        super().__init__(facts)
         self._envelope = ResponseEnvelope(facts)
         self._created = facts.heartbeats > 0
         self._number = facts.heartbeats + 1 if self._created else 0
-        self.losses: list[Loss] = []
-        self._blocks = Blocks(self.losses)
         self._output: list[OpenItem] = []
         self._ended: list[OpenItem] = []  # those that are not done, because their status is not known yet
-        self._at: dict[int, OpenItem] = {}  # by the number of the block in the hub
+        self._at: dict[int | None, OpenItem] = {}  # by the number of the block in the hub
         self._media: dict[int, BlockStart] = {}  # blocks whose type of media is not known yet
-        self._calls: dict[int, OpenItem] = {}
         self._ids: set[str] = set()
         self._logprobs: list[Json] = []  # of the next text
         self._buffer: list[tuple[str, bytes]] = []
-        self._out: list[bytes] = []
 
-    def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes of these events."""
-        for event in self._blocks.order(of_first_choice(events, self.losses)):
-            if self._pending is not None and not self._takes_extra(event):
-                self._start_call()
-            if not self._released and isinstance(event, _CONTENT):
-                self._release()
-            self._write(event)
-        self._start_call()
-        return self._taken()
+    def note(self, event: Event) -> None:
+        """Take note of an event that the client gets as the provider sent it."""
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self.follow_text(event.text)
 
-    def _taken(self) -> bytes:
-        out, self._out = self._out, []
-        return b"".join(out)
+    def continues_with(self, delta: Mapping[str, object]) -> bool:
+        """Whether a delta with these members and a text would continue the open text, with the next number."""
+        expected = self._next_delta()
+        return expected is not None and _sorted_json(delta) == _sorted_json(expected)
 
-    def note(self, events: Iterable[Event]) -> None:
-        """Take note of events that the client gets as the provider sent them."""
-        for event in events:
-            if isinstance(event, TextDelta | ReasoningDelta):
-                self.note_text(event.text)
-
-    def next_delta(self) -> Json | None:
-        """The delta that would continue the open text, without the text (`TextFollowingWriter`)."""
+    def _next_delta(self) -> Json | None:
+        """The delta that would continue the open text, without the text; None if no text is open."""
         item = self._current
         part = item.part if item is not None else None
         if item is None or part is None or not self._released or self._failed:
             return None
         logprobs: Json = {"logprobs": []} if "logprobs" in part.body else {}
         head: Json = {"type": f"{part.form.text_events}.delta", "sequence_number": self._number}
-        return head | item.address | part.place | logprobs
+        return head | part.place | logprobs
 
-    def note_text(self, text: str) -> int:
+    def follow_text(self, text: str) -> None:
         """Continue after a delta that was forwarded: it is part of the text, and has a number."""
         assert self._current is not None
         assert self._current.part is not None
         self._current.part.pieces.append(text)
         self._number += 1
-        return len(text)
+
+    def text_writer(self, delta: TextDelta | ReasoningDelta) -> TextWriter | None:
+        """Writes further texts of the open part of an item."""
+        item = self._at.get(delta.block)
+        part = item.part if item is not None else None
+        if part is None:
+            return None
+        fields: Json = {**part.place, "delta": TEXT} | ({"logprobs": []} if isinstance(delta, TextDelta) else {})
+        head = _head(f"{part.form.text_events}.delta")
+        body = text_template(_body(msgspec.json.encode(fields)), part.pieces.append)
+
+        def write(text: str) -> bytes:
+            self._number += 1
+            return b"%b%d%b" % (head, self._number - 1, body(text))
+
+        return write
 
     def heartbeat(self) -> bytes:
         """Another `response.in_progress`. The first one creates the response, because nothing may precede that."""
         self._create()
         self._send("response.in_progress", self._in_progress())
-        return self._taken()
+        return self.take()
 
     def fail(self, failure: Failure) -> bytes:
         """The error and the failed response as the last events."""
-        self._write_failure(failure_words(failure, self._facts.call_id))
-        return self._taken()
+        if not self._failed:
+            self._write_failure(failure_words(failure, self._facts.call_id))
+        return self.take()
 
-    def _write(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
+        if self.pending is not None and not adds_to_call(event):
+            self.flush()
+        if not self._released and isinstance(event, _CONTENT):
+            self._release()
         match event:
-            case TextDelta(_, text):
-                self._write_text(text)
-            case ReasoningDelta(_, text, _, part):
-                self._write_reasoning(text, part)
-            case ToolCallDelta(_, call, arguments):
-                self._write_arguments(call, arguments)
-            case Repair() | ChoiceStart():
-                pass  # repairs are counted, not shown to the client; the response starts with its first item
+            case TextDelta(_, text, block):
+                self._write_text(self._at[block], text)
+            case ReasoningDelta(_, text, _, part, block):
+                self._write_reasoning(self._at[block], text, part)
+            case ToolCallDelta(_, _, arguments, block):
+                self._write_arguments(block, arguments)
             case BlockStart():
                 self._start_block(event)
             case BlockEnd(_, block, data):
                 self._end_block(block, data)
             case ToolCallStart():
-                self._pending = (event, {})
+                self.pending = (event, {})
             case Extra("event", fields):
                 self._write_unknown(fields)
             case Extra():
@@ -190,8 +187,8 @@ class OpenAIResponsesWriter:
                 self._write_seal(event)
             case Annotation():
                 self._write_citation(event)
-            case RefusalDelta(_, text):
-                self._write_piece(text)
+            case RefusalDelta(_, text, block):
+                self._write_piece(self._at[block], text)
             case MediaDelta(_, block, mime, data):
                 self._write_media(block, mime, data)
             case Start(id, model, created, tier):
@@ -199,12 +196,8 @@ class OpenAIResponsesWriter:
             case Finish():
                 self._finish = event
                 self._finish_items()
-            case UsageReport(usage):
-                self._usage = usage
-            case Fault():
-                self._write_failure(fault_words(event))
-            case End(ending):
-                self._write_end(ending)
+            case _:
+                self.write_rest(event)
 
     # The response.
 
@@ -228,10 +221,8 @@ class OpenAIResponsesWriter:
             self._send(type, data)
         self._buffer.clear()
 
-    def _write_end(self, ending: Ending) -> None:
-        if ending != "completed":
-            self._write_failure(ending_words(ending))
-            return
+    def complete(self, finish: Finish) -> None:  # noqa: ARG002
+        """Write the ends of the items, and the response."""
         self._finish_items()
         if self._logprobs:
             self.losses.append(Loss("field-dropped", "logprobs"))  # of no text
@@ -240,17 +231,21 @@ class OpenAIResponsesWriter:
         usage = usage_body(self._usage, own=self._own)
         response = self._envelope.body(status, output=self._whole_output(), usage=usage, **how)
         self._emit(f"response.{status}", {"response": response})
+        self._mark_end()
+
+    def write_error(self, message: str, code: str, provider: Json) -> None:
+        """Write a provider's error, or the end of a stream that is not complete."""
+        self._write_failure(error_words(message, code, provider))
 
     def _write_failure(self, words: FailureWords) -> None:
         """The `error` event, and the response as far as it came. Nothing follows."""
-        if self._failed:
-            return
         self._failed = True
         self._release()
         self._emit("error", {"error": words.error})
         usage = usage_body(self._usage, own=self._own) if self._usage is not None else None
         response = self._envelope.body("failed", error=words.response_error, output=self._whole_output(), usage=usage)
         self._emit("response.failed", {"response": response})
+        self._mark_end()
 
     def _whole_output(self) -> list[Json]:
         return [item.body for item in self._output]
@@ -301,7 +296,9 @@ class OpenAIResponsesWriter:
             case "media":
                 self._media[block.block] = block
             case "result" | "opaque" if self._own:
-                self._write_whole(block.block, {"type": block.type} | fields, block.id)
+                self._write_whole(block.block, opaque_body(block.type, fields, self._facts), block.id)
+            case "opaque" if block.type == "compaction" and (item := summary_body(block.data or {}, self._facts)):
+                self._write_whole(block.block, item, None)
             case "result" | "opaque":
                 self.losses.append(Loss("server-activity-hidden", block.type))
 
@@ -340,7 +337,7 @@ class OpenAIResponsesWriter:
         fields = {name: value for name, value in fields.items() if name not in ("type", "sequence_number")}
         whole = fields.get("item")
         if type == "response.output_item.added" and isinstance(whole, dict) and block is not None:
-            self._add(block, {"type": "", **whole}, text_of(whole.get("id")))
+            self._add(block, opaque_body(text_of(whole.get("type")), whole, self._facts), text_of(whole.get("id")))
         elif block is None:
             self._emit(type, fields)
         elif block in self._at:
@@ -366,18 +363,18 @@ class OpenAIResponsesWriter:
         form = PART_FORMS[str(body["type"])]
         parts = item.body.setdefault(form.list, [])
         assert isinstance(parts, list)
-        item.part = OpenPart(form, body, len(parts), summary)
-        self._emit(f"{form.events}.added", item.address | item.part.place | {"part": body})
+        item.part = OpenPart(form, body, item.address | {form.number: len(parts)}, summary)
+        self._emit(f"{form.events}.added", item.part.place | {"part": body})
         return item.part
 
     def _end_part(self, item: OpenItem) -> None:
         part, item.part = item.part, None
         if part is None:
             return
-        form, text, place = part.form, "".join(part.pieces), item.address | part.place
+        form, text, place = part.form, "".join(part.pieces), part.place
         part.body[form.text] = encoded = _encoded_once(text)
         for citation in part.citations:
-            self._annotate(item, part, citation, len(text))
+            self._annotate(part, citation, len(text))
         logprobs = {"logprobs": part.body["logprobs"]} if "logprobs" in part.body else {}
         self._emit(f"{form.text_events}.done", place | {form.text: encoded} | logprobs)
         self._emit(f"{form.events}.done", place | {"part": part.body})
@@ -385,40 +382,35 @@ class OpenAIResponsesWriter:
         assert isinstance(parts, list)
         parts.append(part.body)
 
-    def _write_text(self, text: str) -> None:
-        item = self._current
-        part = item.part if item is not None else None
-        if item is None or part is None:
+    def _write_text(self, item: OpenItem, text: str) -> None:
+        part = item.part
+        if part is None:
             return
         part.pieces.append(text)
         logprobs, self._logprobs = self._logprobs, []
         known = part.body["logprobs"]
         assert isinstance(known, list)
         known += logprobs
-        self._emit("response.output_text.delta", item.address | part.place | {"delta": text, "logprobs": logprobs})
+        self._emit("response.output_text.delta", {**part.place, "delta": text, "logprobs": logprobs})
 
-    def _write_piece(self, text: str) -> None:
+    def _write_piece(self, item: OpenItem, text: str) -> None:
         """A piece of the open part, of any kind but text."""
-        item = self._current
-        part = item.part if item is not None else None
-        if item is not None and part is not None:
+        part = item.part
+        if part is not None:
             part.pieces.append(text)
-            self._emit(f"{part.form.text_events}.delta", item.address | part.place | {"delta": text})
+            self._emit(f"{part.form.text_events}.delta", part.place | {"delta": text})
 
-    def _write_reasoning(self, text: str, summary: int | None) -> None:
+    def _write_reasoning(self, item: OpenItem, text: str, summary: int | None) -> None:
         """A piece of a summary, or of the reasoning itself (rule 8)."""
-        item = self._current
-        if item is None or item.type != "reasoning":
-            return
         if summary is None and not self._own:
             summary = _WHOLE
         if item.part is None or item.part.summary != summary:
             type = "reasoning_text" if summary is None else "summary_text"
             self._start_part(item, {"type": type, "text": ""}, summary)
-        self._write_piece(text)
+        self._write_piece(item, text)
 
     def _write_seal(self, seal: Seal) -> None:
-        item = self._at.get(seal.block) if seal.block is not None else None
+        item = self._at.get(seal.block)
         if item is not None and item.type == "reasoning":
             value = seal_text(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts)
             item.body.setdefault("encrypted_content", value)
@@ -426,23 +418,23 @@ class OpenAIResponsesWriter:
             self.losses.append(Loss("seal-dropped", seal.scheme))
 
     def _write_citation(self, citation: Annotation) -> None:
-        item = self._at.get(citation.block, self._current)
+        item = self._at.get(citation.block)
         part = item.part if item is not None else None
         if item is None or part is None or "annotations" not in part.body:
             self.losses.append(Loss("citation-dropped", citation.title))
         elif citation.end is None and not self._own:
             part.citations.append(citation)
         else:
-            self._annotate(item, part, citation, 0)
+            self._annotate(part, citation, 0)
 
-    def _annotate(self, item: OpenItem, part: OpenPart, citation: Annotation, length: int) -> None:
+    def _annotate(self, part: OpenPart, citation: Annotation, length: int) -> None:
         body = citation_body(citation, length, own=self._own)
         if body is None:
             self.losses.append(Loss("citation-dropped", citation.title))
             return
         annotations = part.body["annotations"]
         assert isinstance(annotations, list)
-        place = item.address | part.place | {"annotation_index": len(annotations)}
+        place = part.place | {"annotation_index": len(annotations)}
         annotations.append(body)
         self._emit("response.output_text.annotation.added", place | {"annotation": body})
 
@@ -469,12 +461,9 @@ class OpenAIResponsesWriter:
 
     # Tool calls.
 
-    def _takes_extra(self, event: Event) -> bool:
-        return isinstance(event, Repair) or (isinstance(event, Extra) and event.place == "tool")
-
     def _take_extra(self, extra: Extra) -> None:
-        if extra.place == "tool" and self._pending is not None:
-            self._pending[1].update(extra.fields)
+        if extra.place == "tool" and self.pending is not None:
+            self.pending[1].update(extra.fields)
         elif extra.place == "chunk":
             self._envelope.add(extra.fields)
         elif extra.place == "delta" and self._own and self._current is not None and self._current.part is not None:
@@ -482,10 +471,11 @@ class OpenAIResponsesWriter:
         elif extra.place == "choice":
             self._logprobs += logprobs_body(object_of(extra.fields.get("logprobs")).get("content"))
 
-    def _start_call(self) -> None:
-        if self._pending is None:
+    def flush(self) -> None:
+        """Start a call: its extras have come."""
+        if self.pending is None:
             return
-        (call, extras), self._pending = self._pending, None
+        (call, extras), self.pending = self.pending, None
         if call.server:
             self.losses.append(Loss("server-activity-hidden", call.name))
             return
@@ -493,10 +483,10 @@ class OpenAIResponsesWriter:
         name = text_of(fields.pop("id", None))
         id = call.id or call_id(self._facts, call.call)
         body = call_body(call.kind, call.namespace, call.name, id, fields) | {"status": "in_progress"}
-        self._calls[call.call] = self._add(call.block, body, name or None)
+        self._add(call.block, body, name or None)
 
-    def _write_arguments(self, call: int, arguments: str) -> None:
-        item = self._calls.get(call)
+    def _write_arguments(self, block: int | None, arguments: str) -> None:
+        item = self._at.get(block)
         if item is None or not arguments:
             return  # a call that is not shown
         item.pieces.append(arguments)
@@ -525,12 +515,25 @@ class OpenAIResponsesWriter:
         if self._buffer_size > _MAX_BUFFER:
             self._release()
 
+    def _mark_end(self) -> None:
+        if self._facts.end_marker:
+            self.out.append(END_MARKER)
+
     def _send(self, type: str, data: bytes) -> None:
         """Send an event: its type, its number, and the members of this object."""
-        name, comma = type.encode(), b"" if data == b"{}" else b","
-        head = b'"type":"%b","sequence_number":%d%b' % (name, self._number, comma)
+        self.out.append(b"%b%d%b" % (_head(type), self._number, _body(data)))
         self._number += 1
-        self._out.append(b"event: %b\ndata: {%b%b\n\n" % (name, head, without_line_ends(data[1:])))
+
+
+def _head(type: str) -> bytes:
+    """An event up to its number."""
+    name = type.encode()
+    return b'event: %b\ndata: {"type":"%b","sequence_number":' % (name, name)
+
+
+def _body(data: bytes) -> bytes:
+    """An event behind its number: the other members, which are those of this object."""
+    return (b"}" if data == b"{}" else b"," + without_line_ends(data)[1:]) + b"\n\n"
 
 
 def _encoded_once(text: str) -> str | Raw:
@@ -540,3 +543,8 @@ def _encoded_once(text: str) -> str | Raw:
 
 def _encoded(value: object) -> object:
     return Raw(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
+
+
+def _sorted_json(value: Mapping[str, object]) -> bytes:
+    """JSON that can be compared: sorted, and with numbers that differ from booleans."""
+    return msgspec.json.encode(value, order="sorted")

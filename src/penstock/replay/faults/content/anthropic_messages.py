@@ -11,6 +11,7 @@ from penstock.replay.faults.edits import (
     moved_behind,
     object_at,
     object_in,
+    of_type,
     repeated,
     replace_json,
     without,
@@ -70,22 +71,7 @@ def _finishes(event: Json) -> bool:
     return bool(object_at(event, "delta").get("stop_reason"))
 
 
-def _is_stop(event: Json) -> bool:
-    return event.get("type") == "message_stop"
-
-
-def _is_start(event: Json) -> bool:
-    return event.get("type") == "message_start"
-
-
-def _is_block_stop(event: Json) -> bool:
-    return event.get("type") == "content_block_stop"
-
-
-def _is_text_start(event: Json) -> bool:
-    return object_at(event, "content_block").get("type") in _TEXTS
-
-
+_is_stop, _is_start, _is_block_stop = map(of_type, ("message_stop", "message_start", "content_block_stop"))
 _ZERO_USAGE = zero_members("usage")
 
 FORMS: Mapping[str, FaultForm] = {
@@ -100,7 +86,10 @@ FORMS: Mapping[str, FaultForm] = {
     "early-finish": plain("completed, `content-after-finish`", early_finish),
     "start-missing": edited("completed, `message-start-missing`, `envelope-incomplete`", without(_is_start)),
     "start-repeated": edited("completed, `message-start-repeated`", repeated(_is_start)),
-    "block-start-missing": edited("completed, `block-start-missing`", without(_is_text_start)),
+    "block-start-missing": edited(
+        "completed, `block-start-missing`",
+        without(lambda event: object_at(event, "content_block").get("type") in _TEXTS),
+    ),
     "block-unclosed": edited("completed, `block-unclosed`", without(_is_block_stop)),
     "block-index-missing": edited("completed, `block-index-missing`", without_members("index")),
     "block-text-repeated": plain("completed, `block-text-repeated`", block_text_repeated),

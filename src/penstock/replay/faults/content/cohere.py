@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from penstock.replay.faults import framing
 from penstock.replay.faults.edits import (
-    Matches,
     edited,
     edited_last,
+    of_type,
     repeated,
     without,
     without_last_character,
@@ -15,13 +15,8 @@ from penstock.replay.faults.edits import (
 )
 from penstock.replay.faults.form import FaultForm, plain
 
-
-def _is(*types: str) -> Matches:
-    return lambda event: event.get("type") in types
-
-
-_IS_START = _is("message-start")
-_IS_END = _is("message-end")
+_IS_START = of_type("message-start")
+_IS_END = of_type("message-end")
 
 FORMS: Mapping[str, FaultForm] = {
     "no-usage": edited("completed", without_members("usage")),
@@ -29,8 +24,8 @@ FORMS: Mapping[str, FaultForm] = {
     "no-finish": edited("truncated", without_members("finish_reason")),
     "start-missing": edited("completed, `message-start-missing`, `envelope-incomplete`", without(_IS_START)),
     "start-repeated": edited("completed, `message-start-repeated`", repeated(_IS_START)),
-    "block-start-missing": edited("completed, `block-start-missing`", without(_is("content-start"))),
-    "block-unclosed": edited("completed, `block-unclosed`", without(_is("content-end", "tool-call-end"))),
+    "block-start-missing": edited("completed, `block-start-missing`", without(of_type("content-start"))),
+    "block-unclosed": edited("completed, `block-unclosed`", without(of_type("content-end", "tool-call-end"))),
     "broken-arguments": edited_last(
         "completed, `tool-arguments-broken`",
         without_last_character("arguments", "delta", "message", "tool_calls", "function"),

@@ -11,6 +11,7 @@ from penstock.replay.faults.edits import (
     object_at,
     object_in,
     objects_in,
+    of_type,
     repeated,
     without,
     without_members,
@@ -19,8 +20,8 @@ from penstock.replay.faults.edits import (
 from penstock.replay.faults.form import FaultForm, counted, plain
 from penstock.replay.faults.script import ScriptedResponse
 
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
-_STARTS = ("response.created", "response.in_progress")
+_ends = of_type("response.completed", "response.incomplete", "response.failed")
+_starts = of_type("response.created", "response.in_progress")
 _ADDED = ("response.output_item.added", "response.content_part.added", "response.reasoning_summary_part.added")
 
 
@@ -88,21 +89,9 @@ def _with_member(event: Json, name: str, value: object) -> list[Json] | None:
     return [event | {"response": response | {name: value}}] if _ends(event) and response.get(name) else None
 
 
-def _starts(event: Json) -> bool:
-    return event.get("type") in _STARTS
-
-
-def _ends(event: Json) -> bool:
-    return event.get("type") in _ENDS
-
-
 def _is_added_text(event: Json) -> bool:
     """Whether an output item, or a part of one, starts. Without its start, a tool call has no name."""
     return event.get("type") in _ADDED and "name" not in object_at(event, "item")
-
-
-def _is_done(event: Json) -> bool:
-    return str(event.get("type")).endswith(".done")
 
 
 FORMS: Mapping[str, FaultForm] = {
@@ -110,10 +99,12 @@ FORMS: Mapping[str, FaultForm] = {
     "zero-usage": edited("completed, `usage-placeholder`", zero_members("usage")),
     "start-missing": edited("completed, `message-start-missing`, `envelope-incomplete`", without(_starts)),
     "start-repeated": edited(
-        "completed, `sequence-gap`, `message-start-repeated`", repeated(lambda event: event.get("type") == _STARTS[0])
+        "completed, `sequence-gap`, `message-start-repeated`", repeated(of_type("response.created"))
     ),
     "block-start-missing": edited("completed, `sequence-gap`, `block-start-missing`", without(_is_added_text)),
-    "block-unclosed": edited("completed, `sequence-gap`, `block-unclosed`", without(_is_done)),
+    "block-unclosed": edited(
+        "completed, `sequence-gap`, `block-unclosed`", without(lambda event: str(event.get("type")).endswith(".done"))
+    ),
     "block-index-missing": edited("completed, `block-index-missing`", without_members("output_index")),
     "item-id-rotates": plain("completed, `item-id-changed`", item_id_rotates),
     "completed-output-empty": edited("completed, `output-missing`", completed_output_empty),

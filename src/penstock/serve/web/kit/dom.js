@@ -182,6 +182,17 @@ export function words(name) {
   return name.replaceAll('_', ' ');
 }
 
+/**
+ * A listener for rows: a click opens a link, unless it is on another one or selects text.
+ * @param {string} href
+ */
+export function opens(href) {
+  return (/** @type {MouseEvent} */ event) => {
+    const onLink = event.target instanceof Element && event.target.closest('a');
+    if (!onLink && !String(getSelection())) location.hash = href;
+  };
+}
+
 /** @typedef {[name: string, value: Child] | false | null | undefined | '' | 0} Fact */
 
 /** @param {Fact[]} pairs */

@@ -3,7 +3,7 @@
 
 import { link, linkWith } from '../kit/address.js';
 import { getJson, inlineCode, showError, toSentence } from '../kit/api.js';
-import { announce, emptyState, field, h, outcomeBadge, select, table, th, words } from '../kit/dom.js';
+import { announce, emptyState, field, h, opens, outcomeBadge, select, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, shortTime } from '../kit/format.js';
 import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
 import { may } from '../kit/user.js';
@@ -351,15 +351,10 @@ function rowOf(entry, names) {
   const last = entry.attempts.at(-1);
   const key = entry.key ? (names.get(entry.key) ?? entry.key) : '';
   const href = link('calls', {}, entry.id);
-  /** @param {MouseEvent} event */
-  const onclick = (event) => {
-    const onLink = event.target instanceof Element && event.target.closest('a');
-    if (!onLink && !String(getSelection())) location.hash = href;
-  };
   const attempts = entry.attempts.length > 1 && h('span', { class: 'soft' }, ` (attempt ${entry.attempts.length})`);
   return h(
     'tr',
-    { onclick },
+    { onclick: opens(href) },
     h('td', { class: 'tight soft' }, h('time', { datetime: entry.at, title: fullTime(entry.at) }, shortTime(entry.at))),
     h('td', { class: 'tight' }, outcomeBadge(entry.outcome)),
     h('td', { class: 'name' }, h('a', { href, title: entry.model }, entry.model)),

@@ -8,11 +8,11 @@ import { confirmDone, facts, field, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, money } from '../kit/format.js';
+import { limitsText } from '../kit/key_fields.js';
 import { fetchHolds } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { history } from './audit.js';
 import { editKey, usageNote } from './key_forms.js';
-import { limitsText } from './keys.js';
 import { rejectedRequests } from './rejections.js';
 
 /** @import { Address, Key } from '../types.js' */
@@ -196,6 +196,7 @@ function sections(key, reserved) {
       key.blocked && ['Blocked', fullTime(key.blocked)],
       key.revoked && ['Revoked', fullTime(key.revoked)],
       key.strict && ['Strict', 'A call fails if the provider’s API cannot express the request'],
+      key.client_credentials.length > 0 && ['Own credentials', key.client_credentials.join(', ')],
       tags.length > 0 && ['Tags', tags],
     ]),
     h(

@@ -6,41 +6,11 @@ import { change, getJson, post } from '../kit/api.js';
 import { secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
+import { KEY_FIELDS } from '../kit/key_fields.js';
 import { baseUrl } from '../kit/queries.js';
 import { isInTeamsOnly, may } from '../kit/user.js';
 
 /** @import { FormField, FormValues, Key } from '../types.js' */
-
-const PERIODS = [
-  ['day', 'per day'],
-  ['week', 'per week'],
-  ['month', 'per month'],
-  ['total', 'in total'],
-];
-
-/** @type {FormField[]} */
-const FIELDS = [
-  { name: 'name', label: 'Name', placeholder: 'for example: search-indexer' },
-  { name: 'budget', label: 'Budget in US dollars', placeholder: 'no budget', half: true },
-  { name: 'period', label: 'Budget period (UTC)', kind: 'select', options: PERIODS, half: true },
-  { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'tokens_per_minute', label: 'Tokens per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'concurrent', label: 'Concurrent calls', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'expires', label: 'Expires', placeholder: 'never', hint: '30d, or 2027-01-01 (UTC)', half: true },
-  {
-    name: 'models',
-    label: 'Models',
-    kind: 'list',
-    placeholder: 'all models',
-    hint: 'Names or patterns, separated by commas: fast, groq/*',
-  },
-  { name: 'tags', label: 'Tags', kind: 'pairs', placeholder: 'none', hint: 'Added to every call: team=red, env=test' },
-  {
-    name: 'strict',
-    label: 'Strict: a call fails if the provider’s API cannot express a part of the request',
-    kind: 'check',
-  },
-];
 
 /** @param {FormValues} [values] for example the team */
 export async function createKey(values = {}) {
@@ -106,5 +76,5 @@ async function fields(team) {
   const options = [...(isInTeamsOnly() ? [] : [['', 'no team']]), ...[...paths].map((path) => [path, path])];
   /** @type {FormField} */
   const field = { name: 'team', label: 'Team', kind: 'select', options };
-  return paths.size ? [FIELDS[0], field, ...FIELDS.slice(1)] : FIELDS;
+  return paths.size ? [KEY_FIELDS[0], field, ...KEY_FIELDS.slice(1)] : KEY_FIELDS;
 }

@@ -4,49 +4,21 @@
 import { link, linkWith } from '../kit/address.js';
 import { showError } from '../kit/api.js';
 import { budgetMeter, budgetText, budgetWarning } from '../kit/budget.js';
-import { announce, choices, emptyState, h, stateBadge, table, th } from '../kit/dom.js';
-import { count, fullTime, money, plural, shortTime } from '../kit/format.js';
+import { announce, choices, emptyState, h, opens, stateBadge, table, th } from '../kit/dom.js';
+import { fullTime, money, plural, shortTime } from '../kit/format.js';
+import { limitsText } from '../kit/key_fields.js';
+import { listAndOne } from '../kit/list_and_one.js';
 import { fetchHolds, fetchKeys } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { showKey } from './key.js';
 import { createKey } from './key_forms.js';
 import { rejectedRequests } from './rejections.js';
 
-/** @import { Address, Key, RateLimits, UserLimits } from '../types.js' */
+/** @import { Address, Key } from '../types.js' */
 
 export const title = 'Keys';
 
-/**
- * @param {HTMLElement} root
- * @param {Address} first
- */
-export function mount(root, first) {
-  let request = new AbortController();
-  show(first);
-
-  /** @param {Address} address */
-  function show(address) {
-    request.abort();
-    request = new AbortController();
-    root.replaceChildren();
-    if (address.id) showKey(root, address, request.signal);
-    else showKeys(root, address, request.signal);
-  }
-
-  return {
-    /** @param {Address} address */
-    update(address) {
-      show(address);
-      scrollTo(0, 0);
-      /** @type {HTMLElement | null} */ (
-        root.querySelector('.choices [aria-current]') ?? root.querySelector('h1')
-      )?.focus();
-    },
-    close() {
-      request.abort();
-    },
-  };
-}
+export const mount = listAndOne(showKeys, showKey);
 
 /**
  * @param {HTMLElement} root
@@ -130,17 +102,12 @@ export function keyTable(keys, holds) {
 function rowOf(key, reserved) {
   const href = link('keys', {}, key.id);
   const name = key.name || key.id;
-  /** @param {MouseEvent} event */
-  const onclick = (event) => {
-    const onLink = event.target instanceof Element && event.target.closest('a');
-    if (!onLink && !String(getSelection())) location.hash = href;
-  };
   const budget = key.budget === null ? null : { ...key, budget: key.budget, reserved };
   const models = key.models.join(', ');
   const more = key.budgets.length > 0 && h('span', { class: 'soft' }, `, +${key.budgets.length}`);
   return h(
     'tr',
-    { onclick },
+    { onclick: opens(href) },
     h('td', { class: 'name' }, h('a', { href, title: name }, name), h('span', { class: 'soft' }, ` …${key.hint}`)),
     h('td', { class: 'short' }, key.team && h('a', { href: link('teams', {}, key.team), title: key.team }, key.team)),
     h('td', { class: 'tight first' }, stateBadge(key.state)),
@@ -160,21 +127,4 @@ function rowOf(key, reserved) {
       h('time', { datetime: key.created, title: fullTime(key.created) }, shortTime(key.created)),
     ),
   );
-}
-
-/** @param {RateLimits & { end_users: UserLimits }} limits */
-export function limitsText(limits) {
-  const { end_users: users } = limits;
-  const budgets = Object.entries(users.budgets).map(([period, amount]) => `${money(amount)}/${period}`);
-  const each = [...budgets, ...rates(users)].join(', ');
-  return [...rates(limits), each && `each user: ${each}`].filter(Boolean).join(', ') || 'no limits';
-}
-
-/** @param {RateLimits} limits */
-function rates({ requests_per_minute: requests, tokens_per_minute: tokens, concurrent }) {
-  return [
-    requests !== null && `${count(requests)} requests/min`,
-    tokens !== null && `${count(tokens)} tokens/min`,
-    concurrent !== null && `${count(concurrent)} at once`,
-  ].filter(Boolean);
 }

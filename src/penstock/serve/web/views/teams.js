@@ -5,75 +5,28 @@ import { link } from '../kit/address.js';
 import { change, getJson, post, showError } from '../kit/api.js';
 import { budgetBox } from '../kit/budget.js';
 import { confirmDialog } from '../kit/dialog.js';
-import { announce, confirmDone, emptyState, facts, h, stateBadge, table, th } from '../kit/dom.js';
+import { announce, confirmDone, emptyState, facts, h, opens, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { count, fullTime, money, plural } from '../kit/format.js';
+import { limitsText, PERIODS, TEAM_FIELDS } from '../kit/key_fields.js';
+import { listAndOne } from '../kit/list_and_one.js';
 import { fetchHolds, fetchKeys } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { createKey } from './key_forms.js';
-import { keyTable, limitsText } from './keys.js';
+import { keyTable } from './keys.js';
 
 /** @import { Address, FormField, FormValues, Team } from '../types.js' */
 
 export const title = 'Teams';
 
-const PERIODS = /** @type {const} */ (['day', 'week', 'month', 'total']);
-
-/** @type {FormField[]} */
-const LIMITS = [
-  ...PERIODS.map((period) => ({
-    name: `budget-${period}`,
-    label: `Budget in US dollars, ${period === 'total' ? 'in total' : `per ${period}`}`,
-    placeholder: 'no budget',
-    half: true,
-  })),
-  { name: 'requests_per_minute', label: 'Requests per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'tokens_per_minute', label: 'Tokens per minute', kind: 'number', placeholder: 'no limit', half: true },
-  { name: 'concurrent', label: 'Concurrent calls', kind: 'number', placeholder: 'no limit', half: true },
-  {
-    name: 'models',
-    label: 'Models',
-    kind: 'list',
-    placeholder: 'all models',
-    hint: 'Names or patterns, separated by commas: fast, groq/*',
-  },
-];
+export const mount = listAndOne(showTeams, showTeam);
 
 /**
  * @param {HTMLElement} root
- * @param {Address} first
- */
-export function mount(root, first) {
-  let request = new AbortController();
-  show(first);
-
-  /** @param {Address} address */
-  function show(address) {
-    request.abort();
-    request = new AbortController();
-    root.replaceChildren();
-    if (address.id) showTeam(root, address.id, request.signal);
-    else showTeams(root, request.signal);
-  }
-
-  return {
-    /** @param {Address} address */
-    update(address) {
-      show(address);
-      scrollTo(0, 0);
-      root.querySelector('h1')?.focus();
-    },
-    close() {
-      request.abort();
-    },
-  };
-}
-
-/**
- * @param {HTMLElement} root
+ * @param {Address} _address
  * @param {AbortSignal} signal
  */
-async function showTeams(root, signal) {
+async function showTeams(root, _address, signal) {
   const total = h('span', { class: 'sub' }, '\u00a0');
   const container = h('div', { 'aria-busy': 'true' });
   const create = () => createTeam('');
@@ -133,14 +86,9 @@ function tree(teams) {
     const href = link('teams', {}, team.path);
     const depth = team.path.split('/').length - 1;
     const models = team.models.join(', ');
-    /** @param {MouseEvent} event */
-    const onclick = (event) => {
-      const onLink = event.target instanceof Element && event.target.closest('a');
-      if (!onLink && !String(getSelection())) location.hash = href;
-    };
     return h(
       'tr',
-      { onclick },
+      { onclick: opens(href) },
       h(
         'td',
         { class: `name depth-${Math.min(depth, 3)}` },
@@ -167,10 +115,10 @@ function budgetsOf(team) {
 
 /**
  * @param {HTMLElement} root
- * @param {string} path
+ * @param {Address} shown
  * @param {AbortSignal} signal
  */
-async function showTeam(root, path, signal) {
+async function showTeam(root, { id: path }, signal) {
   const heading = h('h1', { tabindex: '-1' }, path);
   const level = h('span', { class: 'sub' }, '\u00a0');
   const actions = h('div', { class: 'row' });
@@ -321,7 +269,7 @@ function createTeam(above) {
   };
   formDialog(
     'Create team',
-    [path, ...LIMITS],
+    [path, ...TEAM_FIELDS],
     { path: above ? `${above}/` : '' },
     {
       action: 'Create team',
@@ -343,7 +291,7 @@ function editTeam(team, then) {
   const budgets = Object.fromEntries(team.budgets.map(({ period, budget }) => [`budget-${period}`, budget]));
   formDialog(
     `Edit ${team.path}`,
-    LIMITS,
+    TEAM_FIELDS,
     { ...team, ...budgets },
     {
       action: 'Save',
@@ -360,16 +308,13 @@ function editTeam(team, then) {
  * @param {FormValues} values
  */
 function withBudgets(values) {
-  /** @type {FormValues} */
-  const terms = {};
+  const terms = { ...values };
   /** @type {FormValues} */
   const budgets = {};
-  for (const [name, value] of Object.entries(values)) {
-    const period = PERIODS.find((each) => name === `budget-${each}`);
-    if (period) budgets[period] = value;
-    else terms[name] = value;
+  for (const [period] of PERIODS) {
+    const name = `budget-${period}`;
+    if (name in terms) budgets[period] = terms[name];
+    delete terms[name];
   }
-  const given = Object.entries(budgets);
-  if (given.length) terms.budgets = Object.fromEntries(given);
-  return terms;
+  return Object.keys(budgets).length ? { ...terms, budgets } : terms;
 }

@@ -1,0 +1,316 @@
+"""AttemptLoop: tries the targets of a call one after another, until one commits.
+
+Each attempt after the first is taken from the retry budget. Two kinds of retries are free: on a new connection, if a
+pooled one fails so soon that the provider has presumably not seen the request (`http/upstream_connection.py`, rule 3);
+and with another key of the same provider, if the provider refuses one, which then cools down.
+
+A key of a provider that is at its own limit (`gateway/limits/provider_keys.py`) is skipped without an attempt. If no
+target is left because of that, the client gets a 429.
+
+The loop decides which target is tried, and when. How a target is asked is the matter of an `Asker`, of which there is
+one for each kind of call: `chat_asker.py`, `embeddings_asker.py`, and `local_asker.py` for the models on this machine.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import structs
+
+from penstock.core.hub.failure import Failure
+from penstock.gateway.billing.ledger import Ledger, NoLedger
+from penstock.gateway.calls import refusals
+from penstock.gateway.calls.plan import Plan
+from penstock.gateway.calls.routing import NoHealth, TargetHealth, is_of_key
+from penstock.gateway.config import Config, Target
+from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.limits.provider_keys import KeyAtLimit
+from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.call import Call
+from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.trace import new_span
+from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
+
+_NO_MODEL = "upstream_model_not_found"
+
+Work: TypeAlias = Coroutine[Any, Any, None]
+"""What an asker has to await. The loop runs it as a task, and cancels it if the call is stopped."""
+
+
+class Asker(Protocol):
+    """Writes the request of one call for a target, and sends it there."""
+
+    large: bool
+    """Whether `demand` takes so long that it must run in a thread."""
+
+    def demand(self) -> TokenDemand:
+        """What the request may consume, for the limits of keys."""
+
+    def prepare(self, plan: Plan) -> Failure | Work | None:
+        """Write the request for a target. Returns the failure if that is not possible; or work that must be done
+        first, after which the loop calls this again."""
+
+    def ask(self, plan: Plan, report: Callable[[Outcome], None], *, fresh: bool) -> Work | None:
+        """Send the request that was prepared: at once on an idle connection, unless the connection must be `fresh`, or
+        by the work that is returned. What becomes of the attempt is reported."""
+
+    def cooling_plans(self) -> Sequence[Plan]:
+        """The plans whose targets cool down and would be able to take the request."""
+
+
+class LoopClient(Protocol):
+    """The client's side of a call, as the loop uses it."""
+
+    def refuse(self, failure: Failure) -> None:
+        """Send the failure: with its HTTP status if nothing is sent yet, else as an error frame."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the call after an exception of ours, also if the call is settled: then the client still waits."""
+
+
+class LoopServices(Protocol):
+    """What the loop uses of the gateway."""
+
+    config: Config
+    ledger: Ledger | NoLedger
+    health: TargetHealth
+
+
+class AttemptLoop:
+    """The attempts at one call, one after another, until a target commits or no target is left.
+
+    Nearly always the pool has an idle connection. Then the request is sent at once, without a task.
+    """
+
+    _number = 0  # of the current plan
+    _place = -1  # that of the target of the last attempt
+    _targets_tried = 0
+    _on_fresh_connection = False
+    _is_probe = False
+    _task: asyncio.Task[None] | None = None
+    _stopped = False
+    _demand: TokenDemand
+    _at_limit: KeyAtLimit | None = None  # the key of a provider that is free again soonest
+
+    def __init__(
+        self,
+        services: LoopServices,
+        call: Call,
+        plans: Sequence[Plan],
+        asker: Asker,
+        client: LoopClient,
+    ) -> None:
+        self._services = services
+        self._health = NoHealth() if plans[0].client_credentials else services.health
+        self._call = call
+        self._plans = plans
+        self._plan = plans[0]
+        self._asker = asker
+        self._client = client
+
+    def start(self) -> None:
+        """Try the first target, once the ledger has admitted the call."""
+        if self._asker.large:
+            self._run_task(self._start_large())
+        else:
+            self._admit(self._asker.demand())
+
+    async def _start_large(self) -> None:
+        self._admit(await asyncio.get_running_loop().run_in_executor(None, self._asker.demand))
+
+    def _admit(self, demand: TokenDemand) -> None:
+        self._demand = demand
+        if self._services.ledger.admit(self._call, demand, self._plans, self._on_decided):
+            self._try()
+
+    def _on_decided(self, failure: Failure | None) -> None:
+        """The ledger has admitted or refused the call."""
+        if self._stopped:
+            return
+        if failure is None:
+            self._try()
+        else:
+            self._refuse(failure)
+
+    def _refuse(self, failure: Failure) -> None:
+        """Send the client a failure: no target has committed."""
+        try:
+            self._client.refuse(failure)
+        except Exception as error:  # noqa: BLE001 - the client gets an error, although the call may be settled
+            self._client.fail(error)
+
+    def stop(self) -> None:
+        """Stop: the client has disconnected or got an error."""
+        self._stopped = True
+        if self._is_probe:  # let another call be the probe
+            self._is_probe = False
+            self._health.release_probe(self._plan.target)
+        if self._task is not None:
+            self._task.cancel()
+
+    def _try(self, failed: Failure | None = None) -> None:
+        """Try the current target, or the next one that the request can be written for.
+
+        `failed` is the failure of the previous target. The client gets it if no target is left.
+        """
+        losses = self._call.progress.losses
+        while (obstacle := self._asker.prepare(self._plan)) is not None:  # no request is sent: not an attempt
+            if not isinstance(obstacle, Failure):
+                self._run_task(self._try_after(obstacle, failed))
+                return
+            if self._number + 1 == len(self._plans):
+                if failed is not None:
+                    self._call.progress.losses = losses
+                self._refuse(failed or self._limit_or_cooling() or obstacle)
+                return
+            self._use_plan(self._number + 1)
+        plan = self._plan
+        if plan.quota is None:
+            self._begin()
+        else:
+            then, limits = partial(self._on_key_decided, failed), self._services.ledger.provider_keys
+            limits.reserve(plan.quota, self._call, self._demand, plan.timeouts.total_s, then)
+
+    async def _try_after(self, work: Work, failed: Failure | None) -> None:
+        await work
+        self._try(failed)
+
+    def _use_plan(self, number: int) -> None:
+        self._number = number
+        self._plan = self._plans[number]
+
+    def _limit_or_cooling(self) -> Failure | None:
+        """The failure if targets that could take the request are at a limit, or cool down."""
+        if self._at_limit is not None:
+            return self._keys_at_limit(self._at_limit)
+        health = self._health
+        wait = min(filter(None, (health.cooling_s(plan.target) for plan in self._asker.cooling_plans())), default=0.0)
+        return refusals.all_cooling(wait, limited=health.limited(self._plan.alternatives)) if wait else None
+
+    def _on_key_decided(self, failed: Failure | None, at_limit: KeyAtLimit | None) -> None:
+        """The provider's key may be used, or is at its limit. `failed` is as in `_try`."""
+        if self._stopped:
+            return
+        if at_limit is None:
+            self._begin()
+        else:
+            self._skip_key(failed, at_limit)
+
+    def _skip_key(self, failed: Failure | None, at_limit: KeyAtLimit) -> None:
+        """Try the next key or target: the key of the current one is at its limit."""
+        self._call.progress.keys_at_limit.append((self._plan.provider, self._plan.provider_key, at_limit.limit))
+        if self._at_limit is None or (at_limit.wait_s or math.inf) < (self._at_limit.wait_s or math.inf):
+            self._at_limit = at_limit
+        if self._number + 1 < len(self._plans):
+            self._use_plan(self._number + 1)
+            # Not at once: the number of keys must not be a depth of calls.
+            asyncio.get_running_loop().call_soon(self._call.guarded(self._continue), failed)
+        elif failed is None or is_of_key(failed, self._plan):
+            self._refuse(self._keys_at_limit(self._at_limit))
+        else:
+            self._refuse(failed)
+
+    def _continue(self, failed: Failure | None) -> None:
+        if not self._stopped:
+            self._try(failed)
+
+    def _keys_at_limit(self, at_limit: KeyAtLimit) -> Failure:
+        """The failure if keys are at their limits, and all other targets cool down."""
+        waits = [wait for wait in map(self._health.cooling_s, self._plan.alternatives) if wait]
+        if at_limit.wait_s is not None:
+            waits.append(at_limit.wait_s)
+        return refusals.keys_at_limit(min(waits, default=None))
+
+    def _begin(self) -> None:
+        """Start an attempt at the current target."""
+        services, call, plan = self._services, self._call, self._plan
+        self._is_probe = self._health.tried(plan.target)
+        if not call.progress.attempts:
+            call.progress.overhead_s = time.perf_counter() - call.read_s
+        attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect, provider_key=plan.provider_key)
+        attempt.client_credentials = plan.client_credentials
+        if call.trace is not None and services.config.telemetry.propagate:
+            attempt.span = new_span()
+        call.progress.attempts.append(attempt)
+        if plan.place != self._place:
+            self._place, self._targets_tried = plan.place, self._targets_tried + 1
+        call.progress.control = AttemptControl(attempt)
+        services.ledger.start_attempt(call, attempt, plan)
+        self._ask(fresh=False)
+
+    def _ask(self, *, fresh: bool) -> None:
+        self._on_fresh_connection = fresh
+        work = self._asker.ask(self._plan, self._on_outcome, fresh=fresh)
+        if work is not None:
+            self._run_task(work)
+
+    def _run_task(self, work: Work) -> None:
+        """Continue in a task: something has to be awaited."""
+        self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._client.fail(error)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        """Handle what the asker reports of the current attempt."""
+        if self._stopped:
+            return
+        health, target = self._health, self._plan.target
+        try:
+            match outcome:
+                case Committed():
+                    health.committed(target)
+                case Completed():
+                    self._is_probe = False
+                    health.completed(target)
+                case Failed(failure, committed=True):
+                    self._is_probe = False
+                    health.broke(target, failure, self._alternatives(failure))
+                case Failed(failure):
+                    self._on_failure(failure)
+        except Exception as error:  # noqa: BLE001 - the client gets an error
+            self._client.fail(error)
+
+    def _on_failure(self, failure: Failure) -> None:
+        """The attempt has failed before its commit point: try again, or the next target, or give up."""
+        health = self._health
+        if failure.code == "upstream_stale" and not self._on_fresh_connection:
+            attempt = self._call.progress.attempts[-1]
+            attempt.code, attempt.sent = "", False  # presumably the provider has not seen the request
+            self._services.ledger.guard(self._call)  # `AttemptControl.release` has removed the limit
+            self._ask(fresh=True)
+            return
+        self._is_probe = False
+        health.failed(self._plan.target, failure, self._alternatives(failure))
+        following = self._following(failure) if failure.retryable else None
+        if following is not None:
+            self._use_plan(following)
+            self._try(failure)
+            return
+        wait = min(map(health.cooling_s, self._plan.alternatives))
+        if wait and not failure.retry_after:
+            failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
+        self._refuse(failure)
+
+    def _following(self, failure: Failure) -> int | None:
+        """The number of the plan to try after a failure; None if there is none, or the retry budget is used up."""
+        place, following = self._plan.place, self._number + 1
+        if is_of_key(failure, self._plan) and following < len(self._plans) and self._plans[following].place == place:
+            return following  # another key of the same target
+        while following < len(self._plans) and self._plans[following].place == place:
+            following += 1
+        if following == len(self._plans) or self._targets_tried >= self._services.config.retries.max_attempts:
+            return None
+        return following if self._health.retries.spend() else None
+
+    def _alternatives(self, failure: Failure) -> Sequence[Target]:
+        """The targets that can replace the current one. None if the client named the provider's model, in a pattern:
+        then a model that does not exist is the client's mistake, and must not fill the table of breakers."""
+        named = self._plan.route in self._services.config.routes
+        return self._plan.alternatives if named or failure.code != _NO_MODEL else ()
