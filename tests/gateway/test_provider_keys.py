@@ -22,7 +22,9 @@ from penstock.gateway.calls.plan import Plans
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, load
 from penstock.gateway.content.answer_ids import AnswerIds
+from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.accounts import LocalAccounts
+from penstock.gateway.limits.admission import Decision, Reservation
 from penstock.gateway.limits.provider_keys import ProviderKeyLimits, quota_of
 from penstock.gateway.record.call import Call
 from penstock.gateway.relay.relay import Relay
@@ -231,6 +233,31 @@ def test_no_sixty_seconds_have_more_requests_than_the_limit(tmp_path: Path) -> N
         assert len(sent) >= 7 * 2
         for first in sent:
             assert sum(first <= each < first + 60.0 for each in sent) <= 7
+
+    asyncio.run(run())
+
+
+def test_the_wait_is_that_from_the_answer_if_shared_accounts_answer_late(tmp_path: Path) -> None:
+    class LateAccounts(LocalAccounts):
+        """Accounts of which each answer takes half a second."""
+
+        def reserve(self, quota: Quota, reservation: Reservation, then: Callable[[Decision], None]) -> None:
+            def answered(decision: Decision) -> None:
+                world.seconds += 0.5
+                then(decision)
+
+            super().reserve(quota, reservation, answered)
+
+    world = World(config(tmp_path, {"a": "rpm = 1"}))
+    world.ledger.provider_keys = ProviderKeyLimits(LateAccounts(world.now_ms), world.now_ms)
+
+    async def run() -> None:
+        sent = world.seconds + 1.0
+        assert not isinstance(await world.ask(), Failure)
+        for _ in range(2):  # the second one does not ask the accounts
+            refused = await world.ask()
+            assert isinstance(refused, Failure)
+            assert float(refused.retry_after) == sent + 60.0 - world.seconds
 
     asyncio.run(run())
 

@@ -155,6 +155,19 @@ def test_a_commit_ends_a_cool_down_of_failures_but_not_one_of_breaks() -> None:
     assert breakers.cooling_s(target("breaks")) == 0.0
 
 
+def test_the_reason_of_a_cool_down_is_known_when_it_has_just_ended() -> None:
+    """A caller reads the remaining time first: the cool-down may end before it asks for the reason."""
+    for failure, limited in ((FAILS, False), (BUSY, True)):
+        clock = Clock()
+        breakers = health(clock)
+        fail(breakers, target(), failure)
+        assert breakers.limited([target()]) is limited
+        clock.now += 15.0
+        assert breakers.cooling_s(target()) == 0.0
+        assert breakers.limited([target()]) is limited
+    assert not health(Clock()).limited([target()])
+
+
 def test_what_is_not_the_fault_of_the_target_does_not_count() -> None:
     breakers = health(Clock())
     for failure in NOT_THEIRS:

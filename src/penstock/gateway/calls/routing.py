@@ -147,10 +147,14 @@ class TargetHealth:
         return max((self._remaining_s(record, now) for record in self._find(target, now)), default=0.0)
 
     def limited(self, targets: Iterable[Target]) -> bool:
-        """Whether those of these targets that cool down all do so because of their provider's rate limit."""
+        """Whether those of these targets that cool down all do so because of their provider's rate limit.
+
+        The cool-downs may have ended since the caller has looked: then it was the reason of all that had one.
+        """
         now = self._clock()
         records = [record for target in targets for record in self._find(target, now)]
-        return all(self._words[record + LIMITED] for record in records if self._remaining_s(record, now))
+        cooling = [record for record in records if self._remaining_s(record, now)] or records
+        return bool(cooling) and all(self._words[record + LIMITED] for record in cooling)
 
     def _remaining_s(self, record: int, now: float) -> float:
         remaining = self._words[record + COOLS_UNTIL] - now

@@ -81,9 +81,14 @@ class ProviderKeyLimits:
     ) -> None:
         now, attempt = self._clock(), len(call.progress.attempts)
         if isinstance(answer, Denial):
-            if answer.limit == "requests" and answer.retry_after_s is not None and quota.requests_per_minute:
-                self._full[quota.id] = quota.requests_per_minute, now + int(answer.retry_after_s * 1000)
-            then(KeyAtLimit(answer.limit, answer.retry_after_s))
+            wait_s = answer.retry_after_s
+            if wait_s is not None:
+                # It is a wait from the time of the question, which shared accounts may have answered much later.
+                until = asked + int(wait_s * 1000)
+                wait_s = max(0, until - now) / 1000
+                if answer.limit == "requests" and quota.requests_per_minute:
+                    self._full[quota.id] = quota.requests_per_minute, until
+            then(KeyAtLimit(answer.limit, wait_s))
         elif now > asked + _SENT_MS:
             self._accounts.release(quota.id, _id(call, attempt))
             then(KeyAtLimit("requests", 1.0))
