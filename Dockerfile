@@ -1,8 +1,9 @@
 # The image of the gateway: Python, the pinned packages and Penstock; no shell, no package manager, not root.
-#   docker build -t penstock .
+#   scripts/image -t penstock
 #   docker run --read-only --tmpfs /tmp -v penstock:/var/lib/penstock -p 8080:8080 -e PENSTOCK_KEY=… -e OPENAI_API_KEY=… penstock
-# Both images can be replaced, by those of your own registry for example. Their Pythons must have the same version, because
-# the packages are installed by the first and run by the second.
+# scripts/image pins both images by digest (deploy/images.toml); `docker build` alone takes these tags. They can be replaced, by those
+# of your own registry for example. Their Pythons must have the same version, because the packages are installed by the first
+# and run by the second.
 ARG BUILD_IMAGE=docker.io/library/python:3.11-slim-bookworm
 ARG BASE_IMAGE=gcr.io/distroless/python3-debian12:nonroot
 

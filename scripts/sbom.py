@@ -3,9 +3,12 @@
 import json
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from scripts.version import ReleaseError
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==([^\s;]+)(?: ; ([^\\\n]+?))? \\$")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -34,9 +37,13 @@ def read_pins(requirements: str) -> list[Pin]:
     return pins
 
 
-def bill_of_materials(project: dict[str, Any], requirements: str, wheel_digest: str, time: int) -> str:
+def bill_of_materials(
+    project: dict[str, Any], requirements: str, licences: Mapping[str, str], wheel_digest: str, time: int
+) -> str:
     """Return the SBOM of a wheel. A package that only an extra needs has the scope `optional`."""
     pins = read_pins(requirements)
+    if missing := sorted({pin.name for pin in pins} - licences.keys()):
+        raise ReleaseError(f"scripts/licences.toml has no licence of {', '.join(missing)}: add a row for each")
     required = _required(project["dependencies"], pins)
     root = f"pkg:pypi/{project['name']}@{project['version']}"
     references = {pin.name: f"pkg:pypi/{pin.name.lower()}@{pin.version}" for pin in pins}
@@ -47,6 +54,7 @@ def bill_of_materials(project: dict[str, Any], requirements: str, wheel_digest: 
             "name": pin.name,
             "version": pin.version,
             "purl": references[pin.name],
+            "licenses": _licence(licences[pin.name]),
             "scope": "required" if pin.name in required else "optional",
             "externalReferences": [
                 {
@@ -76,7 +84,7 @@ def bill_of_materials(project: dict[str, Any], requirements: str, wheel_digest: 
                 "name": project["name"],
                 "version": project["version"],
                 "purl": root,
-                "licenses": [{"license": {"id": project["license"]}}],
+                "licenses": _licence(project["license"]),
                 "hashes": [{"alg": "SHA-256", "content": wheel_digest}],
             },
         },
@@ -84,6 +92,11 @@ def bill_of_materials(project: dict[str, Any], requirements: str, wheel_digest: 
         "dependencies": [{"ref": ref, "dependsOn": sorted(set(names))} for ref, names in needs.items()],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _licence(expression: str) -> list[dict[str, Any]]:
+    """A licence as CycloneDX has it: an id of SPDX, or an expression of several."""
+    return [{"expression": expression}] if " " in expression else [{"license": {"id": expression}}]
 
 
 def _required(dependencies: list[str], pins: list[Pin]) -> set[str]:

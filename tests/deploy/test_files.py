@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from penstock.gateway.config import load
+from scripts.image import NotPinned, base_images
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "penstock.service"
@@ -70,6 +71,20 @@ def test_compose_waits_longer_than_streams_may_drain(compose: Any) -> None:
 def test_compose_runs_with_a_read_only_root_and_no_capabilities(compose: Any) -> None:
     gateway = compose["services"]["penstock"]
     assert (gateway["read_only"], gateway["cap_drop"]) == (True, ["ALL"])
+
+
+def test_the_dockerfile_has_the_images_that_are_pinned() -> None:
+    arguments = dict(re.findall(r"^ARG (\w+)=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    assert base_images((ROOT / "deploy" / "images.toml").read_text(), pinned=False) == arguments
+
+
+def test_an_image_is_built_from_digests_only() -> None:
+    digest = f"sha256:{'0a' * 32}"
+    pins = '[BASE_IMAGE]\nname = "registry.example/python:3"\ndigest = "{}"'
+    assert base_images(pins.format(digest), pinned=True) == {"BASE_IMAGE": f"registry.example/python:3@{digest}"}
+    for wrong in ("", "latest", digest[:-1]):
+        with pytest.raises(NotPinned, match=r"has no digest for registry\.example/python:3"):
+            base_images(pins.format(wrong), pinned=True)
 
 
 def test_the_image_takes_only_files_that_exist() -> None:

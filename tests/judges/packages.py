@@ -32,6 +32,7 @@ GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
 OIDC = ROOT / "tests/web/oidc/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
+INTOTO = ROOT / "tests/deploy/intoto/requirements.txt"
 LITELLM = ROOT / "tests/stores/litellm_requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
@@ -63,6 +64,11 @@ def oidc_home() -> Path:
 def cyclonedx_python() -> Path:
     """The interpreter that has CycloneDX's own library."""
     return _environment("cyclonedx-judge", CYCLONEDX)
+
+
+def intoto_python() -> Path:
+    """The interpreter that has in-toto's own library."""
+    return _environment("intoto-judge", INTOTO)
 
 
 def litellm_python() -> Path:
