@@ -26,6 +26,7 @@ LANGCHAIN = Path(__file__).parent / "gateway/langchain"
 AGENTS = Path(__file__).parent / "responses/agents"
 GOOGLE = Path(__file__).parent / "gemini/python"
 PROVIDERS = Path(__file__).parent / "providers/python"
+CONNECT = Path(__file__).parent / "connect"
 CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
 GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
@@ -94,6 +95,21 @@ def google_python() -> Path:
 def providers_python() -> Path:
     """The interpreter that has the packages of Ollama, Cohere and AWS."""
     return _environment("providers-judge", PROVIDERS / "requirements.txt")
+
+
+def connect_python() -> Path:
+    """The interpreter that has instructor and llm."""
+    return _environment("connect-judge", CONNECT / "python/requirements.txt")
+
+
+def connect_large_python() -> Path:
+    """The interpreter that has LiteLLM and LlamaIndex: some 400 MB."""
+    return _environment("connect-large-judge", CONNECT / "large/requirements.txt")
+
+
+def connect_large_node() -> Path:
+    """The folder in which opencode and qwen-code are installed: some 230 MB."""
+    return _node_folder("connect-large-node-judge", CONNECT / "large/package.json")
 
 
 def claude_code() -> Path:
