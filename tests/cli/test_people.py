@@ -21,7 +21,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_commands_of_the_page_work() -> None:
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
     outputs = []
     for command in COMMANDS:
         result = invoke(*shlex.split(command))
@@ -30,7 +30,7 @@ def test_the_commands_of_the_page_work() -> None:
     assert outputs[0].startswith("pst-")
     assert "grafana" in outputs[2]
     assert outputs[3].startswith("revoked tok_")
-    assert "token.revoke" in outputs[4]
+    assert "token.revoke" in outputs[5]
     assert not any(outputs[0].strip() in output for output in outputs[1:])
 
 

@@ -49,7 +49,8 @@ class AdminClient:
             response = connection.getresponse()
             raw = response.read()
             kind = response.headers.get_content_subtype()
-            reported = json.loads(raw) if raw and kind == "json" else raw.decode() if kind == "csv" else None
+            is_json = raw and kind in ("json", "scim+json")
+            reported = json.loads(raw) if is_json else raw.decode() if kind == "csv" else None
             if kind == "json" and raw:
                 check_response(method, path, response.status, reported, len(raw))
             if isinstance(reported, dict) and "secret" in reported:

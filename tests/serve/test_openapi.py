@@ -23,6 +23,7 @@ from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed
 from tests.faults.upstream import Upstream
 from tests.serve.openapi import check_response
+from tests.serve.scim import SCIM, USER
 from tests.serve.support import AdminClient
 
 _HERE = Path(__file__).parent
@@ -234,7 +235,13 @@ def ids(served: AdminClient) -> dict[str, str]:
         book.claim_warnings([BudgetWarning(**warning, **named)])
     finally:
         book.close()
+    user = served.ask("POST", f"{SCIM}/Users", {"userName": "ann@example.com"})[1]
+    group = served.ask("POST", f"{SCIM}/Groups", {"displayName": "staff"})[1]
     return {
+        f"{SCIM}/ResourceTypes/{{id}}": "User",
+        f"{SCIM}/Schemas/{{id}}": USER,
+        f"{SCIM}/Users/{{id}}": user["id"],
+        f"{SCIM}/Groups/{{id}}": group["id"],
         "/admin/keys/{id}": "ci",
         "/admin/teams/{id}": "acme",
         "/admin/entries/{id}": call,

@@ -5,6 +5,7 @@ teams and projects below it. A permission that no role has is denied.
 
 | role | may |
 |---|---|
+| `provisioner` | provision people and groups over SCIM; nothing else |
 | `viewer` | read usage, calls, keys, health and state; no content |
 | `operator` | also read content, stop calls, and use the playground |
 | `admin` | everything |
@@ -20,20 +21,22 @@ from msgspec import Struct
 from penstock.gateway.keys.keys import Key, KeyName
 from penstock.gateway.keys.team_path import within
 
-GlobalRole: TypeAlias = Literal["viewer", "operator", "admin"]
+GlobalRole: TypeAlias = Literal["provisioner", "viewer", "operator", "admin"]
 TeamRole: TypeAlias = Literal["member", "team_admin"]
-Role: TypeAlias = Literal["viewer", "operator", "admin", "member", "team_admin"]
-Permission: TypeAlias = Literal["identify", "read", "operate", "content", "manage"]
-"""`identify`: see and end one's own session. `read`: everything but content. `manage`: keys, tokens, users, audit."""
+Role: TypeAlias = Literal["provisioner", "viewer", "operator", "admin", "member", "team_admin"]
+Permission: TypeAlias = Literal["identify", "read", "operate", "content", "provision", "manage"]
+"""`identify`: see and end one's own session. `read`: everything but content. `provision`: people and groups over SCIM.
+`manage`: keys, tokens, users, audit."""
 Via: TypeAlias = Literal["admin token", "API token", "session", "proxy", "command line", "gateway", "none"]
 
 GLOBAL_ROLES: tuple[str, ...] = get_args(GlobalRole)
 TEAM_ROLES: tuple[str, ...] = get_args(TeamRole)
 
 PERMISSIONS: Mapping[GlobalRole, frozenset[Permission]] = {
+    "provisioner": frozenset({"identify", "provision"}),
     "viewer": frozenset({"identify", "read"}),
     "operator": frozenset({"identify", "read", "operate", "content"}),
-    "admin": frozenset({"identify", "read", "operate", "content", "manage"}),
+    "admin": frozenset({"identify", "read", "operate", "content", "provision", "manage"}),
 }
 # The order of strength: of several roles, a user has the strongest.
 _STRENGTH: Mapping[str, int] = {role: number for number, role in enumerate((*TEAM_ROLES, *GLOBAL_ROLES))}

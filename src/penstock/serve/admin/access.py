@@ -96,6 +96,12 @@ class Access:
         """Whether the request has the admin token."""
         return hmac.compare_digest(digest_of(_bearer(headers)), self._digest)
 
+    def origin(self, headers: Mapping[str, str]) -> str:
+        """The address of the admin API and its page, as clients see it. The Host header was checked."""
+        if self._settings.url:
+            return self._settings.url.rstrip("/")
+        return f"{'https' if self._tls else 'http'}://{headers.get('host', '')}"
+
     def address_of(self, headers: Mapping[str, str], peer: str) -> str:
         """The address of a client, behind trusted proxies."""
         return self._proxies.client(peer, headers)

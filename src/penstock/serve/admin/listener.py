@@ -43,7 +43,7 @@ from penstock.serve.admin.live_stream import LiveStreams
 from penstock.serve.admin.page import AdminPage
 from penstock.serve.admin.page_files import LOCKED, read_files
 from penstock.serve.admin.queries import Query
-from penstock.serve.admin.replies import RefusedActError, refusal, result_of, send_error, send_json
+from penstock.serve.admin.replies import SCIM_ROOT, RefusedActError, refusal, result_of, send_error, send_json
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.route import AdminRoute, BookHandler, LoopHandler
 from penstock.serve.admin.routes import METRICS, ROUTES
@@ -59,6 +59,8 @@ from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256, replaces_unused=True)
+# A group with its members, of which each takes about 200 bytes.
+_MAX_SCIM_BODY = 4 * 2**20
 _LOOPBACK = ("127.0.0.1", "::1")
 # The directory, in the state directory, of the sessions that have ended.
 _ENDED_SESSIONS = "ended-sessions"
@@ -121,7 +123,9 @@ class Admin:
 
     def _connection(self) -> ServerConnection:
         def max_body(target: bytes, headers: Mapping[str, str]) -> int:
-            larger = self._body_limits.get(target.partition(b"?")[0].decode("latin-1"), _LIMITS.max_body)
+            path = target.partition(b"?")[0].decode("latin-1")
+            usual = _MAX_SCIM_BODY if path.startswith(f"{SCIM_ROOT}/") else _LIMITS.max_body
+            larger = self._body_limits.get(path, usual)
             return self._authentication.max_body(connection, headers, _LIMITS.max_body, larger)
 
         connection = ServerConnection(self.handle, error_page, _LIMITS, self._connections, max_body)

@@ -14,6 +14,10 @@ from penstock.stores.query_thread import QueueFullError, SubmitQuery
 T = TypeVar("T")
 Store = TypeVar("Store")
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+# Its errors have the form of SCIM, whatever they are.
+SCIM_ROOT = "/admin/scim/v2"
+SCIM_JSON = "application/scim+json"
+_SCIM_TYPES = {400: "invalidValue", 409: "uniqueness"}
 BUSY = Failure(code="admin_busy", message="too many requests wait for the ledger; try again", retry_after="1")
 
 
@@ -56,7 +60,23 @@ def send_error(exchange: Exchange, error: Exception) -> None:
             failure = Failure(code="internal_error", message=message, client_may_retry=False)
     if failure.status == 401:
         headers["www-authenticate"] = "Bearer"
+    if exchange.request.path.startswith(f"{SCIM_ROOT}/"):
+        _send_scim_error(exchange, failure, getattr(error, "scim_type", ""), headers)
+        return
     respond_failure(exchange, failure, headers["x-request-id"], headers)
+
+
+def _send_scim_error(exchange: Exchange, failure: Failure, scim_type: str, headers: dict[str, str]) -> None:
+    if failure.retry_after:
+        headers["retry-after"] = failure.retry_after
+    body = {
+        "schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"],
+        "status": str(failure.status),
+        "detail": failure.message,
+    }
+    if scim_type := scim_type or _SCIM_TYPES.get(failure.status, ""):
+        body["scimType"] = scim_type
+    respond_json(exchange, failure.status, body, headers | {"content-type": SCIM_JSON})
 
 
 def refusal(code: ErrorCode, message: str, param: str | None = None) -> Failure:

@@ -17,12 +17,14 @@ from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
 from penstock.http.exchange import Exchange
 from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
-from penstock.serve.admin.handlers import content, gateway, keys, ledger, live, people, teams
+from penstock.serve.admin.handlers import content, gateway, keys, ledger, live, people, scim, teams
 from penstock.serve.admin.handlers.export import export
 from penstock.serve.admin.openapi import document
 from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_NAMES, PAGE, Parameter
+from penstock.serve.admin.replies import SCIM_JSON, SCIM_ROOT
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.route import CSV, EVENT_STREAM, AdminRoute
+from penstock.serve.admin.scim.replies import ScimHandler, over_scim
 from penstock.stores.content.call_record import CallRecord
 
 
@@ -85,8 +87,35 @@ _HEALTH = {
 }
 _API = "The API of the request, a name of `apis`: with `messages`, it is answered as `/v1/messages` does."
 _PLAYGROUND = {"api": Parameter(_API)}
+_SCIM = {
+    "attributes": Parameter("The attributes to return, separated by commas."),
+    "excludedAttributes": Parameter("Those that are not to be returned, such as `members`."),
+}
+_SCIM_PAGE = {
+    "filter": Parameter('Such as `userName eq "ann@example.com"`; several are joined by `and`.'),
+    "startIndex": Parameter("The number of the first resource of the page, from 1.", kind="integer"),
+    "count": Parameter("The size of the page; 100 if it is not given, at most 500.", kind="integer"),
+    **_SCIM,
+}
 _BYTES = "application/octet-stream"
 _JSON = dict[str, Any]
+
+
+def _resources(name: str, *handlers: ScimHandler) -> list[AdminRoute]:
+    """The routes of a type of resources of SCIM, which have bodies of its own media type."""
+    listing, creating, showing, replacing, patching, deleting = handlers
+    path, one = f"{SCIM_ROOT}/{name}", f"{SCIM_ROOT}/{name}/{{id}}"
+    return [
+        AdminRoute("GET", path, over_scim(listing), SCIM_JSON, "provision", query=_SCIM_PAGE),
+        AdminRoute(
+            "POST", path, over_scim(creating, 201), SCIM_JSON, "provision", query=_SCIM, status=201, body=SCIM_JSON
+        ),
+        AdminRoute("GET", one, over_scim(showing), SCIM_JSON, "provision", query=_SCIM),
+        AdminRoute("PUT", one, over_scim(replacing), SCIM_JSON, "provision", query=_SCIM, body=SCIM_JSON),
+        AdminRoute("PATCH", one, over_scim(patching), SCIM_JSON, "provision", query=_SCIM, body=SCIM_JSON),
+        AdminRoute("DELETE", one, over_scim(deleting), SCIM_JSON, "provision", status=204),
+    ]
+
 
 ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
     "Keys": [
@@ -129,6 +158,36 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
         AdminRoute("GET", "/admin/sessions", people.list_sessions, schemas.Sessions, query={}),
         AdminRoute("DELETE", "/admin/sessions/{id}", people.end_sessions, schemas.EndedSessions),
         AdminRoute("GET", "/admin/audit", people.list_audit, schemas.AuditPage, query=_AUDIT),
+    ],
+    "SCIM": [
+        *(
+            AdminRoute("GET", f"{SCIM_ROOT}/{path}", over_scim(handle), SCIM_JSON, "provision")
+            for path, handle in (
+                ("ServiceProviderConfig", scim.show_config),
+                ("ResourceTypes", scim.list_resource_types),
+                ("ResourceTypes/{id}", scim.show_resource_type),
+                ("Schemas", scim.list_schemas),
+                ("Schemas/{id}", scim.show_schema),
+            )
+        ),
+        *_resources(
+            "Users",
+            scim.list_people,
+            scim.create_person,
+            scim.show_person,
+            scim.replace_person,
+            scim.patch_person,
+            scim.delete_person,
+        ),
+        *_resources(
+            "Groups",
+            scim.list_groups,
+            scim.create_group,
+            scim.show_group,
+            scim.replace_group,
+            scim.patch_group,
+            scim.delete_group,
+        ),
     ],
     "Usage and entries": [
         AdminRoute("GET", "/admin/usage", ledger.usage, schemas.UsageSums, "read", in_team=True, query=_USAGE),

@@ -51,6 +51,9 @@ _BUSY = "Many users are signing in. Try again in a moment."
 _NO_NAME = "The identity provider does not say who you are: the claim {} is missing or not verified."
 _NO_ROLE = "You are signed in as {}, but none of your groups has a role here. Ask your administrator."
 
+_DEACTIVATED = "You are signed in as {}, who is deactivated here. Ask your administrator."
+_NO_LEDGER = "The ledger cannot be used now. Try again later."
+
 
 class SignIn:
     """Signs users in, in the event loop of one worker."""
@@ -106,7 +109,7 @@ class SignIn:
         exchange.respond(status, headers, self._locked.body.replace(_MARK, b"\n".join(parts)))
 
     async def _begin(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
-        request = await self._in_thread(provider.begin, self._origin(exchange) + CALLBACK)
+        request = await self._in_thread(provider.begin, self._access.origin(exchange.request.headers) + CALLBACK)
         if request is None:
             self.show(exchange, 502, _UNAVAILABLE)
             return
@@ -144,7 +147,15 @@ class SignIn:
             self._refuse(exchange, "no_name", _NO_NAME.format(oidc.user_claim))
             return
         now_ms, actor = clock_ms(), self._audit.session_actor(who, exchange)
-        grants = tuple(grants_of(self._settings, _groups_of(claims, oidc)))
+        membership = await self._book.run(lambda book: book.directory.membership(who))
+        if isinstance(membership, Exception):
+            self.show(exchange, 503, _NO_LEDGER)
+            return
+        if membership.deactivated:
+            self._refuse(exchange, "deactivated", _DEACTIVATED.format(who), who)
+            return
+        groups = dict.fromkeys((*_groups_of(claims, oidc), *membership.groups))
+        grants = tuple(grants_of(self._settings, groups))
         if not grants:
             self._refuse(exchange, "no_role", _NO_ROLE.format(who), who)
             return
@@ -153,8 +164,12 @@ class SignIn:
         session = AdminSession(
             id=digest.hex(), who=who, grants=grants, created_ms=now_ms, expires_ms=now_ms + int(length_s * 1000)
         )
-        if await self._book.run(lambda book: book.people.start_session(session, actor)) is not None:
-            self.show(exchange, 503, "The ledger cannot be used now. Try again later.")
+        started = await self._book.run(lambda book: book.directory.sign_in(session, actor))
+        if isinstance(started, Exception):
+            self.show(exchange, 503, _NO_LEDGER)
+            return
+        if not started:  # it was deactivated since its groups were read
+            self._refuse(exchange, "deactivated", _DEACTIVATED.format(who), who)
             return
         headers = HARDENING | {"location": "/", "cache-control": "no-store", "set-cookie": cookie}
         exchange.respond(303, headers, b"")
@@ -172,12 +187,6 @@ class SignIn:
             if text is not None:
                 return msgspec.json.decode(base64.urlsafe_b64decode(text), type=SignInRequest)
         return None
-
-    def _origin(self, exchange: Exchange) -> str:
-        """The address of the page, as browsers see it. The Host header was checked."""
-        if self._settings.url:
-            return self._settings.url.rstrip("/")
-        return f"{'https' if self._settings.tls is not None else 'http'}://{exchange.request.headers.get('host', '')}"
 
     def _cookie(self, value: str, length_s: int) -> str:
         return f"{_COOKIE}={value}; Path={START}; Max-Age={length_s}; HttpOnly; SameSite=Lax{self._access.secure}"

@@ -4,7 +4,7 @@ Every change and its audit entry are one transaction. Triggers reject updates of
 that are younger than the configured retention (`kept_audit` in `meta`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -138,15 +138,7 @@ class SqlPeople:
 
     def start_session(self, session: AdminSession, actor: Actor) -> None:
         """Store a session, and delete those that have expired."""
-        roles = {"roles": [structs.asdict(grant) for grant in session.grants]}
-
-        def put(transaction: Transaction) -> None:
-            transaction.fetch("DELETE FROM admin_sessions WHERE expires_ms <= ?", (number(session.created_ms),))
-            transaction.execute_each(_START_SESSION, [_SESSION.write(session)])
-            transaction.fetch(_CHANGED)
-            append(transaction, actor, entry_of(actor, session.created_ms, "session.start", session.who, after=roles))
-
-        self._database.write(put)
+        self._database.write(lambda transaction: start_session(transaction, session, actor))
 
     def sessions(self, now_ms: int) -> list[AdminSession]:
         """The sessions that have not expired, the oldest first."""
@@ -165,17 +157,10 @@ class SqlPeople:
     def end_sessions(self, which: str, actor: Actor, now_ms: int) -> int:
         """Delete the session with this id, or those of the user with this name or id; returns their number."""
 
-        def put(transaction: Transaction) -> int:
-            sessions = [
-                each for each in _sessions(transaction, now_ms) if which in (each.id, each.who, *user_parts(each.who))
-            ]
-            for session in sessions:
-                transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(session.id),))
-                append(transaction, actor, entry_of(actor, now_ms, "session.end", session.who))
-            transaction.fetch(_CHANGED)
-            return len(sessions)
+        def chosen(session: AdminSession) -> bool:
+            return which in (session.id, session.who, *user_parts(session.who))
 
-        return self._database.write(put)
+        return self._database.write(lambda transaction: end_sessions(transaction, chosen, actor, now_ms))
 
     def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
         """Append to the audit log, and delete the entries that are older than `keep_days`."""
@@ -205,6 +190,32 @@ class SqlPeople:
 def _sessions(reader: Queryable, now_ms: int) -> list[AdminSession]:
     sql = f"SELECT {', '.join(_SESSION.columns)} FROM admin_sessions WHERE expires_ms > ? ORDER BY created_ms, id"
     return [_SESSION.read(row) for row in reader.fetch(sql, (number(now_ms),))]
+
+
+def has_session(reader: Queryable, who: str, now_ms: int) -> bool:
+    """Whether a user, as recorded, has a session."""
+    sql = "SELECT 1 FROM admin_sessions WHERE who = ? AND expires_ms > ? LIMIT 1"
+    return bool(reader.fetch(sql, (text(who), number(now_ms))))
+
+
+def start_session(transaction: Transaction, session: AdminSession, actor: Actor) -> None:
+    """Store a session, and delete those that have expired."""
+    roles = {"roles": [structs.asdict(grant) for grant in session.grants]}
+    transaction.fetch("DELETE FROM admin_sessions WHERE expires_ms <= ?", (number(session.created_ms),))
+    transaction.execute_each(_START_SESSION, [_SESSION.write(session)])
+    transaction.fetch(_CHANGED)
+    append(transaction, actor, entry_of(actor, session.created_ms, "session.start", session.who, after=roles))
+
+
+def end_sessions(transaction: Transaction, chosen: Callable[[AdminSession], bool], actor: Actor, now_ms: int) -> int:
+    """Delete the sessions that are chosen; returns their number."""
+    sessions = [session for session in _sessions(transaction, now_ms) if chosen(session)]
+    for session in sessions:
+        transaction.fetch("DELETE FROM admin_sessions WHERE id = ?", (text(session.id),))
+        append(transaction, actor, entry_of(actor, now_ms, "session.end", session.who))
+    if sessions:
+        transaction.fetch(_CHANGED)
+    return len(sessions)
 
 
 def append(transaction: Transaction, actor: Actor, entry: AuditEntry) -> None:

@@ -13,6 +13,7 @@
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
+    people, people_…  the directory of an identity provider: only `directory.py` writes them
     budget_warnings   budgets that were warned of, and what waits for the webhook: only `budget_warnings.py` writes them
 
 Rules:
@@ -32,6 +33,7 @@ from typing import TypeAlias, cast
 from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction, numbers, texts
+from penstock.stores.book.directory import directory_tables
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.spending import spending_tables
 from penstock.stores.book.summary import USED
@@ -39,7 +41,7 @@ from penstock.stores.book.time_histogram import COLUMNS
 
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 # The number of the first schema. Smaller numbers are of versions before the first release: those cannot be migrated.
-FIRST_SCHEMA = 18
+FIRST_SCHEMA = 19
 _TOKENS = "input output cached cache_write reasoning"
 
 
@@ -57,6 +59,7 @@ def _first(dialect: SqlDialect) -> Sequence[str]:
         *spending_tables(dialect),
         *_archives(dialect),
         *people_tables(dialect),
+        *directory_tables(),
         *warning_tables(dialect),
     )
 

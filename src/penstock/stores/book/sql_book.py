@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import cast
 
-from penstock.amounts import DAY_MS, clock_ms
-from penstock.errors import BookError
+from penstock.amounts import clock_ms
+from penstock.errors import AdminError, BookError
 from penstock.gateway.billing.queries import Archived, Filter, Grouping, ModelHealth, TakenOver, UsageRow
 from penstock.gateway.keys.keys import Key, KeyName
 from penstock.gateway.keys.quota import Spender
@@ -19,10 +19,12 @@ from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, replacement
+from penstock.stores.book.directory import SqlDirectory
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
+from penstock.stores.book.key_rows import KEYS_CHANGED, STOPPED, put_keys, read_keys, stop_calls
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
-from penstock.stores.book.people import SqlPeople, append
+from penstock.stores.book.people import SqlPeople, append, has_session
 from penstock.stores.book.retention import (
     Pruner,
     archived,
@@ -33,7 +35,6 @@ from penstock.stores.book.retention import (
 from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
-    KEYS,
     TEAMS,
     RowMapper,
     attempt_rows,
@@ -48,19 +49,11 @@ from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
-_PUT_KEY = replacement("keys", "id", KEYS.columns)
-_KEYS = f"SELECT {', '.join(KEYS.columns)} FROM keys {{where}} ORDER BY created_ms, id"
-_ALL_KEYS = _KEYS.format(where="")
 _KEY_NAME = RowMapper(KeyName)
 _KEY_NAMES = f"SELECT {', '.join(_KEY_NAME.columns)} FROM keys ORDER BY created_ms, id"
 _PUT_TEAM = replacement("teams", "path", TEAMS.columns)
 _TEAMS = f"SELECT {', '.join(TEAMS.columns)} FROM teams ORDER BY path"
-_KEYS_CHANGED = "UPDATE meta SET value = value + 1 WHERE name = 'keys'"
-# The names of these rows of `meta` have the id of the key.
-_STOPPED = "stop:"
-_STOP = replacement("meta", "name", ("name", "value"))
-_STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{_STOPPED}%'"
-_FORGET_STOPS = f"DELETE FROM meta WHERE name LIKE '{_STOPPED}%' AND value < ?"
+_STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{STOPPED}%'"
 
 
 class Book:
@@ -80,6 +73,11 @@ class Book:
     def people(self) -> SqlPeople:
         """The API tokens, the sessions and the audit log."""
         return SqlPeople(self.database)
+
+    @property
+    def directory(self) -> SqlDirectory:
+        """The people and groups that an identity provider provisions."""
+        return SqlDirectory(self.database, self.actor)
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append entries, durably, all or none; returns the new ones. One whose id is known is not changed."""
@@ -204,12 +202,16 @@ class Book:
 
         def put(transaction: Transaction) -> TakenOver:
             teams = {team.path: team for team in map(TEAMS.read, transaction.fetch(_TEAMS))}
-            keys = {key.id: key for key in map(KEYS.read, transaction.fetch(_ALL_KEYS))}
+            keys = {key.id: key for key in read_keys(transaction)}
             new = change(list(teams.values()), list(keys.values()))
+            made = any(key.owner and key.id not in keys for key in new.keys)
+            if made and self.actor.via == "session" and not has_session(transaction, self.actor.who, clock_ms()):
+                # It ended after the request was authenticated: who has left gets no new key.
+                raise AdminError("this session has ended: sign in again", code="session_not_found")
             transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in new.teams])
-            transaction.execute_each(_PUT_KEY, [KEYS.write(key) for key in new.keys])
-            if new.teams or new.keys:
-                transaction.fetch(_KEYS_CHANGED)
+            put_keys(transaction, new.keys)
+            if new.teams:
+                transaction.fetch(KEYS_CHANGED)
             acts = [team_change(self.actor, clock_ms(), teams.get(team.path), team) for team in new.teams]
             acts += [key_change(self.actor, clock_ms(), keys.get(key.id), key) for key in new.keys]
             for act in filter(None, acts):
@@ -222,10 +224,7 @@ class Book:
 
     def keys(self, ids: Sequence[str] | None = None) -> list[Key]:
         """All keys, or those with these ids, the oldest first, including revoked and expired ones."""
-        if ids is None:
-            return [KEYS.read(row) for row in self.database.fetch(_ALL_KEYS)]
-        where = f"WHERE id IN {marks(ids)}" if ids else "WHERE 1 = 0"
-        return [KEYS.read(row) for row in self.database.fetch(_KEYS.format(where=where), [*map(text, ids)])]
+        return read_keys(self.database, ids)
 
     def key_names(self) -> list[KeyName]:
         """The names, teams and times of all keys, without their limits."""
@@ -244,9 +243,7 @@ class Book:
         """Ask every process that uses the book to stop the running calls of keys."""
 
         def put(transaction: Transaction) -> None:
-            transaction.fetch(_FORGET_STOPS, (number(now_ms - DAY_MS),))
-            transaction.execute_each(_STOP, [(f"{_STOPPED}{text(key.id)}", number(now_ms)) for key in keys])
-            transaction.fetch(_KEYS_CHANGED)
+            stop_calls(transaction, [key.id for key in keys], now_ms)
             for key in keys:
                 append(transaction, self.actor, entry_of(self.actor, now_ms, "key.stop", key.id))
 
@@ -255,7 +252,7 @@ class Book:
     def stopped_calls(self) -> dict[str, int]:
         """The time of the last `stop_calls` of each key, by its id, of the last day."""
         rows = cast("list[tuple[str, int]]", self.database.fetch(_STOPS))
-        return {name.removeprefix(_STOPPED): at_ms for name, at_ms in rows}
+        return {name.removeprefix(STOPPED): at_ms for name, at_ms in rows}
 
     def claim_warnings(self, warnings: Sequence[BudgetWarning]) -> list[BudgetWarning]:
         """Store budget warnings; returns those that no process has stored before."""
