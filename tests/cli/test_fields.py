@@ -34,6 +34,7 @@ TEXTS = {
     "expires": "2100-01-01",
     "tags": "a=b",
     "team": "acme",
+    "managed_by": "platform",
 }
 
 

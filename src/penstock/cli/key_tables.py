@@ -64,6 +64,7 @@ def details(report: Report) -> str:
         "strict": "yes" if report["strict"] else "no",
         **({"own keys": ", ".join(report["client_credentials"])} if report["client_credentials"] else {}),
         "team": report["team"] or "none",
+        **({"managed": f"by {report['managed_by']}"} if report["managed_by"] else {}),
         "tags": ", ".join(f"{name}={value}" for name, value in report["tags"].items()) or "none",
     }
     return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())

@@ -129,6 +129,7 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
         "limits": limits(report) or "none",
         "models": ", ".join(report["models"]) or "all",
         "per user": user_limits(report) or "no limits",
+        **({"managed by": report["managed_by"]} if report["managed_by"] else {}),
     }
     for label, value in rows.items():
         click.echo(one_line(f"{label:<14}{value}"))

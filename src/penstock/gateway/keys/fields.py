@@ -22,10 +22,12 @@ from penstock.gateway.keys.quota import Period
 from penstock.gateway.keys.team_path import check_team_path
 from penstock.gateway.keys.terms import (
     Amount,
+    KeySettings,
     KeyTerms,
     KeyUpdate,
     LimitTerms,
     check_limit,
+    check_manager,
     check_models,
     check_name,
     check_providers,
@@ -66,7 +68,7 @@ def updated(subject: L, given: LimitTerms, now_ms: int) -> L:
     return structs.replace(subject, **values)
 
 
-def updated_key(key: Key, given: KeyUpdate, now_ms: int) -> Key:
+def updated_key(key: Key, given: KeySettings, now_ms: int) -> Key:
     """A key with what is given."""
     changed = updated(key, given, now_ms)
     if given.period is not UNSET and changed.budget is None:
@@ -115,11 +117,14 @@ _BUDGETS = "A budget, such as 500/month or 50/day. Repeatable: all apply."
 LIMITS = (Field("budgets", "budgets", _with_budgets, "budget", _BUDGETS, "DOLLARS/PERIOD"), *RATES)
 """Those of end users."""
 _BLOCKED = Field("blocked", "flag", lambda since, given, now: (since or now) if given else None, stored="blocked_ms")
+_MANAGER = "The file that declares it for penstock apply; none releases it."
+_MANAGED = Field("managed_by", "text", _checked(check_manager), "managed-by", _MANAGER, "NAME")
 TEAM_FIELDS = (
     *LIMITS,
     Field("models", "list", _checked(check_models), "model", "An allowed model, or groq/*. Repeatable.", "PATTERN"),
     Field("end_users", "limits", updated),
     _BLOCKED,
+    _MANAGED,
 )
 _FURTHER = "A budget for another period, such as 5/day. Repeatable: all apply."
 _STRICT = "Fail its calls if a translation would change their meaning."

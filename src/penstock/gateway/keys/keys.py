@@ -33,6 +33,8 @@ class Limited(KeyLimits, frozen=True, kw_only=True):
     """Patterns of the models that may be used, such as `groq/*`; empty for all."""
     end_users: KeyLimits = NO_LIMITS
     """The limits of each end user."""
+    managed_by: str = ""
+    """Who declares it: the name that a file for `penstock apply` gives itself; empty if no file does."""
 
 
 class KeyName(Struct, AnyKey, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ def _report(key: Key, spent_by_period: Mapping[Period, int], now_ms: int) -> dic
         "renewed": moment(period_at(key.period, now_ms).until) if key.budget is not None else None,
         "team": key.team or None,
         "owner": key.owner or None,
+        "managed_by": key.managed_by or None,
         "budgets": budgets(key.budgets, spent_by_period, now_ms),
     }
 

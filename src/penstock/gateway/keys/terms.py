@@ -51,11 +51,9 @@ class LimitedUpdate(LimitTerms, frozen=True, kw_only=True):
     blocked: bool | UnsetType = UNSET
 
 
-class KeyUpdate(LimitedUpdate, frozen=True, kw_only=True):
-    """Changes of a key: what is given replaces the present value, and null removes a limit. Also the body of
-    `PATCH /admin/keys/ID`."""
+class KeySettings(LimitedUpdate, frozen=True, kw_only=True):
+    """What a file for `penstock apply` declares of a key."""
 
-    name: str | UnsetType = UNSET
     budget: Amount | UnsetType | None = UNSET
     period: Period | UnsetType = UNSET
     expires: str | UnsetType | None = UNSET
@@ -63,6 +61,14 @@ class KeyUpdate(LimitedUpdate, frozen=True, kw_only=True):
     client_credentials: tuple[str, ...] | UnsetType = UNSET
     tags: Mapping[str, str] | UnsetType = UNSET
     team: str | UnsetType | None = UNSET
+
+
+class KeyUpdate(KeySettings, frozen=True, kw_only=True):
+    """Changes of a key: what is given replaces the present value, and null removes a limit. Also the body of
+    `PATCH /admin/keys/ID`."""
+
+    name: str | UnsetType = UNSET
+    managed_by: str | UnsetType | None = UNSET
 
 
 class KeyTerms(KeyUpdate, frozen=True, kw_only=True):
@@ -139,6 +145,15 @@ def check_name(name: str) -> str:
     if _ID.fullmatch(name):
         raise AdminError("a name must not look like the id of a key", param="name")
     return name
+
+
+def check_manager(name: str | None) -> str:
+    """The name of what manages a key or a team; empty if nothing does. Raises if a text cannot be one."""
+    if name and not is_text(name):
+        raise AdminError(
+            f"managed_by has 1 to {_MAX_LENGTH} printable characters, without spaces at its ends", param="managed_by"
+        )
+    return name or ""
 
 
 def check_limit(value: int | None, param: str) -> int | None:

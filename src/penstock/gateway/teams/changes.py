@@ -1,6 +1,6 @@
 """Creates, changes and deletes teams in a book, for the command line and the admin API."""
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from penstock.errors import AdminError
 from penstock.gateway.keys.fields import updated
@@ -11,9 +11,15 @@ from penstock.gateway.teams.store import TeamStore
 from penstock.gateway.teams.team import Team
 
 
-class TeamUpdate(LimitedUpdate, frozen=True, kw_only=True):
+class TeamSettings(LimitedUpdate, frozen=True, kw_only=True):
+    """What a file for `penstock apply` declares of a team."""
+
+
+class TeamUpdate(TeamSettings, frozen=True, kw_only=True):
     """Changes of a team: what is given replaces the present value, and null removes a limit. Also the body of
     `PATCH /admin/teams/PATH`."""
+
+    managed_by: str | UnsetType | None = UNSET
 
 
 class TeamTerms(TeamUpdate, frozen=True, kw_only=True):

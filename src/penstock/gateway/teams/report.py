@@ -25,6 +25,7 @@ def _report(team: Team, spent: Mapping[Period, int], keys: int, now_ms: int) -> 
     del shown["deleted"]
     return shown | {
         "level": team.level,
+        "managed_by": team.managed_by or None,
         "state": "active" if team.blocked_ms is None else "blocked",
         "budgets": budgets(team.budgets, spent, now_ms),
         "spent_this_month": money(spent["month"]),

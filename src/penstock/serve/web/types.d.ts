@@ -167,6 +167,7 @@ export interface Key extends RateLimits {
   tags: Record<string, string>;
   team: string | null;
   owner: string | null;
+  managed_by: string | null;
   /** Further budgets, of other periods. */
   budgets: PeriodBudget[];
   end_users: UserLimits;
@@ -185,6 +186,7 @@ export interface Team extends RateLimits {
   path: string;
   level: 'organisation' | 'team' | 'project';
   state: 'active' | 'blocked';
+  managed_by: string | null;
   created: string;
   blocked: string | null;
   budgets: PeriodBudget[];

@@ -179,8 +179,12 @@ def _archives(dialect: SqlDialect) -> Sequence[str]:
     )
 
 
+def _managed(_dialect: SqlDialect) -> Sequence[str]:
+    return [f"ALTER TABLE {table} ADD COLUMN managed_by TEXT NOT NULL DEFAULT ''" for table in ("keys", "teams")]
+
+
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first,)
+MIGRATIONS: tuple[Migration, ...] = (_first, _managed)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:

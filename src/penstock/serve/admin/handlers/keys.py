@@ -110,6 +110,8 @@ def _create_own(book: Book, terms: KeyTerms, request: AdminRequest) -> key_chang
     assert request.scope is not None
     if terms.client_credentials:
         raise AdminError("only an administrator can allow credentials of clients", param="client_credentials")
+    if terms.managed_by:
+        raise AdminError("only an administrator can say what manages a key", param="managed_by")
     teams = request.scope.teams
     team = terms.team or (next(iter(teams)) if len(teams) == 1 else "")
     if request.scope.role_in(team) is None:

@@ -80,6 +80,11 @@ export function limitsText(limits) {
   return [...rates(limits), each && `each user: ${each}`].filter(Boolean).join(', ') || 'no limits';
 }
 
+/** @param {string} name What manages a key or a team. */
+export function managedText(name) {
+  return `${name}: the next penstock apply of its file undoes a change that is made here`;
+}
+
 /** @param {RateLimits} limits */
 function rates(limits) {
   return RATES.flatMap(([name, , unit]) => {

@@ -8,7 +8,7 @@ import { confirmDone, facts, field, h, stateBadge } from '../kit/dom.js';
 import { confirmDialog, secretDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, money } from '../kit/format.js';
-import { limitsText } from '../kit/key_fields.js';
+import { limitsText, managedText } from '../kit/key_fields.js';
 import { fetchHolds } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { history } from './audit.js';
@@ -187,6 +187,7 @@ function sections(key, reserved) {
       ['Secret', `ends in …${key.hint}`],
       key.team && ['Team', h('a', { href: link('teams', {}, key.team) }, key.team)],
       key.owner && ['Owner', key.owner],
+      key.managed_by && ['Managed by', managedText(key.managed_by)],
       ['Limits', limitsText(key)],
       ['Models', key.models.length ? key.models.map((model) => h('span', { class: 'chip' }, model)) : 'all'],
       ['Created', fullTime(key.created)],

@@ -8,7 +8,7 @@ import { confirmDialog } from '../kit/dialog.js';
 import { announce, confirmDone, emptyState, facts, h, opens, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { count, fullTime, money, plural } from '../kit/format.js';
-import { limitsText, PERIODS, TEAM_FIELDS } from '../kit/key_fields.js';
+import { limitsText, managedText, PERIODS, TEAM_FIELDS } from '../kit/key_fields.js';
 import { listAndOne } from '../kit/list_and_one.js';
 import { fetchHolds, fetchKeys } from '../kit/queries.js';
 import { may } from '../kit/user.js';
@@ -146,6 +146,7 @@ async function showTeam(root, { id: path }, signal) {
           ['State', stateBadge(team.state)],
           ['Limits', limitsText(team)],
           ['Models', team.models.length ? team.models.map((model) => h('span', { class: 'chip' }, model)) : 'all'],
+          team.managed_by && ['Managed by', managedText(team.managed_by)],
           ['Created', fullTime(team.created)],
           ['Spent this month', money(team.spent_this_month)],
           ['Calls', h('a', { href: link('calls', { team: path }) }, 'Calls of this team')],
