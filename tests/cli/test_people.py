@@ -67,3 +67,30 @@ def test_a_configuration_of_the_page_loads(example: str, tmp_path: Path) -> None
     file.write_text(example)
     secrets = {"PENSTOCK_ADMIN_TOKEN": "a-token-of-the-admin-api", "OIDC_CLIENT_SECRET": "a-client-secret"}
     assert load(file, secrets).missing == ()
+
+
+def test_roles_says_what_groups_give_and_what_decides(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("""
+[admin.groups.platform]
+role = "viewer"
+[admin.group_patterns.llm]
+pattern = 'llm-(?<team>.+)-(admin|member)'
+team = "acme/{team}"
+create_teams = true
+""")
+    result = invoke("roles", "llm-search-admin", "platform", "staff", "--config", str(file))
+    assert result.exit_code == 0, result.output
+    lines = [re.split(r" {2,}", line) for line in result.stdout.splitlines()]
+    new = " (the team is created at the sign-in)"
+    assert lines[1:4] == [
+        ["llm-search-admin", "[admin.group_patterns.llm]", f"team_admin of acme/search{new}"],
+        ["platform", "[admin.groups.platform]", "viewer"],
+        ["staff", "nothing", "none"],
+    ]
+    assert result.stdout.endswith("In all: viewer, team_admin of acme/search.\n")
+    found = json.loads(invoke("roles", "llm-two words-member", "--json", "--config", str(file)).stdout)
+    assert found["groups"][0]["problem"] == "acme/two words is not the path of a team"
+    assert (found["role"], found["teams"]) == (None, {})
+    assert invoke("roles", "staff", "--config", str(file)).exit_code == 1
+    assert invoke("roles", "--config", str(file)).exit_code == 2

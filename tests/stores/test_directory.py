@@ -10,7 +10,10 @@ from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.gateway.people.audit import Actor, AuditFilter
 from penstock.gateway.people.directory import Email, PeopleGroup, Person
+from penstock.gateway.people.group_roles import GroupRoles, PatternSettings
 from penstock.gateway.people.sessions import AdminSession
+from penstock.gateway.teams import changes as team_changes
+from penstock.gateway.teams.changes import TeamTerms
 from penstock.stores.book.sql_book import Book
 
 PROVIDER = Actor("token:okta", "API token")
@@ -77,14 +80,14 @@ def test_the_groups_of_a_user_are_those_of_its_active_person(book: Book) -> None
     for name in ("ann", "bob"):
         book.directory.add_person(person(name))
     made = PeopleGroup(id="g1", display_name="staff", created_ms=now(), changed_ms=now(), members=("id-ann", "id-none"))
-    assert book.directory.add_group(made).members == ("id-ann",)
+    assert book.directory.add_group(made, GroupRoles()).members == ("id-ann",)
     assert book.directory.groups() == [book.directory.group("g1")]
     assert book.directory.membership("ann <1>").groups == ("staff",)
     assert book.directory.membership("bob <2>").groups == ()
     assert not book.directory.membership("eve <3>").deactivated
     with pytest.raises(AdminError, match="displayName"):
-        book.directory.add_group(replace(made, id="g2", display_name="STAFF"))
-    changed = book.directory.change_group("g1", lambda group: replace(group, members=("id-bob",)))
+        book.directory.add_group(replace(made, id="g2", display_name="STAFF"), GroupRoles())
+    changed = book.directory.change_group("g1", lambda group: replace(group, members=("id-bob",)), GroupRoles())
     assert changed.members == book.directory.group("g1").members == ("id-bob",)
     book.directory.delete_group("g1", now())
     assert book.directory.groups() == []
@@ -95,3 +98,27 @@ def test_a_person_without_changes_is_not_written(book: Book) -> None:
     book.directory.add_person(person("ann"))
     book.directory.change_person("id-ann", lambda ann: replace(ann, changed_ms=ann.changed_ms + 5))
     assert len(book.people.audit(AuditFilter(action="person"), limit=9)) == 1
+
+
+def test_missing_teams_are_created_at_a_sign_in_and_deleted_ones_are_not(book: Book) -> None:
+    team_changes.create(book, TeamTerms(path="old"), now())
+    team_changes.delete(book, "old", now())
+    wanted = ["acme/search/prod", "acme/ml", "old/search"]
+    for name in ("ann <1>", "ann <2>"):
+        assert book.directory.sign_in(session(name), Actor("ann <1>", "session"), wanted)
+    paths = {team.path: team.deleted_ms is None for team in book.teams()}
+    assert paths == {"acme": True, "acme/ml": True, "acme/search": True, "acme/search/prod": True, "old": False}
+    acts = [entry for _, entry in book.people.audit(AuditFilter(action="team.create", who="ann <1>"), limit=9)]
+    assert sorted(act.subject for act in acts) == ["acme", "acme/ml", "acme/search", "acme/search/prod"]
+
+
+def test_a_group_of_the_directory_makes_its_team_once(book: Book) -> None:
+    roles = GroupRoles(patterns={"llm": PatternSettings(pattern="llm-(?<team>.+)-(admin|member)", create_teams=True)})
+    made = PeopleGroup(id="g1", display_name="llm-search-admin", created_ms=now(), changed_ms=now())
+    version = book.keys_version()
+    book.directory.add_group(made, roles)
+    assert [team.path for team in book.teams()] == ["search"]
+    assert book.keys_version() > version  # gateways read their teams again
+    team_changes.delete(book, "search", now())
+    book.directory.change_group("g1", lambda group: replace(group, display_name="llm-ml-member"), roles)
+    assert {team.path: team.deleted_ms is None for team in book.teams()} == {"ml": True, "search": False}

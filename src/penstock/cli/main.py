@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "teams": ("penstock.cli.teams", "Create, list, change and delete teams."),
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
     "sessions": ("penstock.cli.sessions", "List and end the sessions of users who signed in."),
+    "roles": ("penstock.cli.roles", "Say which roles a user with some groups gets."),
     "audit": ("penstock.cli.audit", "List who changed what, and who looked at content."),
     "users": ("penstock.cli.users", "Find or erase an end user."),
     "import": ("penstock.cli.import_", "Import the configuration of another gateway."),

@@ -9,7 +9,8 @@ from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.gateway.keys.team_path import is_team_path
-from penstock.gateway.people.roles import TEAM_ROLES, Role
+from penstock.gateway.people.group_roles import GroupSettings, PatternSettings, pattern_problems
+from penstock.gateway.people.roles import TEAM_ROLES
 from penstock.providers.secret import Secret
 
 # Signatures with a private key only. With HMAC, the public key itself would sign.
@@ -64,15 +65,6 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """JWTs of an identity provider."""
 
 
-class GroupSettings(Struct, frozen=True, kw_only=True):
-    """The role of the users in a group."""
-
-    role: Role
-    """viewer, operator, admin, or in a team: member or team_admin."""
-    team: str = ""
-    """The team in which the role applies, such as acme/search."""
-
-
 def check_group(name: str, given: dict[str, object], problems: Problems) -> GroupSettings | None:
     """The settings of a group; None if they are wrong."""
     path = ("admin", "groups", name)
@@ -87,6 +79,27 @@ def check_group(name: str, given: dict[str, object], problems: Problems) -> Grou
         problems.error((*path, "team"), "must be the path of a team, such as acme/search")
         return None
     return GroupSettings(**given)  # type: ignore[arg-type]  # read by the same types
+
+
+def check_patterns(given: Mapping[str, dict[str, Any]], problems: Problems) -> dict[str, PatternSettings]:
+    """The patterns of groups that are right, in the order of the file."""
+    found: dict[str, PatternSettings] = {}
+    for name, each in given.items():
+        path = ("admin", "group_patterns", name)
+        if "pattern" not in each:
+            problems.error(path, "needs a pattern, such as 'llm-(?<team>.+)-(admin|member)'")
+            continue
+        pattern = PatternSettings(**each)
+        wrong = pattern_problems(pattern)
+        for setting, message in wrong:
+            given_here = setting in each
+            problems.error((*path, setting) if given_here else path, message if given_here else f"{setting} {message}")
+        same = next((other for other, earlier in found.items() if earlier.pattern == pattern.pattern), "")
+        if same:
+            problems.error((*path, "pattern"), f"is that of {same}, which comes first: no group would reach this one")
+        elif not wrong:
+            found[name] = pattern
+    return found
 
 
 def load_auth(given: dict[str, Any], problems: Problems) -> AuthSettings:

@@ -12,7 +12,7 @@ from msgspec import structs
 from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen, parse_url
 from penstock.gateway.config.checks import check_hosts, check_keys, check_media_hosts, check_token
-from penstock.gateway.config.people import check_group, check_identity_url, load_oidc
+from penstock.gateway.config.people import check_group, check_identity_url, check_patterns, load_oidc
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server, TlsSettings
 from penstock.providers.secret import Secret
@@ -121,12 +121,13 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
         "tls": _load_tls("admin", given.get("tls"), problems),
         "oidc": load_oidc(given.get("oidc"), problems),
         "groups": {name: each for name, each in groups.items() if each is not None},
+        "group_patterns": check_patterns(given.get("group_patterns", {}), problems),
     }
     admin = AdminSettings(**{**given, **read})
     check_hosts("admin", admin.hosts, problems)
     _check_proxies("admin", admin.proxies, problems)
     _check_user_header(admin, problems)
-    if admin.oidc is not None and not admin.groups:
+    if admin.oidc is not None and not given.get("groups") and not given.get("group_patterns"):
         problems.error(("admin", "oidc"), 'needs roles, such as [admin.groups.platform] with role = "admin"')
     if admin.url:
         check_identity_url(("admin", "url"), admin.url, problems)
@@ -163,7 +164,7 @@ def _check_user_header(admin: AdminSettings, problems: Problems) -> None:
         problems.error(
             path, "needs [admin] proxies, the addresses whose header is believed; list only what signs users in"
         )
-    if not admin.groups:
+    if not admin.groups and not admin.group_patterns:
         problems.error(path, 'needs roles, such as [admin.groups.platform] with role = "admin"')
 
 

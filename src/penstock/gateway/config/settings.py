@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Meta, Struct, inspect
 
 from penstock.gateway.config.addresses import Address, parse_listen
-from penstock.gateway.config.people import AuthSettings, GroupSettings, OidcSettings
+from penstock.gateway.config.people import AuthSettings, OidcSettings
 from penstock.gateway.content.collected import ContentRule
+from penstock.gateway.people.group_roles import GroupRoles, GroupSettings, PatternSettings
 from penstock.gateway.record.price import Rates, rate
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
@@ -259,6 +260,8 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     """true lets its users read the text of running calls, and kept content."""
     groups: Mapping[str, GroupSettings] = {}
     """The roles of users, by the name of a group."""
+    group_patterns: Mapping[str, PatternSettings] = {}
+    """The roles of users by patterns of group names. The first that matches decides, for groups without a role."""
     oidc: OidcSettings | None = None
     """An identity provider with which users sign in."""
     url: str = ""
@@ -279,6 +282,11 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     def address(self) -> Address:
         """Where to listen, taken apart."""
         return parse_listen(self.listen)
+
+    @property
+    def group_roles(self) -> GroupRoles:
+        """The roles of groups."""
+        return GroupRoles(self.groups, self.group_patterns)
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):

@@ -20,14 +20,14 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from penstock.gateway.config import AdminSettings, Config
 from penstock.gateway.keys.key_secret import digest_of, is_mistyped
-from penstock.gateway.people.roles import Principal, RoleGrant
+from penstock.gateway.people.roles import Principal
 from penstock.gateway.people.tokens import TOKEN_PREFIX
 from penstock.serve.edge import TrustedProxies
 
@@ -123,7 +123,7 @@ class Access:
         if not is_user_name(name) or not self._identity_proxies.trusts(peer):
             return None
         groups = headers.get(settings.groups_header.lower(), "").split(",", _MAX_GROUPS)
-        return Principal.of(name, "proxy", grants_of(settings, (group.strip() for group in groups)))
+        return Principal.of(name, "proxy", settings.group_roles.grants(group.strip() for group in groups))
 
     def new_login(self, length_s: float) -> tuple[str, bytes]:
         """The cookie of a user who has signed in, and the digest by which its session is stored."""
@@ -196,12 +196,6 @@ def _origin_is_host(headers: Mapping[str, str]) -> bool:
 def new_link(link_key: str) -> str:
     """The secret of a new link."""
     return sign(time.time() + LINK_S, link_key.encode())
-
-
-def grants_of(settings: AdminSettings, groups: Iterable[str]) -> list[RoleGrant]:
-    """The roles of a user with these groups, as the configuration maps them."""
-    known = (settings.groups[group] for group in groups if group in settings.groups)
-    return [RoleGrant(each.role, each.team) for each in known]
 
 
 def is_user_name(name: str) -> bool:

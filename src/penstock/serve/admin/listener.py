@@ -109,6 +109,7 @@ class Admin:
         token = config.admin.token or self._endpoint.token
         self._backend.access.use(token.reveal(), config)
         self._backend.audit.keep_days = config.admin.audit_days
+        self._group_roles = config.admin.group_roles
         self._sign_in.use(config.admin)
         self._body_limits = {"/admin/inspect": MAX_BYTES, "/admin/playground": config.limits.max_body}
         names = (*_LOOPBACK, *config.admin.hosts, self._endpoint.address.host, config.admin.address.host)
@@ -203,7 +204,15 @@ class Admin:
             return
         backend, now_ms, scope = self._backend, clock_ms(), route.scope_of(user)
         query = _query(route, exchange.request)
-        request = AdminRequest(user=user, name=name, query=query, body=exchange.body, now_ms=now_ms, scope=scope)
+        request = AdminRequest(
+            user=user,
+            name=name,
+            query=query,
+            body=exchange.body,
+            now_ms=now_ms,
+            scope=scope,
+            group_roles=self._group_roles,
+        )
         if iscoroutinefunction(route.handle):
             body = await cast(LoopHandler, route.handle)(backend, request, exchange)
         else:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from penstock.core.json.members import JsonMembers
 from penstock.errors import AdminError
+from penstock.gateway.people.group_roles import GroupRoles
 from penstock.gateway.people.roles import Principal, Scope
 from penstock.serve.admin.queries import Query
 
@@ -23,6 +24,8 @@ class AdminRequest(Struct, frozen=True, kw_only=True):
     now_ms: int
     scope: Scope | None = None
     """The keys that the user may see and change; None for all. Only routes with `in_team` get one."""
+    group_roles: GroupRoles = GroupRoles()
+    """The roles of groups, as configured."""
 
     def read_body(self, kind: type[T]) -> T:
         """Decode the JSON body. Errors do not quote it."""

@@ -26,7 +26,7 @@ from penstock.gateway.config.settings import AdminSettings
 from penstock.gateway.people.roles import named_user
 from penstock.gateway.people.sessions import AdminSession
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.access import cookies, grants_of, is_user_name, sign, verify
+from penstock.serve.admin.access import cookies, is_user_name, sign, verify
 from penstock.serve.admin.backend import Backend
 from penstock.serve.admin.page_files import HARDENING, PageFile
 from penstock.serve.loop import Tasks
@@ -155,7 +155,8 @@ class SignIn:
             self._refuse(exchange, "deactivated", _DEACTIVATED.format(who), who)
             return
         groups = dict.fromkeys((*_groups_of(claims, oidc), *membership.groups))
-        grants = tuple(grants_of(self._settings, groups))
+        roles = self._settings.group_roles
+        grants = tuple(roles.grants(groups))
         if not grants:
             self._refuse(exchange, "no_role", _NO_ROLE.format(who), who)
             return
@@ -164,7 +165,8 @@ class SignIn:
         session = AdminSession(
             id=digest.hex(), who=who, grants=grants, created_ms=now_ms, expires_ms=now_ms + int(length_s * 1000)
         )
-        started = await self._book.run(lambda book: book.directory.sign_in(session, actor))
+        new_teams = roles.new_teams(groups)
+        started = await self._book.run(lambda book: book.directory.sign_in(session, actor, new_teams))
         if isinstance(started, Exception):
             self.show(exchange, 503, _NO_LEDGER)
             return

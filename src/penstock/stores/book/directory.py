@@ -16,12 +16,14 @@ from penstock.errors import AdminError
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.people.audit import Actor, entry_of, key_change
 from penstock.gateway.people.directory import Membership, PeopleGroup, Person
+from penstock.gateway.people.group_roles import GroupRoles
 from penstock.gateway.people.roles import user_parts
 from penstock.gateway.people.sessions import AdminSession
 from penstock.stores.book.database import Database, Queryable, Transaction, numbers, replacement, texts
 from penstock.stores.book.key_rows import put_keys, read_keys, stop_calls
 from penstock.stores.book.people import append, end_sessions, start_session
 from penstock.stores.book.rows import RowMapper, number, text
+from penstock.stores.book.team_rows import create_missing_teams
 
 _PERSON = RowMapper(Person)
 _PEOPLE = f"SELECT {', '.join(_PERSON.columns)} FROM people"
@@ -153,20 +155,22 @@ class SqlDirectory:
         """The group with this id."""
         return self._database.read(lambda reader: _group(reader, id))
 
-    def add_group(self, group: PeopleGroup) -> PeopleGroup:
-        """Store a new group."""
-        return self._database.write(lambda transaction: self._put_group(transaction, None, group))
+    def add_group(self, group: PeopleGroup, roles: GroupRoles) -> PeopleGroup:
+        """Store a new group, and create the teams that it is to have."""
+        return self._database.write(lambda transaction: self._put_group(transaction, None, group, roles))
 
-    def change_group(self, id: str, change: Callable[[PeopleGroup], PeopleGroup]) -> PeopleGroup:
-        """Store what `change` makes of a group."""
+    def change_group(self, id: str, change: Callable[[PeopleGroup], PeopleGroup], roles: GroupRoles) -> PeopleGroup:
+        """Store what `change` makes of a group, and create the teams that it is to have."""
 
         def put(transaction: Transaction) -> PeopleGroup:
             before = _group(transaction, id)
-            return self._put_group(transaction, before, change(before))
+            return self._put_group(transaction, before, change(before), roles)
 
         return self._database.write(put)
 
-    def _put_group(self, transaction: Transaction, before: PeopleGroup | None, after: PeopleGroup) -> PeopleGroup:
+    def _put_group(
+        self, transaction: Transaction, before: PeopleGroup | None, after: PeopleGroup, roles: GroupRoles
+    ) -> PeopleGroup:
         """Store a group. Members who do not exist are left out. Those who leave it have to sign in again."""
         for other, name in transaction.fetch("SELECT id, display_name FROM people_groups"):
             if other != after.id and cast(str, name).casefold() == after.display_name.casefold():
@@ -185,6 +189,9 @@ class SqlDirectory:
         old = {} if before is None else {"display_name": before.display_name}
         new = {"display_name": after.display_name, "joined": len(members - past), "left": len(past - members)}
         self._record(transaction, after.changed_ms, "group.update" if before else "group.create", after.id, old, new)
+        if before is None or renamed:
+            new_teams = roles.new_teams([after.display_name])
+            create_missing_teams(transaction, new_teams, self._actor, after.changed_ms)
         return after
 
     def delete_group(self, id: str, now_ms: int) -> None:
@@ -212,8 +219,9 @@ class SqlDirectory:
         """What the directory knows of a user."""
         return self._database.read(lambda reader: _membership(reader, _people_of(reader, who)))
 
-    def sign_in(self, session: AdminSession, actor: Actor) -> bool:
-        """Store the session of a user who signs in; returns False for one who is deactivated."""
+    def sign_in(self, session: AdminSession, actor: Actor, new_teams: Sequence[str] = ()) -> bool:
+        """Store the session of a user who signs in, and create these teams if they do not exist; returns False for one
+        who is deactivated."""
 
         def put(transaction: Transaction) -> bool:
             people = _people_of(transaction, session.who)
@@ -222,6 +230,7 @@ class SqlDirectory:
             signed_in = [(person, person.with_sub(session.who)) for person in people if person.inactive_ms is None]
             changed = [_PERSON.write(after) for before, after in signed_in if after is not before]
             transaction.execute_each(_PUT_PERSON, changed)
+            create_missing_teams(transaction, new_teams, actor, session.created_ms)
             start_session(transaction, session, actor)
             return True
 

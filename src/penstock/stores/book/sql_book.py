@@ -18,11 +18,11 @@ from penstock.gateway.record.entry import Entry
 from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
-from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction, replacement
+from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction
 from penstock.stores.book.directory import SqlDirectory
 from penstock.stores.book.export import export
 from penstock.stores.book.health import health
-from penstock.stores.book.key_rows import KEYS_CHANGED, STOPPED, put_keys, read_keys, stop_calls
+from penstock.stores.book.key_rows import STOPPED, put_keys, read_keys, stop_calls
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append, has_session
 from penstock.stores.book.retention import (
@@ -35,7 +35,6 @@ from penstock.stores.book.retention import (
 from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
-    TEAMS,
     RowMapper,
     attempt_rows,
     call_row,
@@ -47,12 +46,11 @@ from penstock.stores.book.selection import Selection, marks
 from penstock.stores.book.spending import spenders_after, spent
 from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
+from penstock.stores.book.team_rows import put_teams, read_teams
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _KEY_NAME = RowMapper(KeyName)
 _KEY_NAMES = f"SELECT {', '.join(_KEY_NAME.columns)} FROM keys ORDER BY created_ms, id"
-_PUT_TEAM = replacement("teams", "path", TEAMS.columns)
-_TEAMS = f"SELECT {', '.join(TEAMS.columns)} FROM teams ORDER BY path"
 _STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{STOPPED}%'"
 
 
@@ -191,7 +189,7 @@ class Book:
 
     def teams(self) -> list[Team]:
         """All teams, by path, including deleted ones."""
-        return [TEAMS.read(row) for row in self.database.fetch(_TEAMS)]
+        return read_teams(self.database)
 
     def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> list[Team]:
         """Store what `change` returns for the current teams and keys, in one transaction, and return it."""
@@ -201,17 +199,15 @@ class Book:
         """Store and return teams, keys and entries, all or none. An entry whose id exists is not changed."""
 
         def put(transaction: Transaction) -> TakenOver:
-            teams = {team.path: team for team in map(TEAMS.read, transaction.fetch(_TEAMS))}
+            teams = {team.path: team for team in read_teams(transaction)}
             keys = {key.id: key for key in read_keys(transaction)}
             new = change(list(teams.values()), list(keys.values()))
             made = any(key.owner and key.id not in keys for key in new.keys)
             if made and self.actor.via == "session" and not has_session(transaction, self.actor.who, clock_ms()):
                 # It ended after the request was authenticated: who has left gets no new key.
                 raise AdminError("this session has ended: sign in again", code="session_not_found")
-            transaction.execute_each(_PUT_TEAM, [TEAMS.write(team) for team in new.teams])
+            put_teams(transaction, new.teams)
             put_keys(transaction, new.keys)
-            if new.teams:
-                transaction.fetch(KEYS_CHANGED)
             acts = [team_change(self.actor, clock_ms(), teams.get(team.path), team) for team in new.teams]
             acts += [key_change(self.actor, clock_ms(), keys.get(key.id), key) for key in new.keys]
             for act in filter(None, acts):

@@ -119,7 +119,7 @@ def create_group(book: Book, request: AdminRequest, root: str) -> Document:
     """Add a group to the directory."""
     given, now_ms = _read(request, GROUP), request.now_ms
     new = PeopleGroup(id=str(uuid.uuid4()), display_name="", created_ms=now_ms, changed_ms=now_ms)
-    return _shown(book, book.directory.add_group(group_of(given, new, now_ms)), root)
+    return _shown(book, book.directory.add_group(group_of(given, new, now_ms), request.group_roles), root)
 
 
 def show_group(book: Book, request: AdminRequest, root: str) -> Document:
@@ -130,8 +130,11 @@ def show_group(book: Book, request: AdminRequest, root: str) -> Document:
 def replace_group(book: Book, request: AdminRequest, root: str) -> Document:
     """Replace the attributes and the members of a group."""
     given = _read(request, GROUP)
-    changed = book.directory.change_group(request.name, lambda group: group_of(given, group, request.now_ms))
-    return _shown(book, changed, root)
+
+    def change(group: PeopleGroup) -> PeopleGroup:
+        return group_of(given, group, request.now_ms)
+
+    return _shown(book, book.directory.change_group(request.name, change, request.group_roles), root)
 
 
 def patch_group(book: Book, request: AdminRequest, root: str) -> Document:
@@ -141,7 +144,7 @@ def patch_group(book: Book, request: AdminRequest, root: str) -> Document:
     def change(group: PeopleGroup) -> PeopleGroup:
         return group_of(patched(group_document(group, ""), GROUP, body), group, request.now_ms)
 
-    return _shown(book, book.directory.change_group(request.name, change), root)
+    return _shown(book, book.directory.change_group(request.name, change, request.group_roles), root)
 
 
 def delete_group(book: Book, request: AdminRequest, _root: str) -> None:

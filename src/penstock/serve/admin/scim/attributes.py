@@ -110,7 +110,7 @@ USER = (
     ),
 )
 GROUP = (
-    Attribute("displayName", "The name, for which [admin.groups] has a role.", required=True, unique=True),
+    Attribute("displayName", "The name, for which [admin.groups] or a pattern has a role.", required=True, unique=True),
     _EXTERNAL_ID,
     Attribute(
         "members",

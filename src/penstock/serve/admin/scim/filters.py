@@ -23,13 +23,13 @@ _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|true|false', re.IGNORECASE)
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 
 
-class Condition(NamedTuple):
+class FilterTerm(NamedTuple):
     """That an attribute, or a part of one of its values, has a value. `inner` selects among several values."""
 
     attribute: Attribute
     sub: str
     value: str | bool
-    inner: Sequence["Condition"] = ()
+    inner: Sequence["FilterTerm"] = ()
 
     def matches(self, document: Document) -> bool:
         """Whether a resource, or one value of an attribute, has it."""
@@ -49,11 +49,11 @@ class Condition(NamedTuple):
         return bool(present == self.value)
 
 
-def read_filter(text: str, attributes: Sequence[Attribute]) -> list[Condition]:
+def read_filter(text: str, attributes: Sequence[Attribute]) -> list[FilterTerm]:
     """The conditions of a filter, of which all must match; none for an empty one."""
     if len(text) > _MAX_FILTER:
         raise _invalid(f"a filter has at most {_MAX_FILTER} characters")
-    conditions: list[Condition] = []
+    conditions: list[FilterTerm] = []
     position = 0
     while position < len(text):
         condition, position = _read_condition(text, position, attributes)
@@ -68,7 +68,7 @@ def read_filter(text: str, attributes: Sequence[Attribute]) -> list[Condition]:
     return conditions
 
 
-def _read_condition(text: str, position: int, attributes: Sequence[Attribute]) -> tuple[Condition, int]:
+def _read_condition(text: str, position: int, attributes: Sequence[Attribute]) -> tuple[FilterTerm, int]:
     term = _TERM.match(text, position)
     value = _VALUE.match(text, term.end()) if term is not None else None
     if term is None or value is None or term["operator"].lower() != "eq":
@@ -80,7 +80,7 @@ def _read_condition(text: str, position: int, attributes: Sequence[Attribute]) -
     if attribute is None or (sub and part is None):
         raise _invalid(f"there is no attribute {term['path'][:100]}")
     inner = read_filter(term["inner"], attribute.sub) if term["inner"] else ()
-    return Condition(attribute, part.name if part is not None else "", _value(value[0]), inner), value.end()
+    return FilterTerm(attribute, part.name if part is not None else "", _value(value[0]), inner), value.end()
 
 
 def plain_name(path: str) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from penstock.serve.admin.scim.attributes import Attribute, Document, attribute_of
 from penstock.serve.admin.scim.errors import ScimError
-from penstock.serve.admin.scim.filters import Condition, plain_name, read_filter
+from penstock.serve.admin.scim.filters import FilterTerm, plain_name, read_filter
 
 _MAX_OPERATIONS = 1_000
 _MAX_PATH = 1_000
@@ -111,7 +111,7 @@ def _apply_to_all(document: Document, attribute: Attribute, op: str, part: Attri
 
 
 def _apply_to_some(
-    document: Document, attribute: Attribute, op: str, chosen: Sequence[Condition], part: Attribute | None, value: Any
+    document: Document, attribute: Attribute, op: str, chosen: Sequence[FilterTerm], part: Attribute | None, value: Any
 ) -> None:
     """Apply an operation to those values of an attribute that a filter selects."""
     if not attribute.several:
