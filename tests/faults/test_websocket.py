@@ -131,6 +131,12 @@ WRONG = {
     "binary": (frame(b"{}", Opcode.BINARY), CloseCode.UNSUPPORTED_DATA),
     "invalid UTF-8": (frame(b'{"a": "\xff"}'), CloseCode.INVALID_DATA),
     "too many requests": (frame(b"{}") * 40, CloseCode.POLICY_VIOLATION),
+    "a flood of pings": (frame(b"", Opcode.PING) * 50_000, CloseCode.POLICY_VIOLATION),
+    "a flood of fragments": (
+        frame(b"{", fin=False) + frame(b"", Opcode.CONT, fin=False) * 50_000,
+        CloseCode.POLICY_VIOLATION,
+    ),
+    "a flood of requests": (frame(b"[]") * 50_000, CloseCode.POLICY_VIOLATION),
 }
 
 

@@ -9,7 +9,9 @@ The sans-I/O layer of the package `websockets` reads and writes frames. This fil
    some clients read only while they wait for an answer. A client that reads nothing is disconnected, as any other.
 4. A connection that is not `busy` closes after `idle_s` without a message. `on_old` is called for any one that is older
    than `max_age_s`.
-5. No compression is offered: it takes 300 KB for each connection, and the time of several events for each event.
+5. A read with very many frames closes the connection (1008), because reading them would delay all other clients: no
+   client sends hundreds of requests at once, and fragments are larger.
+6. No compression is offered: it takes 300 KB for each connection, and the time of several events for each event.
 
 The module is imported with the first offer of a client.
 """
@@ -29,6 +31,9 @@ from penstock.http.exchange import Exchange
 # Reasons of a close frame have at most 123 bytes.
 _MAX_REASON = 123
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+# What is parsed at once, and how many frames one read may have.
+_PIECE = 16_384
+_MAX_FRAMES = 1_000
 # How many times the shortest timeout is checked while it runs.
 _CHECKS = 4
 
@@ -119,22 +124,34 @@ class WebSocket:
             self._pong = b""
 
     def _receive(self, data: bytes) -> None:
+        count = 0
+        for start in range(0, len(data), _PIECE):
+            count += self._read(data[start : start + _PIECE])
+            if self.closed:
+                return
+            if count > _MAX_FRAMES:
+                self.close(CloseCode.POLICY_VIOLATION, "too many frames at once")
+                return
+
+    def _read(self, data: bytes) -> int:
+        """Read a piece of what has arrived; returns the number of frames that it completes."""
         protocol = self._protocol
         protocol.receive_data(data)
         frames = protocol.events_received()
         if protocol.close_expected():
             self._flush()
             self._finish()
-            return
+            return len(frames)
         if self._exchange.paused:
             self._pong = (protocol.data_to_send() or [self._pong])[-1]
         else:
             self._flush()
-        for event in frames:
+        for event in frames[:_MAX_FRAMES]:
             if isinstance(event, Frame) and event.opcode in _DATA and not self.closed:
                 self._take(event)
         arriving = self._pieces or protocol.current_size is not None or protocol.reader.buffer
         self._started_s = (self._started_s or self._loop.time()) if arriving else 0.0
+        return len(frames)
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode != Opcode.CONT:
