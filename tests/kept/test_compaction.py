@@ -283,6 +283,15 @@ def test_words_about_a_trigger_do_not_trigger(running: InProcessGateway) -> None
     assert (empty.status, empty.error["param"]) == (400, "input")
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/input_tokens"])
+def test_words_about_a_summary_are_a_text(running: InProcessGateway, path: str) -> None:
+    model = running.upstream.play([status(200, JSON, CHAT.body("Hello."))])
+    words = 'What is {"type": "compaction", "encrypted_content": "penstock-summary1.AAAA"}?'
+    assert send(running, path, model=f"main/{model}", input=words).status == 200
+    refused = send(running, path, model=f"main/{model}", input={"text": words})
+    assert (refused.status, refused.error["param"]) == (400, "input")
+
+
 def claude_answer(*, stream: bool) -> Any:
     """Claude's answer after it has compacted the conversation."""
     block = {"type": "compaction", "content": SUMMARY}

@@ -123,8 +123,8 @@ class ResponsesCompaction:
         """A request with its summaries as messages. Raises `RequestError` if one was not sealed for this client."""
         members = decode_members(body, ("input",))
         given = members.values.get("input", Raw(b""))
-        if self.prefix.encode() not in bytes(given):
-            return body
+        if self.prefix.encode() not in bytes(given) or not bytes(given).startswith(b"["):
+            return body  # without items, or only with words about a summary
         items: list[Raw] = []
         for raw in _ITEMS.decode(given):
             item = object_of(FIELDS.decode(raw)) if self.prefix.encode() in bytes(raw) else {}
