@@ -111,6 +111,7 @@ def test_okta_finds_a_user_in_any_case(okta: Provisioner) -> None:
         assert [each["id"] for each in found["Resources"]] == [made["id"]], condition
     assert okta.find("Users", f'externalId eq "{made["externalId"].upper()}"')["totalResults"] == 0
     assert okta.find("Users", f'emails[type eq "home"].value eq "{name}"')["totalResults"] == 0
+    assert okta.find("Users", f'userName eq "another" and userName eq "{name}"')["totalResults"] == 0
 
 
 def test_okta_changes_deactivates_and_reactivates_a_user(okta: Provisioner) -> None:
@@ -286,6 +287,24 @@ INVALID: dict[str, tuple[str, str, Any, str]] = {
     "a path": ("PATCH", "/Users/ID", {"Operations": [{"op": "add", "path": "a[", "value": 1}]}, "invalidPath"),
     "a removal of all": ("PATCH", "/Users/ID", {"Operations": [{"op": "remove"}]}, "noTarget"),
     "a name removed": ("PATCH", "/Users/ID", {"Operations": [{"op": "remove", "path": "userName"}]}, "invalidValue"),
+    "an address that is no text": (
+        "PATCH",
+        "/Users/ID",
+        {"Operations": [{"op": "add", "path": "emails[value eq true].type", "value": "work"}]},
+        "invalidValue",
+    ),
+    "a long address": (
+        "PATCH",
+        "/Users/ID",
+        {"Operations": [{"op": "add", "path": f'emails[value eq "{"x" * 300}"].type', "value": "work"}]},
+        "invalidValue",
+    ),
+    "very many addresses": (
+        "PATCH",
+        "/Users/ID",
+        {"Operations": [{"op": "add", "path": "emails", "value": [{"value": f"{n}@a.b"}]} for n in range(30)]},
+        "invalidValue",
+    ),
     "no truth": (
         "PATCH",
         "/Users/ID",
@@ -397,6 +416,17 @@ def test_who_is_deactivated_loses_sessions_and_keys_until_it_is_activated(
     ]
     who = {act["who"] for act in scim_admin.get(f"/admin/audit?subject={employee.key.id}&action=key.update")["entries"]}
     assert all(name.startswith("token:okta") for name in who)
+
+
+def test_who_is_created_as_deactivated_loses_what_it_has(scim_admin: AdminClient, okta: Provisioner) -> None:
+    employee = Employee(scim_admin, okta)
+    with employee._book() as book:
+        book.directory.delete_person(employee.user["id"], _now())
+        again, key = key_changes.create(book, KeyTerms(name="again"), _now(), owner=employee.who)
+    employee.secret, employee.key, employee.session = again, key, employee.sign_in()
+    assert employee.has_session()
+    okta.create("Users", **okta_user(employee.name) | {"active": False})
+    assert (employee.has_session(), employee.sign_in(), employee.state()) == (False, "", "blocked")
 
 
 def test_a_key_that_an_administrator_blocked_stays_blocked(scim_admin: AdminClient, okta: Provisioner) -> None:

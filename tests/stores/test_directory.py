@@ -76,6 +76,29 @@ def test_who_leaves_loses_what_is_its_own(book: Book) -> None:
     assert acts[1].after == {"active": False, "sessions_ended": 2, "keys_blocked": 2}
 
 
+@pytest.mark.parametrize("sub", ["CORP\\ann", 'a"b', "100%", "a_b", "Ä|1", "it's"])
+def test_a_user_is_known_by_any_sub(book: Book, sub: str) -> None:
+    """Also one with the wildcards and escapes of SQL and JSON: who has left stays out under another name."""
+    book.directory.add_person(person("ann"))
+    assert book.directory.sign_in(session(f"ann <{sub}>"), PROVIDER)
+    at = now()
+    book.directory.change_person("id-ann", lambda ann: replace(ann, inactive_ms=at, changed_ms=at))
+    assert book.directory.membership(f"lee <{sub}>").deactivated
+    assert not book.directory.membership(f"lee <{sub}x>").deactivated
+
+
+def test_a_deactivated_person_with_another_name_loses_what_that_user_has(book: Book) -> None:
+    at = now()
+    book.directory.add_person(person("ann", inactive_ms=at))
+    assert book.directory.sign_in(session("lee <1>"), PROVIDER)
+    key = key_changes.create(book, KeyTerms(name="k"), at, owner="lee <1>").key.id
+    change = {"user_name": "lee", "known_as": "lee", "changed_ms": at + 1}
+    book.directory.change_person("id-ann", lambda ann: replace(ann, **change))
+    assert book.people.sessions(at) == []
+    stored = book.keys()
+    assert [(each.id, each.blocked_ms) for each in stored] == [(key, at)]
+
+
 def test_the_groups_of_a_user_are_those_of_its_active_person(book: Book) -> None:
     for name in ("ann", "bob"):
         book.directory.add_person(person(name))

@@ -50,6 +50,11 @@ class Person(Struct, frozen=True, kw_only=True):
         name, sub = user_parts(who)
         return name.casefold() in (self.known_as, self.email) or sub in (*self.subs, *filter(None, (self.external_id,)))
 
+    def is_known_as(self, other: "Person") -> bool:
+        """Whether the same users are this and the other person, except by a `sub` that is remembered."""
+        ours, theirs = ((each.known_as, each.email, each.external_id) for each in (self, other))
+        return ours == theirs
+
     def with_sub(self, who: str) -> "Person":
         """The person, after it has signed in as a user."""
         sub = user_parts(who)[1]

@@ -23,6 +23,7 @@ from penstock.stores.book.database import Database, Queryable, Transaction, numb
 from penstock.stores.book.key_rows import put_keys, read_keys, stop_calls
 from penstock.stores.book.people import append, end_sessions, start_session
 from penstock.stores.book.rows import RowMapper, number, text
+from penstock.stores.book.selection import containing
 from penstock.stores.book.team_rows import create_missing_teams
 
 _PERSON = RowMapper(Person)
@@ -93,7 +94,10 @@ class SqlDirectory:
         def put(transaction: Transaction) -> None:
             _check_name(transaction, person)
             transaction.execute_each(_PUT_PERSON, [_PERSON.write(person)])
-            self._record(transaction, person.changed_ms, "person.create", person.id, after=_facts(person))
+            ended: dict[str, Any] = {}
+            if person.inactive_ms is not None:  # it may have signed in before the directory knew it
+                ended = self._end_access(transaction, [person], person.inactive_ms)
+            self._record(transaction, person.changed_ms, "person.create", person.id, after=_facts(person) | ended)
 
         self._database.write(put)
 
@@ -110,7 +114,7 @@ class SqlDirectory:
             old, new = _facts(before), _facts(after)
             changed = [name for name in new if new[name] != old[name]]
             ended: dict[str, Any] = {}
-            if before.inactive_ms is None and after.inactive_ms is not None:
+            if after.inactive_ms is not None and (before.inactive_ms is None or not after.is_known_as(before)):
                 ended = self._end_access(transaction, [before, after], after.inactive_ms)
             elif before.inactive_ms is not None and after.inactive_ms is None:
                 ended = self._restore(transaction, before, after.changed_ms)
@@ -289,8 +293,8 @@ def _people_of(reader: Queryable, who: str) -> list[Person]:
     name, sub = user_parts(who)
     folded = text(name.casefold())
     rows = reader.fetch(
-        f"{_PEOPLE} WHERE known_as = ? OR email = ? OR external_id = ? OR subs LIKE ?",
-        (folded, folded, text(sub), f"%{msgspec.json.encode(text(sub)).decode()}%"),
+        f"{_PEOPLE} WHERE known_as = ? OR email = ? OR external_id = ? OR subs LIKE ? ESCAPE '~'",
+        (folded, folded, text(sub), containing(msgspec.json.encode(text(sub)).decode())),
     )
     return [person for person in map(_PERSON.read, rows) if person.is_user(who)]
 

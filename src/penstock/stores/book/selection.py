@@ -92,8 +92,13 @@ def _has_member(column: str, condition: str) -> str:
 
 
 def pattern(part: str) -> str:
+    """A pattern of LIKE for texts in lower case that contain this one in any case."""
+    return containing(text(part).lower())
+
+
+def containing(part: str) -> str:
     """A pattern of LIKE for texts that contain this one. `~` escapes the wildcards."""
-    escaped = re.sub("([%_~])", r"~\1", text(part).lower())
+    escaped = re.sub("([%_~])", r"~\1", part)
     return f"%{escaped}%"
 
 

@@ -55,7 +55,7 @@ def list_people(book: Book, request: AdminRequest, root: str) -> Document:
         if column is not None:
             columns[column] = value.casefold() if column == "known_as" else value
     start, count = _page(request)
-    if all(each.attribute.name in COLUMNS for each in conditions):
+    if len(columns) == len(conditions):  # else one is on another attribute, or there are two on one
         total, people = book.directory.people(columns, limit=count, offset=start - 1)
         shown = [user_document(person, root) for person in people]
     else:

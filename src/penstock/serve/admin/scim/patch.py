@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from penstock.serve.admin.scim.attributes import Attribute, Document, attribute_of
+from penstock.serve.admin.scim.attributes import Attribute, Document, attribute_of, read_document
 from penstock.serve.admin.scim.errors import ScimError
 from penstock.serve.admin.scim.filters import FilterTerm, plain_name, read_filter
 
@@ -62,7 +62,7 @@ def patched(document: Document, attributes: Sequence[Attribute], body: PatchBody
             for path, value in operation.value.items():
                 if not isinstance(value, Mapping) or not path.lower().startswith("urn:"):  # of another schema
                     _apply(changed, attributes, kind, path, value)
-    return changed
+    return read_document(attributes, changed)  # a filter, too, says which values there are
 
 
 def _apply(document: Document, attributes: Sequence[Attribute], op: str, path: str, value: Any) -> None:
