@@ -25,6 +25,9 @@ def series(metric: str, by_minute: str, label: str = "x", *values: str) -> dict[
 
 
 ATTEMPTS, CALLS, LAG = "penstock_upstream_attempts_total", "penstock_requests_total", "penstock_loop_lag_seconds_bucket"
+_DAY = 24 * 60
+# When an alert is looked at that compares with the day before.
+LATER = {"PenstockSpendUnusual": f"{_DAY + 80}m"}
 # Each alert must fire with the first series, and must not with the second ones.
 SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "PenstockDown": (series("up", "0"), series("up", "1")),
@@ -53,6 +56,30 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         series(LAG, "0", "le", "0.1") | series(LAG, "0+60", "le", "1", "+Inf"),
         series(LAG, "0+60", "le", "0.1", "1", "+Inf"),
     ),
+    "PenstockProviderKeyRefused": (
+        series("penstock_upstream_errors_total", "0+1", "code", "upstream_auth"),
+        series("penstock_upstream_errors_total", "0+1", "code", "upstream_server_error"),
+    ),
+    "PenstockDeployCutsStreams": (
+        series("penstock_stream_end_total", "0+1", "reason", "drained"),
+        series("penstock_stream_end_total", "0+1", "reason", "done"),
+    ),
+    "PenstockTargetCoolsDown": (
+        series("penstock_circuit_breaker_open", "1", "model", "a"),
+        series("penstock_circuit_breaker_open", "0", "model", "a"),
+    ),
+    "PenstockSpendUnusual": (
+        {'penstock_team_cost_usd_total{instance="a",team="acme"}': f"0+0.1x{_DAY} {_DAY // 10}+1x90"},
+        {'penstock_team_cost_usd_total{instance="a",team="acme"}': f"0+1x{_DAY + 90}"},
+    ),
+    "PenstockReloadFailed": (
+        series("penstock_config_last_reload_successful", "0"),
+        series("penstock_config_last_reload_successful", "1"),
+    ),
+    "PenstockFilesNearlyUsedUp": (
+        series("process_open_fds", "900", "worker", "0") | series("process_max_fds", "1000", "worker", "0"),
+        series("process_open_fds", "100", "worker", "0") | series("process_max_fds", "1000", "worker", "0"),
+    ),
     "PenstockTracesDropped": (
         series("penstock_telemetry_dropped_total", "0+1"),
         series("penstock_telemetry_dropped_total", "0"),
@@ -63,7 +90,7 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 @pytest.mark.parametrize("alert", RULES)
 def test_an_alert_uses_metrics_and_labels_that_exist(alert: str) -> None:
     expression = RULES[alert]["expr"]
-    for metric, selector in re.findall(r"(penstock_\w+)(?:\{([^}]*)\})?", expression):
+    for metric, selector in re.findall(r"\b((?:penstock|process)_\w+)(?:\{([^}]*)\})?", expression):
         assert metric in LABELS
         assert set(re.findall(r"(\w+)\s*[=!]", selector)) <= LABELS[metric]
 
@@ -89,7 +116,7 @@ def test_an_alert_fires_when_it_should(tmp_path: Path, alert: str, *, fires: boo
                 "promql_expr_test": [
                     {
                         "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
-                        "eval_time": "25m",
+                        "eval_time": LATER.get(alert, "25m"),
                         "exp_samples": samples,
                     }
                 ],

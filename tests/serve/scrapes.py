@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,11 @@ from penstock.serve.composition import App
 from penstock.serve.responses import error_page
 from penstock.serve.telemetry.log import Log
 from penstock.upstream.local.model import RuntimeFolder
+from tests.faults.client import RawClient, Response, body, post
 from tests.serve.in_process import write_prices
 
+PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
+REQUESTS = "penstock_requests_total"
 # By the name of a sample, its labels and their values.
 Samples: TypeAlias = dict[str, dict[frozenset[tuple[str, str]], float]]
 
@@ -153,3 +157,31 @@ def served(folder: Path, configuration: str) -> Iterator[Served]:
         yield made
     finally:
         made.stop()
+
+
+def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Response:
+    with RawClient(port) as client:
+        client.send(post(body(model, stream=stream, **fields)))
+        return client.response()
+
+
+def settled(gateway: Served, calls: int) -> Samples:
+    """The metrics once this many calls have ended."""
+    deadline = time.monotonic() + 30
+    while value(samples := gateway.scrape(), REQUESTS) < calls:
+        assert time.monotonic() < deadline, samples.get(REQUESTS)
+        time.sleep(0.01)
+    assert value(samples, REQUESTS) == calls
+    return samples
+
+
+def sockets(home: Path, count: int = 2) -> list[Path]:
+    """The workers' own sockets, when so many answer."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = sorted(home.glob("penstock-*/workers/*.sock"))
+        living = [path for path in found if Path(f"/proc/{path.stem}").exists()]
+        if len(living) == count:
+            return living
+        time.sleep(0.02)
+    raise AssertionError("there are not enough workers")

@@ -39,10 +39,10 @@ from penstock.replay.library import Library, LibraryCapture, fields_of, request_
 from penstock.serve import responses
 from penstock.serve.live.live_calls import LiveCalls, LiveFilter
 from penstock.serve.rejections import MAX_ROWS, Rejection, Rejections
-from penstock.serve.telemetry.counters import MAX_SERIES, SharedCounters
+from penstock.serve.telemetry.counters import SharedCounters
 from penstock.serve.telemetry.histograms import Histograms
 from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
-from penstock.serve.telemetry.metric_specs import REQUESTS
+from penstock.serve.telemetry.metric_specs import MAX_SERIES, REQUESTS
 from penstock.stores.content.end_users import MAX_KNOWN, EndUsers
 from penstock.stores.content.sql_users import ClaimedPseudonyms
 from tests.streams import begins, says, sse

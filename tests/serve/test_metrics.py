@@ -20,22 +20,32 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.key_secret import digest_of
 from penstock.gateway.keys.keys import Key
-from penstock.serve.telemetry.counters import MAX_SERIES, OTHER, SharedCounters, read_all, total
+from penstock.serve.telemetry.counters import OTHER, SharedCounters, read_all, total
 from penstock.serve.telemetry.label_values import LabelValues
-from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MAX_SERIES
 from penstock.serve.telemetry.metrics import Metrics
 from penstock.stores.book.open import open_book
-from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
+from tests.faults.client import CLIENT_KEY, RawClient, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status, until_read
 from tests.promptness import cpu_s, in_time, prompt
-from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
+from tests.serve.scrapes import (
+    PRICES,
+    REQUESTS,
+    Samples,
+    Served,
+    ask,
+    of_worker,
+    parse,
+    scrape,
+    served,
+    settled,
+    sockets,
+    value,
+)
 from tests.serve.support import call
 from tests.streams import finishes, sse
-
-PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
-REQUESTS = "penstock_requests_total"
 
 
 @pytest.fixture
@@ -48,22 +58,6 @@ def upstream() -> Iterator[Upstream]:
 def gateway(tmp_path: Path, upstream: Upstream) -> Iterator[Served]:
     with served(tmp_path, settings(upstream.url, 2, **PRICES)) as made:
         yield made
-
-
-def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Response:
-    with RawClient(port) as client:
-        client.send(post(body(model, stream=stream, **fields)))
-        return client.response()
-
-
-def settled(gateway: Served, calls: int) -> Samples:
-    """The metrics once this many calls have ended."""
-    deadline = time.monotonic() + 30
-    while value(samples := gateway.scrape(), REQUESTS) < calls:
-        assert time.monotonic() < deadline, samples.get(REQUESTS)
-        time.sleep(0.01)
-    assert value(samples, REQUESTS) == calls
-    return samples
 
 
 def test_a_call_is_reported_in_every_family(gateway: Served, upstream: Upstream) -> None:
@@ -120,7 +114,7 @@ def test_what_is_known_beforehand_begins_at_nothing(gateway: Served) -> None:
         if not family.labels:
             name = f"{family.name}_count" if family.kind == "histogram" else family.name
             assert samples[name].keys() == {frozenset()}
-            assert family.kind in ("sum", "histogram") or samples[name][frozenset()] == 0
+            assert family.kind != "counter" or samples[name][frozenset()] == 0
 
 
 def test_a_client_that_leaves_is_reported(gateway: Served, upstream: Upstream) -> None:
@@ -288,7 +282,7 @@ def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shar
             assert len({dict(labels).get(label) for labels in series}) <= 100
     names = {dict(labels)["route"] for labels in samples[REQUESTS]}
     assert len(names) == (100 if answered else 1)
-    assert len(text) < 200_000
+    assert len(text) < 1_000_000
 
 
 def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
@@ -375,18 +369,6 @@ def workers(tmp_path: Path, home: Path, upstream: Upstream) -> Iterator[Gateway]
         yield made
 
 
-def sockets(home: Path, count: int = 2) -> list[Path]:
-    """The workers' own sockets, when so many answer."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        found = sorted(home.glob("penstock-*/workers/*.sock"))
-        living = [path for path in found if Path(f"/proc/{path.stem}").exists()]
-        if len(living) == count:
-            return living
-        time.sleep(0.02)
-    raise AssertionError("there are not enough workers")
-
-
 def test_any_worker_tells_of_all_even_of_those_that_were_killed(
     home: Path, upstream: Upstream, workers: Gateway
 ) -> None:
@@ -416,7 +398,7 @@ def test_any_worker_tells_of_all_even_of_those_that_were_killed(
 
 
 def _never_down(before: Samples, after: Samples) -> None:
-    gauges = {family.name for family in FAMILIES if family.kind in ("sum", "least")}
+    gauges = {family.name for family in FAMILIES if family.kind in ("sum", "least", "most")}
     for name, series in before.items():
         if name not in gauges:
             for labels, number in series.items():

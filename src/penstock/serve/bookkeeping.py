@@ -211,6 +211,10 @@ class Bookkeeping:
         quotas = [self._budgeted[id] for id in self._accounts.reserving() if id in self._budgeted]
         return {quota.id: amount for quota in quotas if (amount := self._accounts.used(quota).reserved)}
 
+    def key_name(self, id: str) -> str:
+        """The name of a stored key; its id if it has none, or is not known."""
+        return next((key.name for key in self._stored if key.id == id), "") or id
+
     def budgets(self) -> dict[tuple[str, str, str], float]:
         """The remaining part of each budget of usable keys and of teams, by kind, name and period. It may be called in
         another thread, because that takes tens of milliseconds for ten thousand keys."""

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 # The length of the queue of connections that wait to be accepted.
 BACKLOG = 4096
+# The file in the shared folder that says that the configuration could not be loaded again, by the process that does it
+# for all workers.
+NOT_RELOADED = "not-reloaded"
 # How long `shut_down` waits for the last bytes to be sent.
 _FLUSH_S = 1.0
 
@@ -81,6 +84,10 @@ class App:
         self.certificates = Certificates(log)
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
+        self._reloaded_at = time.time()
+        self._not_reloaded = home.folder / NOT_RELOADED
+        self.reload_failed = False
+        """Whether the last attempt of this process to load the configuration again has failed."""
         self._recorder: Recorder | None = None
         self._calls: dict[CallSession, None] = {}
         folder = home.subfolder("workers") if config.server.workers > 1 else None
@@ -130,6 +137,7 @@ class App:
             self._books.on_calls_stopped = self.live.stop_keys
             for store in self._books.limits_store:
                 self.metrics.limits_store(store)
+            self.metrics.key_name = self._books.key_name
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
         self._use(self._prepare(config))
@@ -140,6 +148,7 @@ class App:
         Raises `ConfigError` as `validate` does; then nothing has changed. A thread does what takes long.
         """
         self._use(await self._loop.run_in_executor(None, self._prepare, config))
+        self._reloaded_at = time.time()
 
     def _prepare(self, config: Config) -> PreparedConfig:
         """Do everything of a reload that may fail or take long. It is thread-safe, and changes nothing in this process.
@@ -386,6 +395,9 @@ class App:
             metric_specs.STREAMS_OPEN: {(): sum(session.call.stream for session in self._calls)},
             metric_specs.LEDGER_QUEUE: {(): queue},
             metric_specs.LEDGER_SPOOLED: {(): spooled},
+            metric_specs.RELOAD_SUCCESSFUL: {(): float(not self.reload_failed and not self._not_reloaded.exists())},
+            metric_specs.RELOADED_AT: {(): self._reloaded_at},
+            metric_specs.BREAKER_OPEN: self.metrics.by_target(self._gateway.cooling_targets()),
             metric_specs.LIMITS_STORE_UP: {
                 (store,): up for store, up in (self._books.limits_store.items() if self._books is not None else ())
             },

@@ -28,7 +28,7 @@ from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_en
 from penstock.serve.admin.port import AdminPort
 from penstock.serve.batches import batch_s
 from penstock.serve.bookkeeping import check, shared_storage
-from penstock.serve.composition import BACKLOG, App, validate
+from penstock.serve.composition import BACKLOG, NOT_RELOADED, App, validate
 from penstock.serve.file_watch import FileWatch
 from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import BATCH_S, Log, is_pretty, where, write_now
@@ -97,7 +97,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         shared = None if _BALANCES else reserved
         listening_pipe, listening = os.pipe()
 
-        latest = config
+        latest, not_reloaded = config, home.folder / NOT_RELOADED
 
         def work(supervisor: int) -> int:
             listeners = _Listeners((host, port), endpoint, listening, shared)
@@ -110,7 +110,10 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
                 validate(loaded)
             except Exception as error:  # noqa: BLE001 - the workers continue in any case
                 write(_not_reloaded(error), "warning")
+                with suppress(OSError):  # only a metric
+                    not_reloaded.touch()
                 return False
+            not_reloaded.unlink(missing_ok=True)
             latest = as_started(config, loaded)
             return True
 
@@ -264,7 +267,9 @@ async def _reload(app: App, load: Callable[[], Config], started: Config, log: Lo
         await app.reload(load())
     except Exception as error:  # noqa: BLE001 - calls are served as before in any case
         log.warning(_not_reloaded(error))
+        app.reload_failed = True
         return False
+    app.reload_failed = False
     waiting = ", ".join(waiting_for_restart(started, app.config))
     but = f"; what changed in {waiting} needs a restart" if waiting else ""
     log.write(f"the configuration was reloaded from {app.config.source}{but}")

@@ -52,9 +52,6 @@ def provider_keys_json(config: Config, gateway: Gateway, limits: ProviderKeyLimi
 
 
 def _provider_json(config: Config, provider: Provider, gateway: Gateway, upstreams: Upstreams) -> dict[str, object]:
-    # With several keys, a model cools down if it does so with all of them.
-    states = [gateway.cooling_models(provider.with_key(key)) for key in provider.keys]
-    states = states or [gateway.cooling_models(provider)]
     return {
         "name": provider.name,
         "origin": _origin(config, provider),
@@ -65,7 +62,7 @@ def _provider_json(config: Config, provider: Provider, gateway: Gateway, upstrea
         "key": provider.api_key.source or "configuration" if provider.api_key is not None else None,
         "keys": [key.name for key in provider.keys],
         "models": _models(config, provider),
-        "cooling_s": {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)},
+        "cooling_s": gateway.cooling_with_all_keys(provider),
         "problem": upstreams.obstacle(provider) if provider.embedded else _problem(config, provider),
     }
 

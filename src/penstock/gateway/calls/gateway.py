@@ -220,6 +220,20 @@ class Gateway:
                     cooling[target.model] = max(round(wait, 1), cooling.get(target.model, 0.0))
         return cooling
 
+    def cooling_with_all_keys(self, provider: Provider) -> dict[str, float]:
+        """The models of a provider that cool down with all of its keys, and the seconds that are left."""
+        states = [self.cooling_models(provider.with_key(key)) for key in provider.keys]
+        states = states or [self.cooling_models(provider)]
+        return {model: min(state[model] for state in states) for model in set(states[0]).intersection(*states)}
+
+    def cooling_targets(self) -> dict[tuple[str, str], bool]:
+        """Whether each target of the configuration cools down, by provider and model."""
+        routed = [target for route in self.config.routes.values() for target in route.targets if not route.is_pattern]
+        targets = {(target.provider.name, target.model): False for target in routed}
+        for provider in self.config.providers.values() if self.health.any_failing else ():
+            targets |= {(provider.name, model): True for model in self.cooling_with_all_keys(provider)}
+        return targets
+
     def endpoint(self, plan: Plan, *, embeddings: bool = False) -> TargetEndpoint:
         """The endpoint of a target."""
         target, provider = plan.target, plan.target.provider

@@ -146,6 +146,11 @@ class TargetHealth:
             return 0.0
         return max((self._remaining_s(record, now) for record in self._find(target, now)), default=0.0)
 
+    @property
+    def any_failing(self) -> bool:
+        """Whether any target may have failed lately."""
+        return self._table.has_any(self._clock())
+
     def limited(self, targets: Iterable[Target]) -> bool:
         """Whether those of these targets that cool down all do so because of their provider's rate limit.
 

@@ -44,10 +44,8 @@ Labels: TypeAlias = tuple[str, ...]
 Counts: TypeAlias = dict[tuple[str, Labels], list[float]]
 
 OTHER = "other"
-# Per metric and worker. Further series are counted together, with the label values `other`.
-MAX_SERIES = 1_000
 # The position for counts of series whose key cannot be written because the disk is full. It is never reported.
-LOST_SLOT = MAX_SERIES * sum(family.width for family in FAMILIES)
+LOST_SLOT = sum(family.most * family.width for family in FAMILIES)
 _SLOTS = LOST_SLOT + max(family.width for family in FAMILIES)
 
 
@@ -63,11 +61,14 @@ class SharedCounters:
         self._series_count: dict[str, int] = {}
         self._next_slot = 0
         self._keys: int | None = None
+        self.worker = "0"
+        """The number of this worker. One that takes the place of a dead worker has its number, and its counters."""
         if folder is None:
             # Not a bytearray: most pages are never used, and those of a mapping take no memory until they are.
             self.values = memoryview(mmap.mmap(-1, _SLOTS * 8)).cast("d")
             return
         values, keys = _claim(folder)
+        self.worker = keys.stem
         for family, labels in _read_keys(keys):
             self._add_series(family, labels)
         self._keys = os.open(keys, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -81,9 +82,12 @@ class SharedCounters:
 
     def observe(self, family: MetricSpec, labels: Labels, value: float) -> None:
         """Add one observation to a histogram."""
-        slot = self.slot(family, labels)
-        self.values[slot + bisect_left(family.bounds, value)] += 1
-        self.values[slot + len(family.bounds) + 1] += value
+        slot = self._slots.get((family.name, labels))
+        if slot is None:
+            slot = self.slot(family, labels)
+        bounds, values = family.bounds, self.values
+        values[slot + bisect_left(bounds, value)] += 1
+        values[slot + len(bounds) + 1] += value
 
     def merge(self, family: MetricSpec, labels: Labels, counts: Sequence[int], total: float) -> None:
         """Add the bucket counts and the sum of another histogram with the same bounds."""
@@ -102,7 +106,7 @@ class SharedCounters:
         slot = self._slots.get((family.name, labels))
         if slot is not None:
             return slot
-        if self._series_count.get(family.name, 0) >= MAX_SERIES - 1 and labels != (OTHER,) * len(labels):
+        if self._series_count.get(family.name, 0) >= family.most - 1 and labels != (OTHER,) * len(labels):
             return self.slot(family, (OTHER,) * len(labels))
         if self._keys is not None and not _append(self._keys, msgspec.json.encode((family.name, labels)) + b"\n"):
             return LOST_SLOT

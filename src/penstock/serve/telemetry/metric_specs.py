@@ -11,16 +11,22 @@ from msgspec import Struct
 
 from penstock.gateway.record.event_gaps import BOUNDS
 
-Kind: TypeAlias = Literal["counter", "histogram", "sum", "least"]
+Kind: TypeAlias = Literal["counter", "histogram", "sum", "least", "most"]
 
-# Bucket bounds in seconds: for providers' answers, for the gateway's own work, and for the lag of the event loop.
+# Bucket bounds in seconds: for the first event and the end of answers, for the gateway's own work, and for the lag of
+# the event loop.
 _ANSWER_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
+_CALL_BOUNDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _WORK_BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _LAG_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+# Per metric and worker. A series of a histogram is some sixteen lines of a scrape.
+MAX_SERIES = 1_000
+MAX_HISTOGRAMS = 500
 
 
 class MetricSpec(Struct, frozen=True, kw_only=True):
-    """One metric family. The kinds `sum` and `least` are gauges: the sum or the minimum of the workers' values.
+    """One metric family. The kinds `sum`, `least` and `most` are gauges: the sum, the minimum or the maximum of the
+    workers' values.
 
     `unit` converts the stored number into the reported one. Cost is stored in whole nanodollars: sums are exact.
     """
@@ -37,6 +43,11 @@ class MetricSpec(Struct, frozen=True, kw_only=True):
         """How many numbers a series has: one, or for a histogram its buckets, the `+Inf` bucket and the sum."""
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
+    @property
+    def most(self) -> int:
+        """How many series each worker may have. Further ones are counted together, with the label values `other`."""
+        return MAX_HISTOGRAMS if self.kind == "histogram" else MAX_SERIES
+
 
 def _counter(name: str, help: str, *labels: str, unit: float = 1.0) -> MetricSpec:
     return MetricSpec(name=f"penstock_{name}_total", kind="counter", help=help, labels=labels, unit=unit)
@@ -44,6 +55,11 @@ def _counter(name: str, help: str, *labels: str, unit: float = 1.0) -> MetricSpe
 
 def _histogram(name: str, help: str, bounds: Sequence[float], *labels: str) -> MetricSpec:
     return MetricSpec(name=f"penstock_{name}_seconds", kind="histogram", help=help, labels=labels, bounds=tuple(bounds))
+
+
+def _of_process(name: str, help: str, kind: Kind = "sum") -> MetricSpec:
+    """A metric of each worker's process, named as client libraries of Prometheus name it."""
+    return MetricSpec(name=f"process_{name}", kind=kind, help=help, labels=("worker",))
 
 
 def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> MetricSpec:
@@ -55,12 +71,16 @@ REQUESTS = _counter(
     "Settled calls, by the client's API (surface), requested model (route), provider and model of the last attempt.",
     *("surface", "route", "model", "provider", "status_class", "outcome"),
 )
+_OF_CALL = ("route", "provider", "model", "outcome", "stream")
+DURATION = _histogram(
+    "request_duration", "Time from the complete request to the end of its answer.", _CALL_BOUNDS, *_OF_CALL
+)
 STREAMS_OPEN = _gauge("streams_open", "Streamed calls in progress.")
 FIRST_CHUNK = _histogram(
     "time_to_first_chunk",
-    "Time from the complete request to the first content of its stream.",
+    "Time from the complete request to the first content that its provider sent.",
     _ANSWER_BOUNDS,
-    "provider",
+    *_OF_CALL,
 )
 CHUNK_GAP = _histogram(
     "chunk_gap",
@@ -74,6 +94,9 @@ OVERHEAD = _histogram(
     _WORK_BOUNDS,
 )
 ATTEMPTS = _counter("upstream_attempts", "Attempts at a provider, by result.", "provider", "result")
+UPSTREAM_ERRORS = _counter(
+    "upstream_errors", "Attempts at a provider that did not complete, by error code.", "provider", "code"
+)
 KEY_ATTEMPTS = _counter(
     "provider_key_attempts",
     "Attempts with each key of a provider that has several, by result.",
@@ -90,6 +113,12 @@ TOKENS = _counter(
     "tokens", "Tokens, reported by the provider or estimated.", "provider", "model", "direction", "estimated"
 )
 COST = _counter("cost_usd", "Cost of calls in US dollars, as far as prices are known.", "provider", "model", unit=1e-9)
+TEAM_COST = _counter(
+    "team_cost_usd",
+    "Cost of calls in US dollars by the team and the name of their key, as far as prices are known.",
+    *("team", "key"),
+    unit=1e-9,
+)
 LEDGER_QUEUE = _gauge("ledger_queue", "Settled calls that are not yet written to the ledger.")
 LEDGER_SPOOLED = _gauge("ledger_spooled", "Settled calls that wait because the ledger cannot be written.")
 LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to the ledger.", _WORK_BOUNDS)
@@ -104,6 +133,21 @@ WEBHOOKS = _counter(
     "Attempts to send budget warnings to the webhook, by result: delivered, retried, failed after all retries.",
     "result",
 )
+BREAKER_OPEN = _gauge(
+    "circuit_breaker_open",
+    "1 while a target of the configuration cools down, 0 while it may be tried.",
+    *("provider", "model"),
+    kind="most",
+)
+RELOAD_SUCCESSFUL = _gauge(
+    "config_last_reload_successful", "Whether the last attempt to load the configuration was successful.", kind="least"
+)
+RELOADED_AT = _gauge(
+    "config_last_reload_success_timestamp_seconds",
+    "When the configuration in use was loaded, in seconds since 1970.",
+    kind="least",
+)
+BUILD_INFO = _gauge("build_info", "1, with the version of Penstock and of Python.", "version", "python", kind="least")
 LIMITS_STORE_UP = _gauge(
     "limits_store_up",
     "1 while the store for shared limits responds, 0 while a process uses its own share of the limits.",
@@ -136,6 +180,11 @@ CONTENT_DROPPED = _counter(
     "reason",
 )
 DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")
+CPU = _of_process("cpu_seconds_total", "CPU time that a worker and its predecessors have used.", "counter")
+MEMORY = _of_process("resident_memory_bytes", "Resident memory of a worker.")
+OPEN_FILES = _of_process("open_fds", "Open file descriptors of a worker.")
+MAX_FILES = _of_process("max_fds", "The most file descriptors that a worker may open.")
+PROCESS_STARTED = _of_process("start_time_seconds", "When a worker was started, in seconds since 1970.")
 
 FAMILIES = tuple(each for each in tuple(globals().values()) if isinstance(each, MetricSpec))
 """All of the above, in their order."""

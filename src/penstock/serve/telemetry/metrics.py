@@ -7,12 +7,16 @@ scrape of any worker reports all workers.
 
 import asyncio
 import heapq
+import operator
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from penstock.core.hub.repairs import level_of
 from penstock.gateway.config import Config
@@ -23,17 +27,25 @@ from penstock.serve.loop import Tasks
 from penstock.serve.rejections import REASONS
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs
-from penstock.serve.telemetry.counters import MAX_SERIES, OTHER, Counts, Labels, SharedCounters, read_all, total
+from penstock.serve.telemetry.counters import OTHER, Counts, Labels, SharedCounters, read_all, total
 from penstock.serve.telemetry.label_values import LabelValues
-from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MAX_SERIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
 
 # The state of one worker: by gauge, the label values of each series and its value.
 Gauges: TypeAlias = Mapping[MetricSpec, Mapping[Labels, float]]
 _GaugeSeries: TypeAlias = dict[str, list[tuple[Labels, float]]]
+# An example of what a bucket of a histogram counts: the id of its trace, its value, and when it was counted.
+Exemplar: TypeAlias = tuple[str, float, float]
+# By the name of the histogram, the label values of the series and the place of the bucket.
+Exemplars: TypeAlias = dict[tuple[str, Labels, int], Exemplar]
 
-# The text format 0.0.4, which every version of Prometheus reads.
+# The text format 0.0.4, which every version of Prometheus reads; and OpenMetrics, which has exemplars.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text"
+OPENMETRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+# Of this many buckets, the first ones that had a trace; further ones have none until the next start.
+_MAX_EXEMPLARS = 2_000
 _LAG_INTERVAL_S = 1.0
 # The label `reason` of a stream's end: by error code if it is listed, otherwise by the outcome of the call.
 _REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
@@ -44,6 +56,8 @@ _REASONS_BY_CODE = {
     "budget_exceeded": "cut",
     "stopped_by_operator": "cut",
 }
+# The team of a call without one, and its key.
+_NONE = "(none)"
 # The label values that are known in advance, of families with one label.
 _KNOWN: Mapping[MetricSpec, Collection[str]] = {
     metric_specs.STREAM_END: {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"},
@@ -52,6 +66,13 @@ _KNOWN: Mapping[MetricSpec, Collection[str]] = {
     metric_specs.CONTENT_DROPPED: ("memory", "database"),
     metric_specs.WEBHOOKS: ("delivered", "failed", "dropped"),
 }
+
+
+class _Reported(Struct):
+    """What a worker reports to the one that is scraped, besides its counters."""
+
+    gauges: _GaugeSeries
+    exemplars: list[tuple[tuple[str, Labels, int], Exemplar]] = []
 
 
 class Metrics:
@@ -71,6 +92,10 @@ class Metrics:
         """Called before the counters are read: calls that have ended may not be counted yet."""
         self.budgets: Callable[[], Mapping[tuple[str, str, str], float]] = dict
         """The remaining part of each budget, by kind, name and period. Called in another thread."""
+        self.key_name: Callable[[str], str] = str
+        """The name of a key by its id."""
+        self._exemplars: Exemplars = {}
+        self._cpu_s = 0.0
         self._scrapes = Tasks()
         self._lag_timer: asyncio.TimerHandle | None = None
         self._lag_due = 0.0
@@ -114,8 +139,9 @@ class Metrics:
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call."""
         progress = call.progress
+        provider, labels = self._count(entry, (call.key.name or call.key.id) if call.key is not None else "")
         observe = self.counters.observe
-        provider = self._count(entry)
+        observe(metric_specs.DURATION, labels, progress.total_s)
         if progress.keys_at_limit or (progress.attempts and progress.attempts[-1].provider_key):
             self._count_provider_keys(call, entry)
         for tried in progress.attempts:
@@ -128,10 +154,21 @@ class Metrics:
             self.counters.add(metric_specs.LOSSES, (entry.surface, provider, code), count)
         if progress.overhead_s is not None:
             observe(metric_specs.OVERHEAD, (), progress.overhead_s)
-        if entry.stream and progress.commit_s is not None:
-            observe(metric_specs.FIRST_CHUNK, (provider,), progress.commit_s)
-            reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
-            self.counters.add(metric_specs.STREAM_END, (reason,))
+        if progress.commit_s is not None:
+            observe(metric_specs.FIRST_CHUNK, labels, progress.commit_s)
+            if entry.stream:
+                reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
+                self.counters.add(metric_specs.STREAM_END, (reason,))
+        if call.trace is not None and call.trace.sampled:
+            self._example(metric_specs.DURATION, labels, progress.total_s, call.trace.id)
+            if progress.commit_s is not None:
+                self._example(metric_specs.FIRST_CHUNK, labels, progress.commit_s, call.trace.id)
+
+    def _example(self, family: MetricSpec, labels: Labels, value: float, trace: str) -> None:
+        """Keep a trace as the example of its bucket."""
+        place = (family.name, labels, bisect_left(family.bounds, value))
+        if place in self._exemplars or len(self._exemplars) < _MAX_EXEMPLARS:
+            self._exemplars[place] = (trace, value, time.time())
 
     def _count_provider_keys(self, call: Call, entry: Entry) -> None:
         """Count the use of providers' keys. Their names come from the configuration."""
@@ -146,18 +183,22 @@ class Metrics:
 
     def orphaned(self, entry: Entry) -> None:
         """Count a call that a worker left open when it died, as the ledger has settled it."""
-        self._count(entry)
+        self._count(entry, self.key_name(entry.key) if entry.key else "")
 
-    def _count(self, entry: Entry) -> str:
-        """Count what a ledger entry contains. Returns the label value of the last provider."""
+    def _count(self, entry: Entry, key: str) -> tuple[str, Labels]:
+        """Count what a ledger entry contains; `key` is the name of its key. Returns the label value of the last
+        provider, and the label values of the call's histograms."""
         add = self.counters.add
         answered = entry.outcome == "completed" or entry.first_event_ms is not None
         route = self._label_values.of("route", entry.model, may_add=answered)
         provider = model = ""
+        cost = 0
         for attempt in entry.attempts:
             provider = self._label_values.of("provider", attempt.provider)
             model = self._label_values.of("model", attempt.model, may_add=answered)
             add(metric_specs.ATTEMPTS, (provider, attempt.outcome))
+            if attempt.code:
+                add(metric_specs.UPSTREAM_ERRORS, (provider, attempt.code))
             estimated = "true" if attempt.measure == "estimated" else "false"
             if attempt.tokens.input:
                 add(metric_specs.TOKENS, (provider, model, "input", estimated), attempt.tokens.input)
@@ -165,11 +206,15 @@ class Metrics:
                 add(metric_specs.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
             if attempt.cost:
                 add(metric_specs.COST, (provider, model), attempt.cost)
+                cost += attempt.cost
+        if cost:
+            of = self._label_values.of
+            add(metric_specs.TEAM_COST, (of("team", entry.team or _NONE), of("key", key or _NONE)), cost)
         if len(entry.attempts) > 1:
             add(metric_specs.FALLBACKS, (route,), len(entry.attempts) - 1)
         labels = (entry.surface, route, model, provider, _status_class(entry.status), entry.outcome)
         add(metric_specs.REQUESTS, labels)
-        return provider
+        return provider, (route, provider, model, entry.outcome, "true" if entry.stream else "false")
 
     def ledger_committed(self, seconds: float) -> None:
         """Count one commit of the ledger, which took so long."""
@@ -188,6 +233,14 @@ class Metrics:
         """Add to the counter of a family with one label."""
         self.counters.add(family, (label,), number)
 
+    def by_target(self, values: Mapping[tuple[str, str], bool]) -> dict[Labels, float]:
+        """Whether something is true of targets, by the label values of their provider and model."""
+        of, found = self._label_values.of, dict[Labels, float]()
+        for (provider, model), value in values.items():
+            labels = of("provider", provider, may_add=False), of("model", model, may_add=False)
+            found[labels] = max(float(value), found.get(labels, 0.0))
+        return found
+
     def dropped(self, spans: int) -> None:
         """Count spans that were not exported."""
         self.counters.add(metric_specs.DROPPED, (), spans)
@@ -197,17 +250,23 @@ class Metrics:
         self.counters.observe(metric_specs.LOOP_LAG, (), max(0.0, now - self._lag_due))
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._measure_lag)
+        self._count_cpu()
+
+    def _count_cpu(self) -> None:
+        """Count the CPU time of this process. It is a counter in shared memory: a dead worker's time stays counted."""
+        before, self._cpu_s = self._cpu_s, time.process_time()
+        self.counters.add(metric_specs.CPU, (self.counters.worker,), self._cpu_s - before)
 
     # Reporting.
 
-    async def text(self) -> bytes:
-        """The metrics of all workers in the text format of Prometheus."""
-        gauges = [await self._gauge_series()]
+    async def text(self, *, exemplars: bool = False) -> bytes:
+        """The metrics of all workers in the text format of Prometheus, or with exemplars in OpenMetrics."""
+        workers = [await self._reported()]
         if self.peers is not None:
             for answer in await self.peers.request_all("GET", "/gauges"):
                 with suppress(msgspec.MsgspecError):  # not from a worker of this version
-                    gauges.append(msgspec.json.decode(answer, type=_GaugeSeries))
-        return await self._loop.run_in_executor(None, self._text, self.counters.counts(), gauges)
+                    workers.append(msgspec.json.decode(answer, type=_Reported))
+        return await self._loop.run_in_executor(None, self._text, self.counters.counts(), workers, exemplars)
 
     def handle(self, exchange: Exchange) -> None:
         """Respond to a scrape."""
@@ -218,27 +277,47 @@ class Metrics:
         self._scrapes.start(self._answer_gauges(exchange))
 
     async def _answer_gauges(self, exchange: Exchange) -> None:
-        respond_json(exchange, 200, await self._gauge_series())
+        respond_json(exchange, 200, await self._reported())
 
     async def _answer(self, exchange: Exchange) -> None:
+        openmetrics = OPENMETRICS in exchange.request.headers.get("accept", "")
         try:
-            status, text = 200, await self.text()
+            status, text = 200, await self.text(exemplars=openmetrics)
         except Exception as error:  # noqa: BLE001 - the scrape must get a response
             status, text = 500, f"the metrics cannot be collected: {type(error).__name__}\n".encode()
-        exchange.respond(status, {"content-type": CONTENT_TYPE}, text)
+            openmetrics = False
+        exchange.respond(status, {"content-type": OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE}, text)
 
-    async def _gauge_series(self) -> _GaugeSeries:
-        budgets = await self._loop.run_in_executor(None, lambda: bounded(self.budgets()))
+    async def _reported(self) -> _Reported:
+        budgets, own = await self._loop.run_in_executor(None, self._slow_gauges)
         if self.before_scrape is not None:
             self.before_scrape()  # the worker that requests the gauges reads the counters next
-        gauges = {**self._gauges(), metric_specs.BUDGET: budgets}
-        return {family.name: list(series.items()) for family, series in gauges.items()}
+        self._count_cpu()
+        gauges = {**self._gauges(), **own, metric_specs.BUDGET: budgets}
+        series = {family.name: list(series.items()) for family, series in gauges.items()}
+        return _Reported(series, list(self._exemplars.items()))
 
-    def _text(self, own: Counts, gauges: list[_GaugeSeries]) -> bytes:
+    def _slow_gauges(self) -> tuple[dict[Labels, float], Gauges]:
+        """The budgets, and what the process uses. Runs in a thread."""
+        from penstock.serve.telemetry.process_gauges import process_gauges  # noqa: PLC0415 - needed only here
+
+        return bounded(self.budgets()), process_gauges(self.counters.worker)
+
+    def _text(self, own: Counts, workers: list[_Reported], exemplars: bool) -> bytes:
         from penstock.serve.telemetry.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
 
         counts = own if self._folder is None else total(read_all(self._folder))
-        return expose(counts | _merge_gauges(gauges))
+        latest: Exemplars = {}
+        for place, exemplar in sorted((each for worker in workers for each in worker.exemplars), key=_counted_at):
+            latest[place] = exemplar
+        return expose(counts | _merge_gauges([each.gauges for each in workers]), latest if exemplars else None)
+
+
+def _counted_at(given: tuple[object, Exemplar]) -> float:
+    return given[1][2]
+
+
+_MERGED: Mapping[str, Callable[[float, float], float]] = {"sum": operator.add, "least": min, "most": max}
 
 
 def _status_class(status: int) -> str:
@@ -246,7 +325,7 @@ def _status_class(status: int) -> str:
 
 
 def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
-    """The gauges of all workers together: the sum or the minimum, by the kind of the gauge."""
+    """The gauges of all workers together: the sum, the minimum or the maximum, by the kind of the gauge."""
     gauges: Counts = {}
     for worker in workers:
         for name, series in worker.items():
@@ -255,8 +334,7 @@ def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
                 if before is None:
                     gauges[name, labels] = [value]
                 else:
-                    least = BY_NAME[name].kind == "least"
-                    before[0] = min(before[0], value) if least else before[0] + value
+                    before[0] = _MERGED[BY_NAME[name].kind](before[0], value)
     return gauges
 
 

@@ -76,7 +76,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
         began_ns=began_ns,
         ended_ns=ended_ns,
         failed=entry.status >= 500 or entry.outcome in ("failed", "truncated", "timed_out"),
-        attributes=_of_call(entry),
+        attributes=_of_call(call, entry),
     )
     spans = [own]
     for number, (attempt, tried) in enumerate(zip(call.progress.attempts, entry.attempts, strict=True)):
@@ -118,7 +118,7 @@ def identity(entry: Entry, tried: AttemptEntry, address: Address) -> dict[str, A
     return attributes
 
 
-def _of_call(entry: Entry) -> dict[str, Attribute]:
+def _of_call(call: Call, entry: Entry) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {
         "http.request.method": "POST",
         "http.route": _route_of(entry.surface),
@@ -131,6 +131,14 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
     }
     if entry.key:
         attributes["penstock.key.id"] = entry.key
+    if entry.team:
+        attributes["penstock.team"] = entry.team
+    if call.key is not None and call.key.name:
+        attributes["penstock.key.name"] = call.key.name
+    # A client's own tags are its words, as its messages are.
+    with_content = call.trace is not None and call.trace.request is not None
+    tags = entry.tags if with_content else call.key.tags if call.key is not None else {}
+    attributes |= {f"penstock.tag.{name}": value for name, value in tags.items()}
     if entry.code:
         attributes |= {"penstock.code": entry.code, "error.type": entry.code}
     levels = ("penstock.repairs", "penstock.findings", "penstock.notices")
