@@ -297,7 +297,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _FORBIDDEN,
             "operator",
             "The request has a credential of the client's own, which the key or the provider does not allow.",
-            "Leave it out, or ask the operator to allow it.",
+            "Send the gateway's key in its place, without `x-penstock-key`, or ask the operator to allow it.",
         ),
         "client_credentials_refused": ErrorRow(
             {401: "authentication_error", 403: "invalid_request_error"},

@@ -15,7 +15,7 @@ from penstock.gateway.config import load
 from penstock.serve.admin.routes import ROUTES
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import PROVIDER_KEY, Table, settings
-from tests.faults.scripts import plain
+from tests.faults.scripts import unstreamed
 from tests.faults.upstream import EVENT_STREAM, JSON, Script, Upstream, chunk, head, last_chunk, status
 from tests.messages import answer as claude_answer
 from tests.messages import says_all
@@ -61,6 +61,12 @@ base_url = "{url}"
 api_key = "{key}"
 embeddings = "/embeddings"
 client_credentials = {{ key = "list" }}
+[providers.open]
+base_url = "{url}"
+[providers.ours]
+base_url = "{url}"
+api_key = "{key}"
+embeddings = "/embeddings"
 [prices."claude/*"]
 input = 1.0
 output = 2.0
@@ -221,15 +227,37 @@ def test_a_provider_without_a_key_of_the_gateway_needs_one_of_the_client(
     assert not upstream.requests(model)
 
 
-def test_a_provider_that_takes_none_is_called_with_the_key_of_the_gateway(
+PATHS: dict[str, dict[str, object]] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/messages": CLAUDE,
+    "/v1/messages/count_tokens": CLAUDE,
+    "/v1/responses": RESPONSES,
+    "/v1/embeddings": {"input": "Hi"},
+}
+
+
+@pytest.mark.parametrize(("path", "fields"), PATHS.items(), ids=PATHS)
+def test_the_account_of_the_gateway_is_not_used_instead(
+    running: InProcessGateway, upstream: Upstream, key: str, path: str, fields: dict[str, object]
+) -> None:
+    """The provider takes no credentials of clients: what the client pays for itself is not booked to the operator."""
+    model = upstream.play(unstreamed())
+    answer = send(running, path, fields | {"model": f"ours/{model}"}, subscribed(key))
+    assert (answer.status, b"x-penstock-key" in answer.body) == (403, True), answer.body
+    assert not upstream.requests(model)
+    assert send(running, path, fields | {"model": "nowhere/x"}, subscribed(key)).status == 404
+
+
+def test_a_provider_that_needs_no_credential_is_called_and_gets_none(
     running: InProcessGateway, upstream: Upstream, key: str
 ) -> None:
-    model = upstream.play([status(200, JSON, plain())])
-    answer = send(running, "/v1/chat/completions", CHAT | {"model": f"main/{model}"}, subscribed(key))
-    assert answer.status == 200
+    model = upstream.play(unstreamed())
+    answer = send(running, "/v1/chat/completions", CHAT | {"model": f"open/{model}"}, subscribed(key))
+    assert answer.status == 200, answer.body
     (request,) = upstream.requests(model)
     assert OAUTH not in request.decode()
-    assert headers_of(request)["authorization"] == f"Bearer {PROVIDER_KEY}"
+    assert "authorization" not in headers_of(request)
+    assert "credentials" not in running.book.entry(answer.id).tags
 
 
 REFUSED: dict[str, tuple[str, str, dict[str, str]]] = {

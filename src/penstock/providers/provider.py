@@ -256,6 +256,11 @@ class Provider(Struct, frozen=True, kw_only=True):
         return structs.replace(self, api_key=key.api_key, key=key)
 
     @property
+    def authorized(self) -> bool:
+        """Whether the gateway has a credential for it; additional headers count as one."""
+        return self.api_key is not None or bool(self.keys or self.headers) or self.auth != KEY
+
+    @property
     def client_only(self) -> bool:
         """Whether it is called with credentials of clients only, because the gateway has none for it."""
         own = self.api_key is not None or self.keys or self.auth != KEY or self.replay

@@ -138,11 +138,13 @@ class Gateway:
             if plans[0].strict or (key is not None and key.strict):
                 call.strict = True
         budgeted = key is not None and key.budgeted
-        if call.credentials is not None and (own := with_credentials(plans, call.credentials, call.dialect, key)):
-            if budgeted and not self.ledger.affordable([own]):
-                raise RequestError(refusals.unpriced(call.model))
-            call.tags = {**call.tags, **_WITH_CREDENTIALS}
-            return (own,)
+        if call.credentials is not None:
+            plans = with_credentials(plans, call.credentials, call.dialect, key)
+            if plans and plans[0].client_credentials:
+                if budgeted and not self.ledger.affordable(list(plans)):
+                    raise RequestError(refusals.unpriced(call.model))
+                call.tags = {**call.tags, **_WITH_CREDENTIALS}
+                return plans
         if len(plans) == 1 and not budgeted and not plans[0].client_only and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
         if not plans:
@@ -190,8 +192,7 @@ class Gateway:
     ) -> Sequence[Plan]:
         """The plans of all targets of a model, for a count of tokens. Raises `RequestError` as a call does."""
         plans = self._find(self._whole[dialect], model, key)
-        own = with_credentials(plans, credentials, dialect, key) if credentials is not None else None
-        return plans if own is None else (own,)
+        return plans if credentials is None else with_credentials(plans, credentials, dialect, key)
 
     def plans(self, model: str, dialect: str, *, stream: bool) -> Sequence[Plan]:
         """The plans of all targets of a model for clients of a dialect, including those that cool down."""

@@ -222,22 +222,27 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
 
 def with_credentials(
     plans: Sequence[Plan], given: ClientCredentials, client: str, key: ClientKey | None
-) -> Plan | None:
-    """The plan for one call with the credential of the client, at the first target that takes it.
+) -> Sequence[Plan]:
+    """The plans for a call with a credential of the client's own: that of the first target which takes it.
 
-    Only that target is tried: the credential must reach no other provider, and its account is not in the breakers. None
-    if no target takes credentials of clients: then the call has those of the gateway. Raises `RequestError` if one
-    does, but not this one or not from this key.
+    Only that target is tried: the credential must reach no other provider, and its account is not in the breakers. If
+    no target takes credentials of clients, those that need none at all are tried. Raises `RequestError` if there is no
+    plan: the call never has the credentials of the gateway instead, because the client would not know whose account it
+    uses.
     """
     taking = [plan for plan in plans if plan.target.provider.client_credentials]
     allowed = [plan for plan in taking if key is None or plan.provider in key.client_credentials]
     for plan in allowed:
         provider = plan.target.provider.for_client(given.secrets, client, plan.dialect)
         if provider is not None:
-            return _for_call(plan, provider, given, key.id if key is not None else "")
+            return (_for_call(plan, provider, given, key.id if key is not None else ""),)
     if taking:
         raise RequestError(refusals.client_credentials(taking[0].provider, by_key=not allowed))
-    return None
+    if needing_none := [plan for plan in plans if not plan.target.provider.authorized]:
+        return needing_none
+    if plans:
+        raise RequestError(refusals.unused_client_credentials(plans[0].provider))
+    return plans
 
 
 def _for_call(plan: Plan, provider: Provider, given: ClientCredentials, key: str) -> Plan:
