@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_no_member_of_an_answer_vanishes(provider: str, streamed: bool) -> None:
-    for seed in range(8):
+    for seed in range(2 * len(CLIENTS)):
         random = Random(seed)
         answer = random_answer(random, provider, streamed=streamed)
         client, stream = CLIENTS[seed % len(CLIENTS)], seed >= len(CLIENTS)
@@ -35,6 +35,17 @@ FOUND: dict[str, tuple[str, str, bool, Json]] = {
             "content": [{"type": "redacted_thinking", "data": "seal", "mood": {"calm": "very"}}],
             "stop_reason": "max_tokens",
             "usage": {"input_tokens": 1, "output_tokens": 2},
+        },
+    ),
+    "probabilities of Cohere's tokens": (
+        "cohere",
+        "cohere",
+        True,
+        {
+            "id": "c",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "word"}]},
+            "finish_reason": "COMPLETE",
+            "logprobs": [{"token_ids": [7], "text": "word", "logprobs": [-0.5]}],
         },
     ),
     "a passage without a source": (

@@ -151,7 +151,7 @@ class AnswerExtras:
                 if any(each.get("data") or each.get("signature") for each in objects_of(value)):
                     self._lose("seal-dropped", name)
             elif name.rpartition(".")[2] not in INCIDENTAL and name not in known and value not in _EMPTY:
-                self._lose(_CONTENT.get(name, "field-dropped"), f"{prefix}{name}")
+                self._lose(_CONTENT.get(name.rpartition(".")[2], "field-dropped"), f"{prefix}{name}")
 
     def _note_choice(self, fields: _Json) -> None:
         if "logprobs.content" in self._carried and "logprobs" in fields:

@@ -38,6 +38,20 @@ def call_id(facts: AnswerFacts, number: int) -> str:
     return f"call_{facts.call_id}_{number}"
 
 
+def with_extras(body: Json, extras: Mapping[str, object]) -> Json:
+    """The JSON with members that Cohere sent and nothing reads, each at its place; at the top if that is a list."""
+    for name, value in extras.items():
+        *path, last = name.split(".")
+        holder: object = body
+        for step in path:
+            holder = holder.setdefault(step, {}) if isinstance(holder, dict) else None
+        if isinstance(holder, dict):
+            holder[last] = value
+        else:
+            body[name] = value
+    return body
+
+
 def write_usage(usage: Usage, *, own: bool) -> Json:
     """The usage in Cohere's format. What is charged is what the model read and wrote, unless Cohere said otherwise."""
     if own and usage.raw:
@@ -49,10 +63,13 @@ def write_usage(usage: Usage, *, own: bool) -> Json:
     return {"billed_units": counts, "tokens": counts | details, **cached}
 
 
-def citation_body(citation: Annotation | Citation, *, own: bool) -> Json:
-    """A citation in Cohere's format: a passage of the text, and the document that it refers to."""
+def citation_body(citation: Annotation | Citation, *, own: bool) -> Json | None:
+    """A citation in Cohere's format: a passage of the text, and the document that it refers to. None if nothing says
+    which document that is."""
     if own and citation.data is not None:
         return citation.data
+    if not (citation.url or citation.title or citation.quote):
+        return None
     document = {name: value for name, value in (("title", citation.title), ("url", citation.url)) if value}
     source = {"type": "document", "id": citation.url or citation.title, "document": document}
     quoted: Json = {"start": citation.start, "end": citation.end, "text": citation.quote}

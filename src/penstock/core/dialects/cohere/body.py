@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
-from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, write_usage
+from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, with_extras, write_usage
 from penstock.core.dialects.cohere.reader import PLAN
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_errors import MAX_MESSAGE
@@ -34,7 +34,11 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
         match part:
             case TextPart(text):
                 contents.append({"type": "text", "text": text})
-                citations += [citation_body(citation, own=own) for citation in part.citations]
+                for citation in part.citations:
+                    if (cited := citation_body(citation, own=own)) is None:
+                        losses.append(Loss("citation-dropped", citation.title))
+                    else:
+                        citations.append(cited)
             case RefusalPart(text):
                 contents.append({"type": "text", "text": text})
             case ReasoningPart(text, extras=extras):
@@ -58,6 +62,9 @@ def write_body(completion: Completion, facts: AnswerFacts, losses: list[Loss]) -
     }
     if completion.usage is not None:
         body["usage"] = write_usage(completion.usage, own=own)
+    if own:
+        extras = {name.removeprefix("delta."): value for name, value in completion.extras.items()}
+        with_extras(body, extras | choice.message_extras)
     return msgspec.json.encode(body)
 
 

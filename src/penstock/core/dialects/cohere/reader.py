@@ -11,7 +11,9 @@ Rules for the whole file:
 3. The numbers of calls and of content count separately. So blocks are numbered here, in the order of their starts.
 4. `tool-plan-delta` is what the model thinks before it calls tools: reasoning, in a block without start and end.
 5. A citation belongs to the last text.
-6. Of the two counts of usage, `tokens` is what the model read and wrote, and `billed_units` what is charged. The first
+6. Members that are not read, and probabilities of tokens, are extras before the event that has them: the writer adds
+   them to what it writes next.
+7. Of the two counts of usage, `tokens` is what the model read and wrote, and `billed_units` what is charged. The first
    are the counts; `raw` has both.
 """
 
@@ -21,7 +23,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from penstock.core.dialects.frame_reader import FrameReader
-from penstock.core.dialects.unread_members import keep_unread, member_tree
+from penstock.core.dialects.unread_members import member_tree, unread
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
@@ -55,6 +57,8 @@ FINISH_REASONS: Mapping[str, str] = {
 FAILURES = frozenset(("ERROR", "TIMEOUT", "ERROR_LIMIT", "ERROR_TOXIC"))
 """Finish reasons of answers that failed."""
 SENTINEL = "[DONE]"
+LOGPROBS = "logprobs"
+"""The member with the probabilities of tokens: of an event an object, of an answer a list."""
 PLAN = "tool_plan"
 """The member with the plan before tool calls, and the type of its block in the hub."""
 # Far above what a real answer has; it limits the memory of one stream.
@@ -122,6 +126,7 @@ class CohereReader(FrameReader):
         if self.done and kind != "message-end":
             self._sink.repair("data-after-done", kind)
         message = object_of(object_of(value.get("delta")).get("message"))
+        before = len(self._sink.events)
         match kind:
             case "content-delta":
                 self._read_content(object_of(message.get("content")), value)
@@ -142,11 +147,11 @@ class CohereReader(FrameReader):
             case "message-start":
                 self._read_start(value)
             case "message-end":
-                self._finish(object_of(value.get("delta")))
+                self._finish(object_of(value.get("delta")), "delta.")
             case _:
                 self._read_rest(value, event)
                 return
-        keep_unread(value, _MEMBERS, self._sink)
+        self._sink.events[before:before] = _extras(value)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Read the data of an event that is not JSON: the sentinel, usually."""
@@ -190,14 +195,14 @@ class CohereReader(FrameReader):
                 self._read_citation(citation)
             self._read_end({"index": index})
         if not contents and message.get("citations"):
-            self._sink.events.append(Extra("chunk", {"citations": message["citations"]}))
+            self._sink.events.append(Extra("chunk", {"message.citations": message["citations"]}))
         for index, call in enumerate(objects_of(message.get("tool_calls"))):
             self._start_call(call, {"index": index})
             self._read_end({"index": index})
         self._finish(value)
-        keep_unread(value, _MEMBERS, self._sink)
+        self._sink.events += _extras(value)
 
-    def _finish(self, fields: _Json) -> None:
+    def _finish(self, fields: _Json, path: str = "") -> None:
         if self.done:
             self._sink.repair("done-repeated")
             return
@@ -213,6 +218,7 @@ class CohereReader(FrameReader):
             reason = read_reason(native, FINISH_REASONS, FAILURES, self._sink, member="finish_reason", message=message)
             if reason is not None:
                 self._sink.events.append(Finish(0, reason, native))
+                self._sink.events += [Extra("chunk", {f"{path}error": message})] if message else []
         self._read_usage(fields.get("usage"))
 
     def _read_usage(self, usage: object) -> None:
@@ -365,3 +371,12 @@ class CohereReader(FrameReader):
             self._sink.fault("other-dialect", f"this is an event of version 1 of Cohere's API: {shown(value)}")
         else:
             self.read_unknown(value, event)
+
+
+def _extras(value: _Json) -> list[Extra]:
+    """What the reader does not read of an event, or of an unstreamed answer."""
+    others = unread(value, _MEMBERS)
+    items = others.pop(LOGPROBS, None) or []
+    listed = items if isinstance(items, list) else [items]
+    extras = [Extra("delta", {LOGPROBS: listed}, 0)] if listed else []
+    return [*extras, Extra("chunk", others)] if others else extras

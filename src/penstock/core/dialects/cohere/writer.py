@@ -11,14 +11,15 @@ import msgspec
 
 from penstock.core.dialects.answer_parts import SummaryParts, call_name, note_hidden
 from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
-from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, write_usage
-from penstock.core.dialects.cohere.reader import FAILURES, PLAN, SENTINEL
+from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, with_extras, write_usage
+from penstock.core.dialects.cohere.reader import FAILURES, LOGPROBS, PLAN, SENTINEL
 from penstock.core.hub.events import (
     Annotation,
     BlockEnd,
     BlockStart,
     ChoiceStart,
     Event,
+    Extra,
     Finish,
     ReasoningDelta,
     RefusalDelta,
@@ -40,6 +41,7 @@ class CohereWriter(AnswerWriter):
     _contents = 0
     _called = 0
     _plans = False  # whether the open reasoning is a plan
+    _extras: Json = {}  # of the next event
 
     def __init__(self, facts: AnswerFacts) -> None:
         super().__init__(facts)
@@ -68,20 +70,20 @@ class CohereWriter(AnswerWriter):
             case ToolCallStart(server=False, block=int(block)):
                 self._start_call(block, event)
             case Annotation():
-                index = self._numbers.get(event.block, 0)
-                self._emit("citation-start", index, citations=citation_body(event, own=self._own))
-                self._put({"type": "citation-end", "index": index})
+                self._put_citation(event)
             case Start(id):
                 self._id = id or self._id
             case ChoiceStart():
                 self._start()
+            case Extra(place, fields) if self._own:
+                self._take_extra(place, fields)
             case _:
                 self.write_rest(event)
 
     def text_writer(self, delta: TextDelta | ReasoningDelta) -> TextWriter | None:
         """Writes further texts of an open block."""
         index = self._numbers.get(delta.block)
-        if index is None:
+        if index is None or self._extras:
             return None
         content = {"text": TEXT} if isinstance(delta, TextDelta) else {"thinking": TEXT}
         data = {"type": "content-delta", "index": index, "delta": {"message": {"content": content}}}
@@ -141,6 +143,15 @@ class CohereWriter(AnswerWriter):
             self._free_inputs.add(block)
             self._emit_arguments(block, '{"input":"')
 
+    def _put_citation(self, citation: Annotation) -> None:
+        body = citation_body(citation, own=self._own)
+        if body is None:
+            note_hidden(citation, self.losses)
+            return
+        index = self._numbers.get(citation.block, 0)
+        self._emit("citation-start", index, citations=body)
+        self._put({"type": "citation-end", "index": index})
+
     def _put_arguments(self, block: int | None, arguments: str) -> None:
         if block in self._free_inputs:
             arguments = msgspec.json.encode(arguments).decode()[1:-1]
@@ -160,7 +171,18 @@ class CohereWriter(AnswerWriter):
         number = {} if index is None else {"index": index}
         self._put({"type": type, **number, "delta": {"message": message}})
 
+    def _take_extra(self, place: str, fields: Json) -> None:
+        if place == "event":
+            self._put(fields)
+            return
+        items = fields.get(LOGPROBS)
+        if isinstance(items, list) and len(items) == 1:
+            fields = {LOGPROBS: items[0]}
+        self._extras = self._extras | fields
+
     def _put(self, event: Json) -> None:
+        if self._extras:
+            event, self._extras = with_extras(event, self._extras), {}
         self.out.append(_frame(str(event["type"]), without_line_ends(msgspec.json.encode(event))))
 
 
