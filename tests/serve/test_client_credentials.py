@@ -227,25 +227,25 @@ def test_a_provider_without_a_key_of_the_gateway_needs_one_of_the_client(
     assert not upstream.requests(model)
 
 
-PATHS: dict[str, dict[str, object]] = {
+PATHS: dict[str, Mapping[str, object]] = {
     "/v1/chat/completions": CHAT,
     "/v1/messages": CLAUDE,
     "/v1/messages/count_tokens": CLAUDE,
     "/v1/responses": RESPONSES,
-    "/v1/embeddings": {"input": "Hi"},
+    "/v1/embeddings": {"model": "", "input": "Hi"},
 }
 
 
 @pytest.mark.parametrize(("path", "fields"), PATHS.items(), ids=PATHS)
 def test_the_account_of_the_gateway_is_not_used_instead(
-    running: InProcessGateway, upstream: Upstream, key: str, path: str, fields: dict[str, object]
+    running: InProcessGateway, upstream: Upstream, key: str, path: str, fields: Mapping[str, object]
 ) -> None:
     """The provider takes no credentials of clients: what the client pays for itself is not booked to the operator."""
     model = upstream.play(unstreamed())
-    answer = send(running, path, fields | {"model": f"ours/{model}"}, subscribed(key))
+    answer = send(running, path, {**fields, "model": f"ours/{model}"}, subscribed(key))
     assert (answer.status, b"x-penstock-key" in answer.body) == (403, True), answer.body
     assert not upstream.requests(model)
-    assert send(running, path, fields | {"model": "nowhere/x"}, subscribed(key)).status == 404
+    assert send(running, path, {**fields, "model": "nowhere/x"}, subscribed(key)).status == 404
 
 
 def test_a_provider_that_needs_no_credential_is_called_and_gets_none(

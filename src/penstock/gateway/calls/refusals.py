@@ -66,8 +66,8 @@ def client_credentials(provider: str, *, by_key: bool) -> Failure:
 def unused_client_credentials(provider: str) -> Failure:
     """The call has a credential of the client's own, and its providers are called with those of the gateway only."""
     message = (
-        f"{provider} is called with the gateway's credentials only, and this request has one of your own: leave that out "
-        "and send the gateway's key in its place, without x-penstock-key, or ask the gateway's operator to set "
+        f"{provider} is called with the gateway's credentials only, and this request has one of your own: leave that "
+        "out and send the gateway's key in its place, without x-penstock-key, or ask the gateway's operator to set "
         f"client_credentials for {provider}"
     )
     return Failure(code="client_credentials_not_allowed", message=message, retryable=False)

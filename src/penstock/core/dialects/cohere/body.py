@@ -3,7 +3,14 @@
 import msgspec
 
 from penstock.core.dialects.answer_parts import call_name, first_choice, note_hidden
-from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, with_extras, write_usage
+from penstock.core.dialects.cohere.answer_parts import (
+    Json,
+    call_id,
+    citation_body,
+    finish_reason,
+    with_extras,
+    write_usage,
+)
 from penstock.core.dialects.cohere.reader import PLAN
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_errors import MAX_MESSAGE

@@ -11,7 +11,14 @@ import msgspec
 
 from penstock.core.dialects.answer_parts import SummaryParts, call_name, note_hidden
 from penstock.core.dialects.answer_writer import TEXT, AnswerFacts, AnswerWriter, TextWriter, text_template
-from penstock.core.dialects.cohere.answer_parts import Json, call_id, citation_body, finish_reason, with_extras, write_usage
+from penstock.core.dialects.cohere.answer_parts import (
+    Json,
+    call_id,
+    citation_body,
+    finish_reason,
+    with_extras,
+    write_usage,
+)
 from penstock.core.dialects.cohere.reader import FAILURES, LOGPROBS, PLAN, SENTINEL
 from penstock.core.hub.events import (
     Annotation,
@@ -41,12 +48,12 @@ class CohereWriter(AnswerWriter):
     _contents = 0
     _called = 0
     _plans = False  # whether the open reasoning is a plan
-    _extras: Json = {}  # of the next event
 
     def __init__(self, facts: AnswerFacts) -> None:
         super().__init__(facts)
         self._id = facts.id or facts.call_id
         self._summary = SummaryParts()
+        self._extras: Json = {}  # of the next event
         self._numbers: dict[int | None, int] = {}  # of the contents and calls that are written, by their blocks
         self._free_inputs: set[int | None] = set()  # blocks of calls whose input is free text: one JSON string
         self._ends: dict[int, str] = {}  # the event that ends each open block
