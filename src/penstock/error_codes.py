@@ -61,6 +61,7 @@ ErrorCode: TypeAlias = Literal[
     "origin_not_allowed",
     "page_not_proven",
     "permission_denied",
+    "plan_changed",
     "previous_response_not_found",
     "provider_keys_at_limit",
     "provider_routing_not_allowed",
@@ -630,6 +631,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _NOT_FOUND, "client", "No such call is running.", "Look for it in the ledger: it may have ended."
         ),
         "name_taken": ErrorRow(_CONFLICT, "client", "Another key has this name.", "Choose another name."),
+        "plan_changed": ErrorRow(
+            _CONFLICT, "client", "Teams or keys were changed since the plan was made.", "Make a new plan."
+        ),
         "ambiguous": ErrorRow(_CONFLICT, "client", "Several keys have this name.", "Use the id of one."),
         "key_unusable": ErrorRow(
             _CONFLICT, "client", "The key is revoked or has expired and cannot be changed.", "Create a new key."

@@ -139,6 +139,7 @@ def test_cve_2026_42208_a_key_is_no_sql(
 
 # The modules that start processes, and what these run. None has a word of a request in it.
 STARTS = {
+    "cli/declared/secret_keeping.py": "the command of penstock apply that keeps secrets, from the command line",
     "gateway/billing/price_table.py": "Penstock, to read the prices of a package",
     "gateway/config/expand.py": "commands of the configuration that print secrets",
     "serve/admin/inspection.py": "penstock inspect, which reads the capture from its standard input",
@@ -274,6 +275,7 @@ WIDER: dict[str, object] = {
     "expires": None,
     "tags": {},
     "team": None,
+    "managed_by": "else",
 }
 INTERNAL: dict[str, object] = {
     "id": "key_000000000000",
@@ -317,7 +319,13 @@ def test_cve_2026_47101_no_one_but_an_administrator_changes_a_field(admin: Admin
         assert admin.ask("PATCH", f"/admin/keys/{made['id']}", {name: value})[0] == 400, name
     assert admin.get(f"/admin/keys/{made['id']}") == before
     for role in ("member", "team_admin"):  # a key of their own has what they may give it
-        for wider in ({"client_credentials": ["main"]}, {"team": "acme"}, {"owner": "else"}, {"digest": "00"}):
+        for wider in (
+            {"client_credentials": ["main"]},
+            {"team": "acme"},
+            {"owner": "else"},
+            {"digest": "00"},
+            {"managed_by": "x"},
+        ):
             found, _, _ = admin.send("POST", "/admin/keys", {"name": f"{role}-own", **wider}, bearer(tokens[role]))
             assert found == 400, (role, wider)
 

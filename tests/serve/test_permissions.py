@@ -60,6 +60,8 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/teams/{id}"): ("viewer", True),
     ("PATCH", "/admin/teams/{id}"): ("admin", False),
     ("DELETE", "/admin/teams/{id}"): ("admin", False),
+    ("POST", "/admin/plan"): ("admin", False),
+    ("POST", "/admin/apply"): ("admin", False),
     ("GET", "/admin/warnings"): ("viewer", True),
     ("GET", "/admin/calls/{id}/text"): ("operator", False),
     ("GET", "/admin/calls/{id}/content"): ("operator", False),

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
     "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
     "teams": ("penstock.cli.teams", "Create, list, change and delete teams."),
+    "apply": ("penstock.cli.apply", "Make the teams and keys that a file declares."),
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
     "sessions": ("penstock.cli.sessions", "List and end the sessions of users who signed in."),
     "roles": ("penstock.cli.roles", "Say which roles a user with some groups gets."),

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from penstock.core.suggest import nearest, suggest
+from penstock.core.suggest import nearest, suggest, suggest_or_list
 from penstock.gateway.config.expand import Expansion, References
 from penstock.gateway.config.problems import SYNONYMS, Problems
 from penstock.gateway.config.toml import Path
@@ -44,6 +44,12 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, float], bool]]] = {
     "le": ("at most", operator.le),
 }
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
+# Which member of a union a value belongs to.
+_MEMBERS: tuple[tuple[type, type[inspect.Type]], ...] = (
+    (dict, inspect.StructType),
+    (int, inspect.IntType),
+    (float, inspect.FloatType),
+)
 # Other notations for a variable, which would be used as the key itself.
 _LOOKS_LIKE_VARIABLE = re.compile(r"(?:\$|%|env:|os\.environ/)([A-Z_][A-Z0-9_]*)%?")
 _MALFORMED = (
@@ -130,6 +136,11 @@ class TableReader:
         return f"unknown {noun}{suggest(name, known, SYNONYMS) or f'; the {noun}s here are {listed}'}"
 
     def _entries(self, kind: inspect.DictType, value: Any, path: Path) -> dict[str, object]:
+        if isinstance(kind.key_type, inspect.LiteralType):
+            options = [str(option) for option in kind.key_type.values]
+            for name in [name for name in value if name not in options]:
+                self._problems.error((*path, name), f"unknown key{suggest_or_list(name, options)}")
+            value = {name: item for name, item in value.items() if name in options}
         read = {name: self._value(kind.value_type, item, (*path, name)) for name, item in value.items()}
         return {name: item for name, item in read.items() if item is not INVALID}
 
@@ -239,10 +250,13 @@ class TableReader:
 
 
 def _member(kind: inspect.UnionType, value: object) -> inspect.Type:
-    """The member of a union for a value: the table if it is one, else the first member that is not None."""
+    """The member of a union for a value: the table if it is one, or the number, else the first that is not None."""
     members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
-    tables = [member for member in members if isinstance(member, inspect.StructType)]
-    return tables[0] if tables and isinstance(value, dict) else members[0]
+    for python, wanted in _MEMBERS:
+        fitting = [member for member in members if isinstance(member, wanted)]
+        if fitting and isinstance(value, python) and not isinstance(value, bool):
+            return fitting[0]
+    return members[0]
 
 
 def _number(text: str) -> object:

@@ -104,6 +104,11 @@ def parse_duration(text: str, param: str) -> int:
     return length
 
 
+def is_duration(text: str) -> bool:
+    """Whether a text is a duration, such as `30d`."""
+    return _DURATION.fullmatch(text.strip()) is not None
+
+
 def parse_moment(text: str, now_ms: int, param: str, *, past: bool = False) -> int:
     """Parse a time into milliseconds since 1970: a duration from now, or before now if `past`; or a date, optionally
     with a time."""

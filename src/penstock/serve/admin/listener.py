@@ -46,7 +46,7 @@ from penstock.serve.admin.queries import Query
 from penstock.serve.admin.replies import SCIM_ROOT, RefusedActError, refusal, result_of, send_error, send_json
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.route import AdminRoute, BookHandler, LoopHandler
-from penstock.serve.admin.routes import METRICS, ROUTES
+from penstock.serve.admin.routes import DECLARED, METRICS, ROUTES
 from penstock.serve.admin.sign_in import SignIn
 from penstock.serve.composition import App
 from penstock.serve.hosts import AllowedHosts
@@ -59,6 +59,8 @@ from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256, replaces_unused=True)
+# Some twenty thousand declared keys.
+_MAX_DECLARATION = 8 * 2**20
 # A group with its members, of which each takes about 200 bytes.
 _MAX_SCIM_BODY = 4 * 2**20
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -111,7 +113,11 @@ class Admin:
         self._backend.audit.keep_days = config.admin.audit_days
         self._group_roles = config.admin.group_roles
         self._sign_in.use(config.admin)
-        self._body_limits = {"/admin/inspect": MAX_BYTES, "/admin/playground": config.limits.max_body}
+        self._body_limits = {
+            "/admin/inspect": MAX_BYTES,
+            "/admin/playground": config.limits.max_body,
+            **dict.fromkeys(DECLARED, _MAX_DECLARATION),
+        }
         names = (*_LOOPBACK, *config.admin.hosts, self._endpoint.address.host, config.admin.address.host)
         self._hosts = AllowedHosts(names, any_address=self._any_address)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.gateway.declared.plan import PlanReport
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
 from penstock.gateway.people.roles import PERMISSIONS, user_parts
 from penstock.gateway.people.tokens import TokenTerms
@@ -17,7 +18,7 @@ from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
 from penstock.http.exchange import Exchange
 from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
-from penstock.serve.admin.handlers import content, gateway, keys, ledger, live, people, scim, teams
+from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, people, scim, teams
 from penstock.serve.admin.handlers.export import export
 from penstock.serve.admin.openapi import document
 from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_NAMES, PAGE, Parameter
@@ -54,6 +55,8 @@ def encoded_document() -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(document(ROUTE_GROUPS)))
 
 
+# Their bodies are whole files.
+DECLARED = ("/admin/plan", "/admin/apply")
 # The default path of Prometheus.
 METRICS = "/metrics"
 _NEXT = Parameter("The `next` of the previous page.")
@@ -143,6 +146,10 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
         AdminRoute("GET", "/admin/teams/{+id}", teams.show_team, schemas.Team, "read", in_team=True),
         AdminRoute("PATCH", "/admin/teams/{+id}", teams.update_team, schemas.Team, body=TeamUpdate),
         AdminRoute("DELETE", "/admin/teams/{+id}", teams.delete_team, schemas.DeletedTeam),
+    ],
+    "Declared teams and keys": [
+        AdminRoute("POST", DECLARED[0], declared.make_plan, PlanReport, body=declared.PlanBody),
+        AdminRoute("POST", DECLARED[1], declared.carry_out_plan, PlanReport, body=declared.ApplyBody),
     ],
     "Warnings": [
         AdminRoute(

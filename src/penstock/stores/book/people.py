@@ -164,7 +164,7 @@ class SqlPeople:
 
     def record(self, entry: AuditEntry, keep_days: int | None = None) -> None:
         """Append to the audit log, and delete the entries that are older than `keep_days`."""
-        self._database.write(lambda transaction: _append(transaction, entry, keep_days))
+        self._database.write(lambda transaction: _append(transaction, [entry], keep_days))
 
     def audit(self, wanted: AuditFilter, *, limit: int, before: int | None = None) -> list[tuple[int, AuditEntry]]:
         """Entries, the newest first, each with its place; `before` continues from such a place."""
@@ -218,19 +218,23 @@ def end_sessions(transaction: Transaction, chosen: Callable[[AdminSession], bool
     return len(sessions)
 
 
-def append(transaction: Transaction, actor: Actor, entry: AuditEntry) -> None:
-    """Append to the audit log in a transaction that also makes the change."""
-    _append(transaction, entry, actor.keep_days)
+def append(transaction: Transaction, actor: Actor, *entries: AuditEntry) -> None:
+    """Append to the audit log in a transaction that also makes the changes."""
+    if entries:
+        _append(transaction, entries, actor.keep_days)
 
 
-def _append(transaction: Transaction, entry: AuditEntry, keep_days: int | None) -> None:
-    row: Row = (
-        number(entry.at_ms),
-        *map(text, (entry.who, entry.via, entry.address, entry.action, entry.subject)),
-        _short_json(entry.before),
-        _short_json(entry.after),
-    )
-    transaction.execute_each(_RECORD, [row])
+def _append(transaction: Transaction, entries: Sequence[AuditEntry], keep_days: int | None) -> None:
+    rows: list[Row] = [
+        (
+            number(entry.at_ms),
+            *map(text, (entry.who, entry.via, entry.address, entry.action, entry.subject)),
+            _short_json(entry.before),
+            _short_json(entry.after),
+        )
+        for entry in entries
+    ]
+    transaction.execute_each(_RECORD, rows)
     if keep_days is not None:
         before_ms = number(clock_ms() - keep_days * DAY_MS)
         transaction.fetch("UPDATE meta SET value = ? WHERE name = 'kept_audit' AND value < ?", (before_ms, before_ms))

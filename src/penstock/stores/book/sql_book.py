@@ -210,8 +210,7 @@ class Book:
             put_keys(transaction, new.keys)
             acts = [team_change(self.actor, clock_ms(), teams.get(team.path), team) for team in new.teams]
             acts += [key_change(self.actor, clock_ms(), keys.get(key.id), key) for key in new.keys]
-            for act in filter(None, acts):
-                append(transaction, self.actor, act)
+            append(transaction, self.actor, *filter(None, acts))
             if new.entries:
                 _book(transaction, {text(entry.id): entry for entry in new.entries})
             return new
