@@ -44,12 +44,14 @@ ErrorCode: TypeAlias = Literal[
     "invalid_request",
     "key_in_model",
     "key_not_found",
+    "key_policy",
     "key_unusable",
     "ledger_unavailable",
     "local_busy",
     "local_failed",
     "local_text_only",
     "local_unavailable",
+    "member_not_found",
     "method_not_allowed",
     "model_not_allowed",
     "model_not_found",
@@ -67,6 +69,8 @@ ErrorCode: TypeAlias = Literal[
     "provider_routing_not_allowed",
     "query_too_slow",
     "rate_limit_exceeded",
+    "request_answered",
+    "request_not_found",
     "request_timeout",
     "request_too_complex",
     "response_not_found",
@@ -629,6 +633,19 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         ),
         "call_not_found": ErrorRow(
             _NOT_FOUND, "client", "No such call is running.", "Look for it in the ledger: it may have ended."
+        ),
+        "member_not_found": ErrorRow(
+            _NOT_FOUND, "client", "No member of the team has this id or name.", "Check the name."
+        ),
+        "request_not_found": ErrorRow(_NOT_FOUND, "client", "No request for more has this id.", "Check the id."),
+        "request_answered": ErrorRow(
+            _CONFLICT, "client", "The request for more was answered, withdrawn, or has expired.", "Make a new one."
+        ),
+        "key_policy": ErrorRow(
+            _FORBIDDEN,
+            "client",
+            "The key would exceed the [policy](teams.md#keys-of-members) of its team for keys of members.",
+            "Choose less, or ask an administrator for more.",
         ),
         "name_taken": ErrorRow(_CONFLICT, "client", "Another key has this name.", "Choose another name."),
         "plan_changed": ErrorRow(

@@ -24,6 +24,8 @@ COMMANDS = {
     "blocked": ("block",),
     "strict": ("update", "--strict"),
     "end_users": ("update", "--user-concurrent", "2"),
+    "members": ("update", "--member-budget", "20/month"),
+    "member_keys": ("update", "--member-key-number", "3", "--member-key-raised-by", "admin"),
 }
 TEXTS = {
     "name": "renamed",
@@ -51,7 +53,7 @@ class Holder(NamedTuple):
 
 
 KEYS = Holder("keys", "ci", "name", KEY_FIELDS, KeyUpdate, "Key", "views/key.js")
-TEAMS = Holder("teams", "acme", "path", TEAM_FIELDS, TeamUpdate, "Team", "views/teams.js")
+TEAMS = Holder("teams", "acme", "path", TEAM_FIELDS, TeamUpdate, "Team", "views/team*.js")
 CASES = {f"{holder.command}-{field.name}": (holder, field) for holder in (KEYS, TEAMS) for field in holder.fields}
 
 
@@ -112,7 +114,7 @@ def test_limits_are_those_of_every_account() -> None:
 @pytest.mark.parametrize("holder", [KEYS, TEAMS], ids=("keys", "teams"))
 def test_the_page_has_every_field(holder: Holder) -> None:
     fields = (WEB / "kit/key_fields.js").read_text(encoding="utf-8")
-    view = (WEB / holder.view).read_text(encoding="utf-8")
+    view = "".join(each.read_text(encoding="utf-8") for each in WEB.glob(holder.view))
     types = (WEB / "types.d.ts").read_text(encoding="utf-8")
     interfaces = "".join(re.findall(rf"interface (?:{holder.interface}|RateLimits) .*?\n}}", types, re.DOTALL))
     report = json.loads(invoke(holder.command, "show", holder.name, "--json").stdout)

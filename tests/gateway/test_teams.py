@@ -19,6 +19,7 @@ from penstock.gateway.limits.accounts import LocalAccounts
 from penstock.gateway.limits.admission import Decision, Denial, Grant, Reservation
 from penstock.gateway.limits.chained import ChainedAccounts
 from penstock.gateway.teams.chain import Chain, account_ids, end_user_quotas
+from penstock.gateway.teams.members import MemberLimits
 from penstock.gateway.teams.team import Team
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from tests.stores.accounts_together import NOW, MemoryStore, StoreLink
@@ -28,7 +29,12 @@ TEAMS = (
     Team(path="acme", created_ms=1, budgets={"day": 900, "month": 1000}, requests_per_minute=100, models=("a*", "b")),
     Team(path="acme/search", created_ms=1, budgets={"month": 600}, models=("*1",)),
     Team(path="acme/search/prod", created_ms=1, budgets={"total": 400}, concurrent=3),
-    Team(path="acme/ads", created_ms=1, end_users=KeyLimits(budgets={"day": 50}, requests_per_minute=9)),
+    Team(
+        path="acme/ads",
+        created_ms=1,
+        end_users=KeyLimits(budgets={"day": 50}, requests_per_minute=9),
+        members=KeyLimits(budgets={"month": 120}, concurrent=2),
+    ),
 )
 
 
@@ -54,6 +60,10 @@ KEYS = [
     )
 ]
 PLAIN, CI, WEB, ADS = KEYS
+OF_MEMBERS = [
+    resolved(key(id, "acme/ads", owner=owner), *TEAMS) for id, owner in (("a1", "ann <1>"), ("a2", "Ann <1>"))
+]
+ANN1, ANN2 = OF_MEMBERS
 
 
 def test_a_chain_goes_from_the_key_to_its_organisation() -> None:
@@ -76,7 +86,28 @@ def test_a_chain_goes_from_the_key_to_its_organisation() -> None:
     assert chain(PLAIN) == (own,)
     # A process that takes over the calls of another knows only what their entries say.
     for key, user in ((CI, ""), (ADS, "eve")):
-        assert {account.id for account in chain(key, user)} <= set(account_ids(key.id, key.team, user))
+        assert {account.id for account in chain(key, user)} <= set(account_ids(key.id, key.team, user, key.owner))
+
+
+def test_a_member_has_one_account_for_all_its_keys_beside_that_of_its_team() -> None:
+    ids = [account.id for account in ANN1.quotas]
+    assert ids[0] == "a1"
+    assert ids[1:] == [account.id for account in ANN2.quotas[1:]]
+    assert [id.rpartition(":")[0] if "member" in id else id for id in ids[1:]] == [
+        "member:acme/ads",
+        ids[1],
+        "team:acme",
+        "team:acme:day",
+        "team:acme:month",
+    ]
+    assert ids[2] == f"{ids[1]}:month"
+    assert set(ids) <= set(account_ids("a1", "acme/ads", "", "ann <1>"))
+    raised = MemberLimits(team="acme/ads", member="1", who="ann <1>", budgets={"month": 500})
+    chains = Chain(TEAMS, [raised])
+    hers, his = (chains.client_key(key("k", "acme/ads", owner=owner)).quotas for owner in ("ann <1>", "ann <2>"))
+    assert [(each.budget, each.concurrent) for each in hers[1:3]] == [(None, 2), (500, None)]
+    assert [(each.budget, each.concurrent) for each in his[1:3]] == [(None, 2), (120, None)]
+    assert {each.id for each in hers[1:3]} & {each.id for each in his[1:3]} == set()
 
 
 def test_a_model_must_be_allowed_at_every_level() -> None:
@@ -158,7 +189,7 @@ class Tree:
 COMMANDS = st.lists(
     st.tuples(
         st.sampled_from(("reserve", "reserve", "extend", "settle", "release")),
-        st.integers(0, 2),
+        st.integers(0, 4),
         st.integers(0, 300),
         st.integers(0, 99),
     ),
@@ -171,7 +202,7 @@ COMMANDS = st.lists(
 def test_no_budget_is_exceeded_and_a_refused_call_leaves_nothing(commands: list[tuple[str, int, int, int]]) -> None:
     local, tree = LocalAccounts(lambda: NOW), Tree()
     accounts = ChainedAccounts(local)
-    keys = KEYS[1:]
+    keys = [*KEYS[1:], *OF_MEMBERS]
     for number, (command, which, cost, pick) in enumerate(commands):
         answers: list[Decision] = []
         ids = sorted(tree.holds)
@@ -181,7 +212,11 @@ def test_no_budget_is_exceeded_and_a_refused_call_leaves_nothing(commands: list[
             amounts = {level.id: local.used(level).reserved + tree.spent.get(level.id, 0) for level in levels}
             fits = all(level.budget is None or amounts[level.id] + cost <= level.budget for level in levels)
             accounts.reserve(levels, Reservation(id, cost, 1, NOW, LASTS), answers.append)
-            busy = which == 0 and sum(CI.quotas[0] in accounts for accounts, _ in tree.holds.values()) >= 3
+            busy = any(
+                level.concurrent is not None
+                and sum(level in accounts for accounts, _ in tree.holds.values()) >= level.concurrent
+                for level in levels
+            )
             assert isinstance(answers[0], Grant) == (fits and not busy)
             if isinstance(answers[0], Grant):
                 tree.holds[id] = levels, answers[0].cost
@@ -247,7 +282,7 @@ def test_calls_that_race_in_three_processes_never_exceed_their_organisation() ->
     async def call(process: SharedAccounts, number: int) -> bool:
         nonlocal most
         levels, id, cost = (
-            chain((CI, WEB, ADS)[number % 3], "eve"[: number % 2]),
+            chain((CI, WEB, ADS, ANN1, ANN2)[number % 5], "eve"[: number % 2]),
             f"call_{number}",
             chance.randrange(90),
         )
@@ -256,6 +291,8 @@ def test_calls_that_race_in_three_processes_never_exceed_their_organisation() ->
         if isinstance(await answer, Denial):
             return False
         running[id] = cost
+        hers = [cost for id, cost in (running | ledger).items() if int(id.removeprefix("call_")) % 5 >= 3]
+        assert sum(hers) <= 120
         most = max(most, sum(running.values()) + sum(ledger.values()))
         await asyncio.sleep(0)
         spent = chance.randrange(cost + 1)

@@ -11,6 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import penstock.serve
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.terms import KeyTerms
 from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.gateway.people.audit import Actor
 from penstock.gateway.people.roles import RoleGrant
@@ -119,6 +121,8 @@ targets = ["main/answer"]
 # The lists that are empty in this gateway, so that the schemas of their items are not tested here.
 _EMPTY = [
     "/admin/audit.entries[].after.client_credentials",
+    "/admin/audit.entries[].after.member_keys.models",
+    "/admin/audit.entries[].before.member_keys.models",
     "/admin/calls/{id}/content.left_out",
     "/admin/entries.entries[].attempts[].stalls",
     "/admin/entries/{id}.attempts[].stalls",
@@ -232,6 +236,10 @@ def ids(served: AdminClient) -> dict[str, str]:
         book.people.start_session(session, Actor("eve", "session"))
         warning: Any = {"account": key["id"], "label": "2026-11", "percent": 50, "period": "month", "kind": "key"}
         named = {"name": key["id"], "title": "ci", "budget": 10**9, "spent": 6 * 10**8, "refused": False, "at_ms": now}
+        served.ask("PATCH", "/admin/teams/acme", {"members": {"budgets": {"day": 1}}, "member_keys": {"models": ["*"]}})
+        key_changes.create(
+            book, KeyTerms(name="own", team="acme", models=("*",), budgets={"day": 1}), now, owner="eve <1>"
+        )
         book.claim_warnings([BudgetWarning(**warning, **named)])
     finally:
         book.close()

@@ -62,6 +62,8 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("DELETE", "/admin/teams/{id}"): ("admin", False),
     ("POST", "/admin/plan"): ("admin", False),
     ("POST", "/admin/apply"): ("admin", False),
+    ("GET", "/admin/members"): ("viewer", True),
+    ("PATCH", "/admin/members"): ("admin", False),
     ("GET", "/admin/warnings"): ("viewer", True),
     ("GET", "/admin/calls/{id}/text"): ("operator", False),
     ("GET", "/admin/calls/{id}/content"): ("operator", False),

@@ -33,9 +33,9 @@ def test_what_is_written_is_read_by_another_process_for_a_day(tmp_path: Path) ->
     now = [time.time()]
     one, other = LocalSnapshot(tmp_path), LocalSnapshot(tmp_path, lambda: now[0])
     assert (other.keys(), other.users()) == (None, KnownUsers())
-    one.write_keys([KEY, KEY], [TEAM])
+    one.write_keys(KnownKeys([KEY, KEY], [TEAM], []))
     one.write_users(USERS)
-    assert other.keys() == KnownKeys([KEY, KEY], [TEAM])
+    assert other.keys() == KnownKeys([KEY, KEY], [TEAM], [])
     assert other.users() == USERS
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     now[0] += MAX_AGE_S + 60
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_by_another_process_for_a_day(tmp_path: Path) ->
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]\n{}\n", b"\xff"])
 def test_a_damaged_file_is_as_none(tmp_path: Path, damage: bytes) -> None:
     snapshot = LocalSnapshot(tmp_path)
-    snapshot.write_keys([KEY], [TEAM])
+    snapshot.write_keys(KnownKeys([KEY], [TEAM], []))
     snapshot.write_users(USERS)
     for path in tmp_path.iterdir():
         path.write_bytes(damage)

@@ -12,7 +12,9 @@ from penstock.gateway.keys.changes import KeyChange
 from penstock.gateway.keys.keys import KeyLimits
 from penstock.gateway.keys.quota import Spender
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, LimitTerms
+from penstock.gateway.people.audit import AuditFilter
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate, create, delete, update
+from penstock.gateway.teams.members import MemberLimits
 from penstock.gateway.teams.report import report_teams
 from penstock.stores.accounts.sqlite import SqliteAccounts
 from penstock.stores.book.sql_book import Book
@@ -128,3 +130,48 @@ def test_accounts_of_end_users_are_bounded(tmp_path: Path) -> None:
     assert 50 <= kept < 60
     assert accounts.load("key_1") == (b"v" * 8, b"kept")
     accounts.close()
+
+
+def test_a_member_spends_what_all_its_keys_in_the_team_spend(book: Book, tmp_path: Path) -> None:
+    add_teams(book)
+    owned = {"a1": ("ann <1>", "acme/search"), "a2": ("Ann <1>", "acme/search/prod"), "b": ("bob <2>", "acme/search")}
+    keys = {
+        name: key_changes.create(book, KeyTerms(name=name, team=team), NOW, owner=who).key.id
+        for name, (who, team) in owned.items()
+    }
+    calls = [
+        replace(entry(f"call_{name}", key=keys[name], at_ms=NOW + place), team=owned[name][1])
+        for place, name in enumerate(owned)
+    ]
+    place, _ = book.spenders_after(0)
+    book.append(calls)
+    cost = calls[0].priced
+    in_team = Spender(team="acme/search", member="1")
+
+    def spent() -> list[int]:
+        who = [in_team, Spender(team="acme", member="1"), Spender(team="acme/search/prod", member="1")]
+        return [each.total for each in book.spent_by([(one, NOW - DAY_MS) for one in who])]
+
+    assert spent() == [2 * cost, 2 * cost, cost]
+    assert book.spent(Spender(team="acme", member="2"), 0).total == cost
+    assert book.spent(Spender(team="acme", member="ann"), 0).total == 0
+    assert book.spent(in_team, 0, recent_since_ms=NOW).recent == {"call_a1", "call_a2"}
+    assert book.spent(in_team, 0, recent_since_ms=NOW + 10**9).recent == set()
+    assert {in_team.account, Spender(team="acme", member="2").account} <= book.spenders_after(place)[1]
+    before = spent()
+    while book.prune(tmp_path, NOW + 2 * DAY_MS):
+        pass
+    assert book.archived().calls == 3
+    assert spent() == before
+
+
+def test_the_limits_of_one_member_are_stored_and_recorded(book: Book) -> None:
+    add_teams(book)
+    version = book.keys_version()
+    raised = MemberLimits(team="acme", member="1", who="ann <1>", budgets={"month": 5 * 10**9}, concurrent=3)
+    book.change_member(raised, NOW)
+    book.change_member(replace(raised, budgets={}), NOW)
+    assert book.members() == [replace(raised, budgets={})]
+    assert book.keys_version() > version
+    (_, last), (_, first) = book.people.audit(AuditFilter(action="member"), limit=9)
+    assert (first.subject, last.before, last.after) == ("acme 1", {"budgets": {"month": "5.00"}}, {"budgets": {}})

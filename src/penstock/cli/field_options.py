@@ -10,20 +10,22 @@ import click
 import msgspec
 
 from penstock.errors import AdminError
-from penstock.gateway.keys.fields import FIELDS, LIMITS, Field
+from penstock.gateway.keys.fields import FIELDS, Field
 from penstock.gateway.keys.quota import Period
 from penstock.gateway.keys.terms import parse_tag
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 _REPEATABLE = ("list", "pairs", "budgets")
-_USER = "user_"
+# Between the names of a field and of its part.
+_PART = "__"
 
 
 def field_options(fields: Iterable[Field]) -> Callable[[F], F]:
-    """Add the options for fields to a command, and those for the limits of end users."""
-    options = [_option(field) for field in fields if field.option]
-    options += [_option(field, _USER, " For each end user.") for field in LIMITS]
+    """Add the options for fields to a command, and those for their parts, such as the limits of end users."""
+    fields = tuple(fields)
+    options = [_option(field) for field in fields if field.option and not field.parts]
+    options += [_option(part, whole) for whole in fields for part in whole.parts]
 
     def add(function: F) -> F:
         for option in reversed(options):
@@ -33,24 +35,27 @@ def field_options(fields: Iterable[Field]) -> Callable[[F], F]:
     return add
 
 
-def _option(field: Field, prefix: str = "", more: str = "") -> Callable[[F], F]:
-    name = f"{prefix}{field.option}".replace("_", "-")
+def _option(field: Field, whole: Field | None = None) -> Callable[[F], F]:
+    name = field.option if whole is None else f"{whole.option}-{field.option}"
     return click.option(
         f"--{name}/--no-{name}" if field.kind == "flag" else f"--{name}",
-        f"{prefix}{field.name}",
+        field.name if whole is None else f"{whole.name}{_PART}{field.name}",
         type=click.Choice(get_args(Period)) if field.kind == "period" else None,
         multiple=field.kind in _REPEATABLE,
         default=None,
         metavar=field.metavar,
-        help=field.help + more,
+        help=field.help if whole is None else f"{field.help} {whole.help}",
     )
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are given, by the names of their fields; those for end users together."""
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    users = {name.removeprefix(_USER): given.pop(name) for name in [*given] if name.startswith(_USER)}
-    return given | ({"end_users": users} if users else {})
+    """The options that are given, by the names of their fields; those for parts of one together."""
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        whole, part, own = name.partition(_PART)
+        if value not in (None, ()):
+            (given.setdefault(whole, {}) if part else given)[own or name] = value
+    return given
 
 
 def read_fields(given: Mapping[str, Any], kind: type[T]) -> T:
@@ -72,7 +77,7 @@ def _value(field: Field, value: Any) -> object:
         return _values(value)
     if field.kind in _REPEATABLE:
         return _parts(field, value.split() if isinstance(value, str) else value)
-    if value == "none" and field.name not in ("name", "period"):
+    if value == "none" and field.name not in ("name", "period", "raised_by"):
         return None
     if field.kind == "number":
         if not (value.isascii() and value.isdigit()):

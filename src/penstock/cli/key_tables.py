@@ -99,9 +99,26 @@ def limits(report: Report) -> str:
 
 def user_limits(report: Report) -> str:
     """The limits of each end user of a key or a team; empty if there are none."""
-    given = report["end_users"]
+    return limits_of(report["end_users"])
+
+
+def limits_of(given: Report) -> str:
+    """Budgets and limits that are not those of a key or a team itself; empty if there are none."""
     budgets = (f"${amount}/{period}" for period, amount in given["budgets"].items())
     return ", ".join(filter(None, (*budgets, limits(given))))
+
+
+def policy(given: Report) -> str:
+    """The policy for keys of members; empty if there is none."""
+    number, days = given["number"], given["days"]
+    parts = (
+        f"{number} each" if number is not None else "",
+        f"for {days} days" if days is not None else "",
+        limits_of(given),
+        f"models {', '.join(given['models'])}" if given["models"] else "",
+    )
+    text = ", ".join(filter(None, parts))
+    return f"{text}; raised by {given['raised_by']}" if text or given["raised_by"] != "team_admin" else ""
 
 
 def _since(report: Report) -> str:

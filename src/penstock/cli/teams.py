@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.book import opened
 from penstock.cli.field_options import field_options, given_options, read_fields
-from penstock.cli.key_tables import limits, renewed, user_limits
+from penstock.cli.key_tables import limits, limits_of, policy, renewed, user_limits
 from penstock.cli.options import config_option, json_option
 from penstock.cli.table import Column, Table
 from penstock.cli.text import one_line, to_json
@@ -129,6 +129,8 @@ def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
         "limits": limits(report) or "none",
         "models": ", ".join(report["models"]) or "all",
         "per user": user_limits(report) or "no limits",
+        "per member": limits_of(report["members"]) or "no limits",
+        "member keys": policy(report["member_keys"]) or "no policy",
         **({"managed by": report["managed_by"]} if report["managed_by"] else {}),
     }
     for label, value in rows.items():

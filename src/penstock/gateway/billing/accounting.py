@@ -65,6 +65,7 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
         tags=call.tags,
         user=call.user,
         team=call.key.team if call.key is not None else "",
+        owner=call.key.owner if call.key is not None else "",
         attempts=(
             (_attempt(call, attempts[0], output, price),)  # nearly all have one
             if len(attempts) == 1
@@ -101,6 +102,7 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         tags=call.tags,
         user=call.user,
         team=call.key.team if call.key is not None else "",
+        owner=call.key.owner if call.key is not None else "",
         attempts=(*earlier, attempt),
     )
 

@@ -327,7 +327,7 @@ class Ledger:
         for entry in adopted:
             self._journal.settled(entry)
             if entry.key:
-                self._settle_hold(entry, account_ids(entry.key, entry.team, entry.user))
+                self._settle_hold(entry, account_ids(entry.key, entry.team, entry.user, entry.owner))
         return adopted
 
     def _settle_hold(self, entry: Entry, accounts: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ A key is *active* until it is revoked or expires. Among active keys names are un
 of a key: its budget, limits and history stay. Of the earlier secrets a key keeps the last one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeVar
 
@@ -38,19 +38,26 @@ class NewKey(NamedTuple):
     key: Key
 
 
-def create(store: KeyStore, terms: KeyTerms, now_ms: int, *, owner: str = "") -> NewKey:
-    """Create a key. `owner` is the user who creates it for itself."""
-    secret, key = make_key(terms, now_ms)
-    key = structs.replace(key, owner=owner)
+def create(
+    store: KeyStore,
+    terms: KeyTerms,
+    now_ms: int,
+    *,
+    owner: str = "",
+    fit: Callable[[Key, list[Key]], Key] = lambda key, _keys: key,
+) -> NewKey:
+    """Create a key. `owner` is the user who creates it for itself; `fit` makes it fit into the policy of its team, or
+    raises."""
+    secret, wanted = make_key(terms, now_ms)
+    wanted = structs.replace(wanted, owner=owner)
 
     def change(keys: list[Key], teams: AbstractSet[str]) -> list[Key]:
-        if key.team and key.team not in teams:
-            raise _no_team(key.team)
-        _check_name(keys, key, now_ms)
-        return [key]
+        if wanted.team and wanted.team not in teams:
+            raise _no_team(wanted.team)
+        _check_name(keys, wanted, now_ms)
+        return [fit(wanted, keys)]
 
-    store.change_keys(change)
-    return NewKey(secret, key)
+    return NewKey(secret, store.change_keys(change)[0])
 
 
 def revoke(store: KeyStore, which: str, now_ms: int) -> Key:

@@ -42,6 +42,8 @@ class ClientKey(Struct, AnyKey, frozen=True, kw_only=True):
     id: str
     name: str
     team: str = ""
+    owner: str = ""
+    """The user who created it for itself; empty if none did."""
     configured: bool = False
     """Whether it is of the configuration. It has no limits, and its id is its place in a list, which may change."""
     digest: bytes = b""
@@ -62,7 +64,7 @@ class ClientKey(Struct, AnyKey, frozen=True, kw_only=True):
     """The end user of its calls, as a JWT names it; empty to take the one that the client names."""
     quotas: tuple[Quota, ...] = ()
     """The accounts in which its calls are reserved: its own, its further budgets, then those of its teams from the
-    innermost to the organisation."""
+    innermost to the organisation, of each level those of the member first."""
     user_quotas: tuple[Quota, ...] = ()
     """The limits of each of its end users; `chain.end_user_quotas` has the accounts of one."""
     team_models: tuple[tuple[str, ...], ...] = ()

@@ -17,7 +17,7 @@ from msgspec import UNSET, structs
 
 from penstock.errors import AdminError
 from penstock.gateway.keys.key_secret import digest_of, new_secret
-from penstock.gateway.keys.keys import Key, KeyLimits, new_id
+from penstock.gateway.keys.keys import Key, KeyLimits, Raiser, new_id
 from penstock.gateway.keys.quota import Period
 from penstock.gateway.keys.team_path import check_team_path
 from penstock.gateway.keys.terms import (
@@ -55,6 +55,8 @@ class Field(NamedTuple):
     """The name of the stored field, if it is another one."""
     unit: str = ""
     """Of a rate: its name in lists of limits."""
+    parts: "tuple[Field, ...]" = ()
+    """The fields of limits, whose options begin with its own."""
 
 
 def updated(subject: L, given: LimitTerms, now_ms: int) -> L:
@@ -103,9 +105,12 @@ def _checked(check: Callable[[Any], object]) -> Callable[[Any, Any, int], object
     return lambda _current, given, _now: check(given)
 
 
+def _count(name: str, option: str, help: str) -> Field:
+    return Field(name, "number", _checked(lambda given: check_limit(given, name)), option, help, "N")
+
+
 def _rate(name: str, what: str, unit: str, option: str) -> Field:
-    check = _checked(lambda given: check_limit(given, name))
-    return Field(name, "number", check, option, f"Maximum {what}.", "N", unit=unit)
+    return _count(name, option, f"Maximum {what}.")._replace(unit=unit)
 
 
 RATES = (
@@ -115,17 +120,26 @@ RATES = (
 )
 _BUDGETS = "A budget, such as 500/month or 50/day. Repeatable: all apply."
 LIMITS = (Field("budgets", "budgets", _with_budgets, "budget", _BUDGETS, "DOLLARS/PERIOD"), *RATES)
-"""Those of end users."""
+"""Those of end users, and of members."""
+_PATTERNS = "An allowed model, or groq/*. Repeatable."
+_MODELS = Field("models", "list", _checked(check_models), "model", _PATTERNS, "PATTERN")
+_RAISED_BY = f"Who may go beyond it: {' or '.join(get_args(Raiser))}."
+POLICY = (
+    _count("number", "number", "Maximum number of active keys."),
+    _count("days", "days", "Maximum days until it expires."),
+    *LIMITS,
+    _MODELS,
+    Field("raised_by", "text", _checked(str), "raised-by", _RAISED_BY, "ROLE"),
+)
+"""Those of keys that members create."""
 _BLOCKED = Field("blocked", "flag", lambda since, given, now: (since or now) if given else None, stored="blocked_ms")
 _MANAGER = "The file that declares it for penstock apply; none releases it."
 _MANAGED = Field("managed_by", "text", _checked(check_manager), "managed-by", _MANAGER, "NAME")
-TEAM_FIELDS = (
-    *LIMITS,
-    Field("models", "list", _checked(check_models), "model", "An allowed model, or groq/*. Repeatable.", "PATTERN"),
-    Field("end_users", "limits", updated),
-    _BLOCKED,
-    _MANAGED,
-)
+_END_USERS = Field("end_users", "limits", updated, "user", "For each end user.", parts=LIMITS)
+_COMMON = (*RATES, _MODELS, _END_USERS, _BLOCKED, _MANAGED)
+_MEMBERS = Field("members", "limits", updated, "member", "For all keys of each member.", parts=LIMITS)
+_MEMBER_KEYS = Field("member_keys", "limits", updated, "member-key", "For a key that a member creates.", parts=POLICY)
+TEAM_FIELDS = (LIMITS[0], *_COMMON, _MEMBERS, _MEMBER_KEYS)
 _FURTHER = "A budget for another period, such as 5/day. Repeatable: all apply."
 _STRICT = "Fail its calls if a translation would change their meaning."
 _CREDENTIALS = "A provider to which it may send a credential of the client's own. Repeatable."
@@ -136,11 +150,11 @@ KEY_FIELDS = (
     Field("budget", "text", _money, "budget", "Its budget, such as 25 or 0.50.", "DOLLARS"),
     Field("period", "period", _checked(str), "per", "The period of the budget; a month if none is given."),
     LIMITS[0]._replace(option="further-budget", help=_FURTHER),
-    *TEAM_FIELDS[1:],
+    *_COMMON,
     Field("strict", "flag", _checked(bool), "strict", _STRICT),
     Field("client_credentials", "list", _checked(check_providers), "client-credentials", _CREDENTIALS, "PROVIDER"),
     Field("expires", "text", _expiry, "expires", _EXPIRES, "WHEN", "expires_ms"),
     Field("tags", "pairs", _checked(check_tags), "tag", "A tag for its calls. Repeatable.", "NAME=VALUE"),
     Field("team", "text", _checked(lambda given: check_team_path(given) if given else ""), "team", _TEAM, "PATH"),
 )
-FIELDS = {field.name: field for field in KEY_FIELDS}
+FIELDS = {field.name: field for field in (*POLICY, *TEAM_FIELDS, *KEY_FIELDS)}

@@ -6,11 +6,14 @@ remain valid for some time.
 
 import secrets
 from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from penstock.gateway.keys.client_key import AnyKey
 from penstock.gateway.keys.quota import Period, RateLimits
+
+Raiser: TypeAlias = Literal["team_admin", "admin"]
 
 
 class KeyLimits(RateLimits, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,6 +24,18 @@ class KeyLimits(RateLimits, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_LIMITS = KeyLimits()
+
+
+class KeyPolicy(KeyLimits, frozen=True, kw_only=True, omit_defaults=True):
+    """The most that a key may have which a member of a team creates for itself."""
+
+    number: int | None = None
+    """How many active keys a member may have."""
+    days: int | None = None
+    """How long a key may be valid."""
+    models: tuple[str, ...] = ()
+    raised_by: Raiser = "team_admin"
+    """Who may create keys, and approve requests, beyond it."""
 
 
 class Limited(KeyLimits, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@
 | a key, and a further budget of it | `key_1`, `key_1:day` |
 | limits, and a budget, of a team | `team:acme/search`, `team:acme/search:month` |
 | limits, and a budget, of an end user of a key or a team | `user:key_1:DIGEST`, `user:team:acme:DIGEST:day` |
+| limits, and a budget, of a member of a team | `member:acme/search:DIGEST`, `member:acme/search:DIGEST:month` |
 | a key of a provider | `provider/NAME/KEY` |
 """
 
@@ -30,15 +31,20 @@ class RateLimits(Struct, frozen=True, kw_only=True):
 
 
 class Spender(Struct, frozen=True):
-    """Whose calls a budget is for: those of a key, or of a team and all below it; of one end user, if it is given."""
+    """Whose calls a budget is for: those of a key, or of a team and all below it; there, of the keys of one member or
+    of one end user, if it is given."""
 
     key: str = ""
     team: str = ""
     user: str = ""
+    member: str = ""
+    """The id of a user, as the owner of keys is recorded (`owner.py`)."""
 
     @property
     def account(self) -> str:
         """The id of its account."""
+        if self.member:
+            return member_account(self.team, self.member)
         account = f"team:{self.team}" if self.team else self.key
         return user_account(account, self.user) if self.user else account
 
@@ -58,4 +64,13 @@ class Quota(RateLimits, frozen=True, kw_only=True):
 
 def user_account(account: str, user: str) -> str:
     """The id of the account of an end user of a key or a team."""
-    return f"{END_USER}{account}:{blake2b(user.encode('utf-8', 'replace'), digest_size=_DIGEST_BYTES).hexdigest()}"
+    return f"{END_USER}{account}:{_digest(user)}"
+
+
+def member_account(team: str, member: str) -> str:
+    """The id of the account of a member of a team."""
+    return f"member:{team}:{_digest(member)}"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()

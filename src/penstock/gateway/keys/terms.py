@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from penstock.amounts import DAY_MS, NANODOLLARS
 from penstock.errors import AdminError
+from penstock.gateway.keys.keys import Raiser
 from penstock.gateway.keys.quota import Period
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
@@ -41,6 +42,15 @@ class LimitTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests_per_minute: int | UnsetType | None = UNSET
     tokens_per_minute: int | UnsetType | None = UNSET
     concurrent: int | UnsetType | None = UNSET
+
+
+class PolicyTerms(LimitTerms, frozen=True, kw_only=True):
+    """The most that keys may have which members create, as users write it."""
+
+    number: int | UnsetType | None = UNSET
+    days: int | UnsetType | None = UNSET
+    models: tuple[str, ...] | UnsetType = UNSET
+    raised_by: Raiser | UnsetType = UNSET
 
 
 class LimitedUpdate(LimitTerms, frozen=True, kw_only=True):

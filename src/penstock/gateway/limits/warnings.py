@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.period import period_at
 from penstock.gateway.keys.quota import Period, Quota
 from penstock.gateway.keys.team_path import level_of
@@ -33,11 +34,11 @@ class BudgetWarning(Struct, frozen=True, kw_only=True):
     percent: int
     period: Period
     kind: str
-    """`key`, or the level of the team."""
+    """`key`, `member`, or the level of the team."""
     name: str
     """The id of the key, or the path of the team."""
     title: str
-    """The name of the key, or the path of the team."""
+    """The name of the key or the member, or the path of the team."""
     budget: int
     spent: int
     refused: bool
@@ -70,19 +71,25 @@ class WatchedBudget(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`key`, or the level of the team."""
-        team = self.account.spender.team
-        return level_of(team) if team else "key"
+        """`key`, `member`, or the level of the team."""
+        spender = self.account.spender
+        return "member" if spender.member else level_of(spender.team) if spender.team else "key"
 
 
 def watched_budgets(keys: Iterable[ClientKey]) -> dict[str, WatchedBudget]:
     """The budgets of keys, and of their teams, by the id of the account."""
     return {
-        account.id: WatchedBudget(account, account.budget, account.spender.team or key.name or key.id, key)
+        account.id: WatchedBudget(account, account.budget, _title(account, key), key)
         for key in keys
         for account in key.quotas
         if account.budget
     }
+
+
+def _title(account: Quota, key: ClientKey) -> str:
+    if account.spender.member:
+        return user_parts(key.owner)[0]
+    return account.spender.team or key.name or key.id
 
 
 class BudgetWatch:
@@ -113,11 +120,13 @@ class BudgetWatch:
 
     def remaining(self, used: Callable[[Quota], BudgetUse], now_ms: float) -> dict[tuple[str, str, str], float]:
         """The share of each budget that is neither spent nor reserved, from 1 to 0, by kind, name and period. Those of
-        unusable keys, and those of which it is unknown, are left out."""
+        members and of unusable keys, and those of which it is unknown, are left out."""
         shares: dict[tuple[str, str, str], float] = {}
         for found in self._budgets.values():
             spent, reserved = used(found.account)
-            if spent is not None and (found.kind != "key" or not found.key.unusable(now_ms)):
+            if spent is None or found.kind == "member":  # people's names are no labels
+                continue
+            if found.kind != "key" or not found.key.unusable(now_ms):
                 share = max(0.0, 1 - (spent + reserved) / found.budget)
                 shares[found.kind, found.title, found.account.period] = share
         return shares

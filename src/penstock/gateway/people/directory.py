@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from penstock.gateway.people.roles import user_parts
+from penstock.gateway.keys.owner import user_parts
 
 _MAX_SUBS = 10
 

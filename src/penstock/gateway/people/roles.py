@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from penstock.gateway.keys.keys import Key, KeyName
+from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.team_path import within
 
 GlobalRole: TypeAlias = Literal["provisioner", "viewer", "operator", "admin"]
@@ -40,17 +41,6 @@ PERMISSIONS: Mapping[GlobalRole, frozenset[Permission]] = {
 }
 # The order of strength: of several roles, a user has the strongest.
 _STRENGTH: Mapping[str, int] = {role: number for number, role in enumerate((*TEAM_ROLES, *GLOBAL_ROLES))}
-
-
-def named_user(name: str, id: str) -> str:
-    """How a user is recorded: its name, and an id that is never given to another user: `ann@acme.com <8f3e>`."""
-    return f"{name} <{id}>"
-
-
-def user_parts(who: str) -> tuple[str, str]:
-    """The name and the id of a recorded user. Both are the whole text if it has no id."""
-    name, found, rest = who.rpartition(" <")
-    return (name, rest[:-1]) if found and rest.endswith(">") else (who, who)
 
 
 class RoleGrant(Struct, frozen=True):

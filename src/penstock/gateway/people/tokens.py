@@ -12,10 +12,11 @@ from msgspec import Struct
 from penstock.errors import AdminError
 from penstock.gateway.keys.client_key import AnyKey
 from penstock.gateway.keys.key_secret import digest_of, new_secret
+from penstock.gateway.keys.owner import named_user
 from penstock.gateway.keys.report import facts
 from penstock.gateway.keys.team_path import check_team_path
 from penstock.gateway.keys.terms import check_name, parse_expiry
-from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant, named_user
+from penstock.gateway.people.roles import TEAM_ROLES, Principal, Role, RoleGrant
 
 TOKEN_PREFIX = "pst-"
 DEFAULT_EXPIRY = "90d"

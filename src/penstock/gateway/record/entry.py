@@ -75,6 +75,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     team: str = ""
     """The path of the key's team when the call was admitted; empty if it had none."""
+    owner: str = ""
+    """The owner of the key. The journal has it; in the book it is that of the key, and empty here."""
     attempts: tuple[AttemptEntry, ...] = ()
 
     @property

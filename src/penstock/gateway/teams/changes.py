@@ -6,13 +6,16 @@ from penstock.errors import AdminError
 from penstock.gateway.keys.fields import updated
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.team_path import ancestry, check_team_path, within
-from penstock.gateway.keys.terms import LimitedUpdate
+from penstock.gateway.keys.terms import LimitedUpdate, LimitTerms, PolicyTerms
 from penstock.gateway.teams.store import TeamStore
 from penstock.gateway.teams.team import Team
 
 
 class TeamSettings(LimitedUpdate, frozen=True, kw_only=True):
     """What a file for `penstock apply` declares of a team."""
+
+    members: LimitTerms = LimitTerms()
+    member_keys: PolicyTerms = PolicyTerms()
 
 
 class TeamUpdate(TeamSettings, frozen=True, kw_only=True):

@@ -6,16 +6,27 @@ project `acme/search/prod`. A key belongs to a team of any level. A path is neve
 
 from collections.abc import Iterable
 
-from penstock.gateway.keys.keys import Limited
+from penstock.gateway.keys.keys import NO_LIMITS, KeyLimits, KeyPolicy, Limited
 from penstock.gateway.keys.team_path import level_of
+
+NO_POLICY = KeyPolicy()
 
 
 class Team(Limited, frozen=True, kw_only=True):
     """A team, as it is stored."""
 
     path: str
+    members: KeyLimits = NO_LIMITS
+    """The limits of each member, over all keys that it created in the team and below it."""
+    member_keys: KeyPolicy = NO_POLICY
+    """What such a key may have."""
     deleted_ms: int | None = None
     """Since when it is deleted; None if it is not. Its record stays, because entries have its path."""
+
+    @property
+    def holder(self) -> str:
+        """What it is called in messages for clients."""
+        return f"the {self.level} {self.path}"
 
     @property
     def level(self) -> str:

@@ -11,14 +11,16 @@ from typing import Any
 import msgspec
 
 from penstock.gateway.declared.plan import PlanReport
+from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
-from penstock.gateway.people.roles import PERMISSIONS, user_parts
+from penstock.gateway.people.roles import PERMISSIONS
 from penstock.gateway.people.tokens import TokenTerms
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
+from penstock.gateway.teams.members import MemberUpdate
 from penstock.http.exchange import Exchange
 from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
-from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, people, scim, teams
+from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, members, people, scim, teams
 from penstock.serve.admin.handlers.export import export
 from penstock.serve.admin.openapi import document
 from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_NAMES, PAGE, Parameter
@@ -75,6 +77,7 @@ _AUDIT = {
     "subject": Parameter("What was acted on: the id of a key, the path of a team."),
     **PAGE,
 }
+_MEMBERS = {"team": Parameter("The path of a team; without it, all teams that the user may see.")}
 _WARNINGS = {"limit": LIMIT}
 _BY = "The groups: `key`, `team`, `model`, `provider`, `day`, `outcome`, `tag:NAME`; several are separated by commas."
 _USAGE = {"by": Parameter(_BY, repeated=True), **FILTERS}
@@ -146,6 +149,10 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
         AdminRoute("GET", "/admin/teams/{+id}", teams.show_team, schemas.Team, "read", in_team=True),
         AdminRoute("PATCH", "/admin/teams/{+id}", teams.update_team, schemas.Team, body=TeamUpdate),
         AdminRoute("DELETE", "/admin/teams/{+id}", teams.delete_team, schemas.DeletedTeam),
+        AdminRoute(
+            "GET", "/admin/members", members.list_members, schemas.TeamMembers, "read", in_team=True, query=_MEMBERS
+        ),
+        AdminRoute("PATCH", "/admin/members", members.update_member, schemas.TeamMember, body=MemberUpdate),
     ],
     "Declared teams and keys": [
         AdminRoute("POST", DECLARED[0], declared.make_plan, PlanReport, body=declared.PlanBody),

@@ -85,6 +85,8 @@ def _list_of(kind: Any) -> Any:
 
 
 EndUserLimits = _shown("EndUserLimits", "The limits of each end user.", keys.KeyLimits)
+MemberLimits = _shown("MemberLimits", "The limits of each member, over all keys that it created.", keys.KeyLimits)
+KeyPolicy = _shown("KeyPolicy", "The most that a key may have which a member creates for itself.", keys.KeyPolicy)
 _KEY = {
     "hint": Annotated[str, Meta(description="The last four characters of the current secret.")],
     "previous_until": Annotated[Time | None, Meta(description="Until then, the previous secret is valid.")],
@@ -128,8 +130,23 @@ Team = _shown(
     keys=Annotated[int, Meta(description="The active keys at and below it.")],
     budgets=list[Budget],
     end_users=EndUserLimits,
+    members=MemberLimits,
+    member_keys=KeyPolicy,
     deleted=None,
 )
+TeamMember = _shown(
+    "TeamMember",
+    "A member of a team, with its limits over all keys that it created in the team and below it.",
+    keys.KeyLimits,
+    team=str,
+    member=Annotated[str, Meta(description="Its id.")],
+    name=str,
+    keys=Annotated[int, Meta(description="Its active keys.")],
+    raised=Annotated[bool, Meta(description="Whether it has limits of its own, in place of those of all members.")],
+    spent_this_month=Money,
+    budgets=list[Budget],
+)
+TeamMembers = _object("TeamMembers", "Members of a team, by name.", members=_list_of(TeamMember))
 Teams = _object("Teams", "Teams, by path.", teams=_list_of(Team))
 DeletedTeam = _object("DeletedTeam", "A team that was deleted.", path=str, deleted=bool)
 Warning = _shown(
@@ -139,7 +156,7 @@ Warning = _shown(
     account=None,
     title=None,
     id=str,
-    kind=Literal["key", "organisation", "team", "project"],
+    kind=Literal["key", "member", "organisation", "team", "project"],
     subject=Annotated[str, Meta(description="The id of the key, or the path of the team.")],
     name=str,
     period=Period,
@@ -241,6 +258,7 @@ LedgerEntry = _like(
     approximate=bool,
     user=str | None,
     team=str | None,
+    owner=None,
     attempts=_list_of(EntryAttempt),
 )
 EntryPage = _object(

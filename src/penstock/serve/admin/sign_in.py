@@ -23,7 +23,7 @@ import msgspec
 from penstock.amounts import clock_ms
 from penstock.gateway.config.people import OidcSettings
 from penstock.gateway.config.settings import AdminSettings
-from penstock.gateway.people.roles import named_user
+from penstock.gateway.keys.owner import named_user
 from penstock.gateway.people.sessions import AdminSession
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.access import cookies, is_user_name, sign, verify

@@ -145,6 +145,25 @@ export interface UserLimits extends RateLimits {
   budgets: Record<string, string>;
 }
 
+/** The policy for keys that members of a team create. */
+export interface KeyPolicy extends UserLimits {
+  number: number | null;
+  days: number | null;
+  models: string[];
+  raised_by: 'team_admin' | 'admin';
+}
+
+/** A member of a team, with its limits over all its keys. */
+export interface Member extends RateLimits {
+  team: string;
+  member: string;
+  name: string;
+  keys: number;
+  raised: boolean;
+  budgets: PeriodBudget[];
+  spent_this_month: string;
+}
+
 export interface Key extends RateLimits {
   id: string;
   name: string;
@@ -192,6 +211,8 @@ export interface Team extends RateLimits {
   budgets: PeriodBudget[];
   spent_this_month: string;
   end_users: UserLimits;
+  members: UserLimits;
+  member_keys: KeyPolicy;
   models: string[];
   /** The number of usable keys of it and below it. */
   keys: number;

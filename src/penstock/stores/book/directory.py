@@ -14,10 +14,10 @@ from msgspec import structs
 
 from penstock.errors import AdminError
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.people.audit import Actor, entry_of, key_change
 from penstock.gateway.people.directory import Membership, PeopleGroup, Person
 from penstock.gateway.people.group_roles import GroupRoles
-from penstock.gateway.people.roles import user_parts
 from penstock.gateway.people.sessions import AdminSession
 from penstock.stores.book.database import Database, Queryable, Transaction, numbers, replacement, texts
 from penstock.stores.book.key_rows import put_keys, read_keys, stop_calls

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import structs
 
 from penstock.amounts import DAY_MS, clock_ms
+from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.people.audit import Actor, AuditEntry, AuditFilter, entry_of
-from penstock.gateway.people.roles import user_parts
 from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import (
     ApiToken,

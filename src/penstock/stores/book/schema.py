@@ -13,6 +13,7 @@
     archive…      the files to which old calls were moved, and what remains of these calls: only `retention.py` writes
                   them
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
+    member_limits limits of single members of teams: only `team_rows.py` writes them
     people, people_…  the directory of an identity provider: only `directory.py` writes them
     budget_warnings   budgets that were warned of, and what waits for the webhook: only `budget_warnings.py` writes them
 
@@ -37,6 +38,7 @@ from penstock.stores.book.directory import directory_tables
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.spending import spending_tables
 from penstock.stores.book.summary import USED
+from penstock.stores.book.team_rows import member_tables
 from penstock.stores.book.time_histogram import COLUMNS
 
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
@@ -183,8 +185,13 @@ def _managed(_dialect: SqlDialect) -> Sequence[str]:
     return [f"ALTER TABLE {table} ADD COLUMN managed_by TEXT NOT NULL DEFAULT ''" for table in ("keys", "teams")]
 
 
+def _members(_dialect: SqlDialect) -> Sequence[str]:
+    added = [f"ALTER TABLE teams ADD COLUMN {name} TEXT NOT NULL DEFAULT '{{}}'" for name in ("members", "member_keys")]
+    return [*added, *member_tables()]
+
+
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first, _managed)
+MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:

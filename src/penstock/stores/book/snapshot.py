@@ -24,6 +24,7 @@ from msgspec import Struct
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.people.sessions import AdminSession
 from penstock.gateway.people.tokens import ApiToken
+from penstock.gateway.teams.members import MemberLimits
 from penstock.gateway.teams.team import Team
 
 MAX_AGE_S = 24 * 3600.0
@@ -40,10 +41,11 @@ class KnownUsers(Struct, frozen=True):
 
 
 class KnownKeys(NamedTuple):
-    """The keys and the teams, without the limits that keys have by their teams."""
+    """The keys, the teams and their members, without the limits that keys have by them."""
 
     keys: list[Key]
     teams: list[Team]
+    members: list[MemberLimits]
 
 
 class LocalSnapshot:
@@ -54,9 +56,10 @@ class LocalSnapshot:
         self._clock = clock
         self._read_users: tuple[float, KnownUsers] | None = None
 
-    def write_keys(self, keys: Iterable[Key], teams: Sequence[Team]) -> None:
-        """Store keys and teams. One line each, so that no long encoding holds the interpreter's lock (GIL)."""
-        self._write(_KEYS, [msgspec.json.encode(teams), *map(msgspec.json.encode, keys)])
+    def write_keys(self, known: KnownKeys) -> None:
+        """Store keys and teams. A line for each key, so that no long encoding holds the interpreter's lock (GIL)."""
+        together = (known.teams, known.members, *known.keys)
+        self._write(_KEYS, map(msgspec.json.encode, together))
 
     def write_users(self, users: KnownUsers) -> None:
         """Store tokens and sessions."""
@@ -72,9 +75,13 @@ class LocalSnapshot:
         """The keys and teams; None if there are none that may be used."""
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
             if self._confirmed_at(_KEYS):
-                teams, *keys = (self._folder / _KEYS).read_bytes().splitlines()
+                teams, members, *keys = (self._folder / _KEYS).read_bytes().splitlines()
                 read = msgspec.json.Decoder(Key).decode
-                return KnownKeys([read(line) for line in keys], msgspec.json.decode(teams, type=list[Team]))
+                return KnownKeys(
+                    [read(line) for line in keys],
+                    msgspec.json.decode(teams, type=list[Team]),
+                    msgspec.json.decode(members, type=list[MemberLimits]),
+                )
         return None
 
     def users(self) -> KnownUsers:

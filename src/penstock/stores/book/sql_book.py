@@ -15,6 +15,7 @@ from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
 from penstock.gateway.people.audit import GATEWAY, entry_of, key_change, team_change
 from penstock.gateway.record.entry import Entry
+from penstock.gateway.teams.members import MemberLimits
 from penstock.gateway.teams.team import Team, existing
 from penstock.stores.book.budget_warnings import claim, end_delivery, take
 from penstock.stores.book.budget_warnings import newest as newest_warnings
@@ -46,7 +47,7 @@ from penstock.stores.book.selection import Selection, marks
 from penstock.stores.book.spending import spenders_after, spent
 from penstock.stores.book.summary import sum_up
 from penstock.stores.book.sums import sums
-from penstock.stores.book.team_rows import put_teams, read_teams
+from penstock.stores.book.team_rows import change_member, put_teams, read_members, read_teams
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _KEY_NAME = RowMapper(KeyName)
@@ -190,6 +191,14 @@ class Book:
     def teams(self) -> list[Team]:
         """All teams, by path, including deleted ones."""
         return read_teams(self.database)
+
+    def members(self) -> list[MemberLimits]:
+        """The members of teams who have limits of their own."""
+        return read_members(self.database)
+
+    def change_member(self, changed: MemberLimits, now_ms: int) -> None:
+        """Store the limits of one member of a team."""
+        self.database.write(lambda transaction: change_member(transaction, changed, self.actor, now_ms))
 
     def change_teams(self, change: Callable[[list[Team], list[Key]], Iterable[Team]]) -> list[Team]:
         """Store what `change` returns for the current teams and keys, in one transaction, and return it."""

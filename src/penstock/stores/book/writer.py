@@ -19,15 +19,14 @@ from penstock.amounts import DAY_MS, clock_ms
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.key_ring import KeyRing
-from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.period import period_at
 from penstock.gateway.keys.quota import Period, Quota
 from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.warnings import BudgetWarning, WatchedBudget, watched_budgets
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.teams.chain import Chain
-from penstock.gateway.teams.team import Team, existing
-from penstock.stores.book.snapshot import KnownUsers, LocalSnapshot
+from penstock.gateway.teams.team import existing
+from penstock.stores.book.snapshot import KnownKeys, KnownUsers, LocalSnapshot
 from penstock.stores.book.sql_book import Book
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
@@ -362,16 +361,16 @@ class BookWriter:
         return SpentAccounts(list(zip(accounts, spent, strict=True)), self._keys.budgets)
 
     def _read_keys(self, book: Book) -> Keys:
-        teams, stored = book.teams(), book.keys()
+        known = KnownKeys(book.keys(), book.teams(), book.members())
         if self.snapshot is not None:
-            self.snapshot.write_keys(stored, teams)
-        return self._resolved(stored, teams, book.stopped_calls())
+            self.snapshot.write_keys(known)
+        return self._resolved(known, book.stopped_calls())
 
     def _use_snapshot(self) -> None:
         """Use the keys of the local snapshot, if none were read from the book yet."""
         if self.snapshot is None or self._has_keys or (known := self.snapshot.keys()) is None:
             return
-        keys = self._resolved(known.keys, known.teams)
+        keys = self._resolved(known)
         stored = [key for key in keys.keys if self.snapshot_budgets or not key.budgeted]
         of_jwts = [key for key in keys.of_jwts if self.snapshot_budgets or not key.budgeted]
         self._log(f"the ledger does not answer: {len(stored)} keys are taken from the local snapshot")
@@ -390,10 +389,10 @@ class BookWriter:
             snapshot.confirm()
             self._confirm_at_s = time.monotonic() + _CONFIRM_S
 
-    def _resolved(self, stored: Sequence[Key], teams: Sequence[Team], stopped: Mapping[str, int] | None = None) -> Keys:
-        chain = Chain(teams)
-        of_jwts = [chain.jwt_key(path) for path in sorted(self._jwt_teams & existing(teams))]
-        return Keys([chain.client_key(key) for key in stored], of_jwts, stopped)
+    def _resolved(self, known: KnownKeys, stopped: Mapping[str, int] | None = None) -> Keys:
+        chain = Chain(known.teams, known.members)
+        of_jwts = [chain.jwt_key(path) for path in sorted(self._jwt_teams & existing(known.teams))]
+        return Keys([chain.client_key(key) for key in known.keys], of_jwts, stopped)
 
     def _claim_warnings(self) -> None:
         while not self._warnings.empty():

@@ -9,6 +9,7 @@ from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import report, reports
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
+from penstock.gateway.teams.key_policy import policies_for, within_policies
 from penstock.serve.admin.queries import MAX_LIMIT, MAX_NAMES, invalid_parameter, read_limit
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.visible import visible_keys
@@ -116,8 +117,14 @@ def _create_own(book: Book, terms: KeyTerms, request: AdminRequest) -> key_chang
     team = terms.team or (next(iter(teams)) if len(teams) == 1 else "")
     if request.scope.role_in(team) is None:
         raise AdminError(f"team is one of {', '.join(sorted(teams))}", param="team")
+    scope, now_ms = request.scope, request.now_ms
+    policies = policies_for(book.teams(), team, lambda level: scope.role_in(level) == "team_admin")
+
+    def fit(key: Key, keys: list[Key]) -> Key:
+        return within_policies(key, policies, keys, now_ms)
+
     try:
-        return key_changes.create(book, structs.replace(terms, team=team), request.now_ms, owner=request.scope.owner)
+        return key_changes.create(book, structs.replace(terms, team=team), now_ms, owner=scope.owner, fit=fit)
     except AdminError as error:
         if error.code == "name_taken":  # the key with this name may be that of another team
             raise AdminError("this name is taken: choose another", code="name_taken", param="name") from None

@@ -9,6 +9,8 @@ from penstock.amounts import moment, money
 from penstock.error_codes import ERRORS
 from penstock.errors import AdminError
 from penstock.gateway.billing.queries import Filter, Grouping, HealthBucket, UsageRow
+from penstock.gateway.keys.owner import user_parts
+from penstock.gateway.keys.quota import member_account
 from penstock.gateway.limits.warnings import BudgetWarning
 from penstock.gateway.people.roles import Scope
 from penstock.gateway.record.entry import AttemptEntry, Entry
@@ -127,4 +129,9 @@ def _bucket(bucket: HealthBucket) -> dict[str, object]:
 
 
 def _covers(warning: BudgetWarning, scope: Scope, keys: set[str]) -> bool:
-    return warning.name in keys if warning.kind == "key" else scope.role_in(warning.name) is not None
+    if warning.kind == "key":
+        return warning.name in keys
+    role = scope.role_in(warning.name)
+    if warning.kind == "member" and role == "member":
+        return warning.account.startswith(member_account(warning.name, user_parts(scope.owner)[1]))
+    return role is not None

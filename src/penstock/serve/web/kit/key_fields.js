@@ -1,9 +1,9 @@
 // @ts-check
 // The fields of keys and teams, in forms and as text. They have the names of the admin API (`gateway/keys/fields.py`).
 
-import { count, money } from './format.js';
+import { count, money, plural } from './format.js';
 
-/** @import { FormField, RateLimits, UserLimits } from '../types.js' */
+/** @import { FormField, FormValues, KeyPolicy, RateLimits, UserLimits } from '../types.js' */
 
 export const PERIODS = [
   ['day', 'per day'],
@@ -38,7 +38,7 @@ const MODELS = {
 };
 
 /** @type {FormField[]} Each budget is a field, `budget-` and its period. */
-export const TEAM_FIELDS = [
+export const LIMIT_FIELDS = [
   ...PERIODS.map(([period, text]) => ({
     name: `budget-${period}`,
     label: `Budget in US dollars, ${text}`,
@@ -46,7 +46,26 @@ export const TEAM_FIELDS = [
     half: true,
   })),
   ...RATE_FIELDS,
+];
+
+/** @type {FormField[]} */
+export const TEAM_FIELDS = [...LIMIT_FIELDS, MODELS];
+
+/** @type {FormField[]} The policy for keys that members create. */
+export const POLICY_FIELDS = [
+  { name: 'number', label: 'Active keys of a member', kind: 'number', placeholder: 'no limit', half: true },
+  { name: 'days', label: 'Days until a key expires', kind: 'number', placeholder: 'no limit', half: true },
+  ...LIMIT_FIELDS,
   MODELS,
+  {
+    name: 'raised_by',
+    label: 'Who may go beyond it',
+    kind: 'select',
+    options: [
+      ['team_admin', 'administrators of the team'],
+      ['admin', 'administrators of Penstock only'],
+    ],
+  },
 ];
 
 /** @type {FormField[]} Without the team. */
@@ -74,10 +93,56 @@ export const KEY_FIELDS = [
 
 /** @param {RateLimits & { end_users: UserLimits }} limits */
 export function limitsText(limits) {
-  const { end_users: users } = limits;
-  const budgets = Object.entries(users.budgets).map(([period, amount]) => `${money(amount)}/${period}`);
-  const each = [...budgets, ...rates(users)].join(', ');
+  const each = eachText(limits.end_users);
   return [...rates(limits), each && `each user: ${each}`].filter(Boolean).join(', ') || 'no limits';
+}
+
+/**
+ * The limits of each end user or member; empty if there are none.
+ * @param {UserLimits} limits
+ */
+export function eachText(limits) {
+  const budgets = Object.entries(limits.budgets).map(([period, amount]) => `${money(amount)}/${period}`);
+  return [...budgets, ...rates(limits)].join(', ');
+}
+
+/** @param {KeyPolicy} policy */
+export function policyText(policy) {
+  const parts = [
+    policy.number !== null && plural(policy.number, 'active key'),
+    policy.days !== null && `valid for ${plural(policy.days, 'day')}`,
+    eachText(policy),
+    policy.models.length > 0 && `models ${policy.models.join(', ')}`,
+  ].filter(Boolean);
+  if (!parts.length) return 'no policy';
+  const who = policy.raised_by === 'admin' ? 'administrators of Penstock' : 'administrators of the team';
+  return `at most ${parts.join(', ')}; ${who} may go beyond it`;
+}
+
+/**
+ * Values of a form with the budgets of all periods in one field, as the admin API takes them.
+ * @param {FormValues} values
+ */
+export function withBudgets(values) {
+  const terms = { ...values };
+  /** @type {FormValues} */
+  const budgets = {};
+  for (const [period] of PERIODS) {
+    const name = `budget-${period}`;
+    if (name in terms) budgets[period] = terms[name];
+    delete terms[name];
+  }
+  return Object.keys(budgets).length ? { ...terms, budgets } : terms;
+}
+
+/**
+ * Limits as the values of a form.
+ * @param {UserLimits} limits
+ * @returns {FormValues}
+ */
+export function formValues(limits) {
+  const budgets = Object.entries(limits.budgets).map(([period, amount]) => [`budget-${period}`, amount]);
+  return { ...limits, ...Object.fromEntries(budgets) };
 }
 
 /** @param {string} name What manages a key or a team. */

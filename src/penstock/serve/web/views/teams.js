@@ -8,14 +8,15 @@ import { confirmDialog } from '../kit/dialog.js';
 import { announce, confirmDone, emptyState, facts, h, opens, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { count, fullTime, money, plural } from '../kit/format.js';
-import { limitsText, managedText, PERIODS, TEAM_FIELDS } from '../kit/key_fields.js';
+import { limitsText, managedText, TEAM_FIELDS, withBudgets } from '../kit/key_fields.js';
 import { listAndOne } from '../kit/list_and_one.js';
 import { fetchHolds, fetchKeys } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { createKey } from './key_forms.js';
 import { keyTable } from './keys.js';
+import { fetchMembers, membersSection } from './team_members.js';
 
-/** @import { Address, FormField, FormValues, Team } from '../types.js' */
+/** @import { Address, FormField, Member, Team } from '../types.js' */
 
 export const title = 'Teams';
 
@@ -129,12 +130,13 @@ async function showTeam(root, { id: path }, signal) {
 
   async function load() {
     try {
-      /** @type {[Team, { teams: Team[] }, Awaited<ReturnType<typeof fetchKeys>>, { holds: Record<string, string> }]} */
-      const [team, { teams }, { keys }, { holds }] = await Promise.all([
+      /** @type {[Team, { teams: Team[] }, Awaited<ReturnType<typeof fetchKeys>>, { holds: Record<string, string> }, Member[]]} */
+      const [team, { teams }, { keys }, { holds }, members] = await Promise.all([
         getJson(address(path), signal),
         getJson('/admin/teams', signal),
         fetchKeys(signal),
         fetchHolds(signal),
+        fetchMembers(path, signal),
       ]);
       level.textContent = team.level;
       container.removeAttribute('aria-busy');
@@ -176,6 +178,7 @@ async function showTeam(root, { id: path }, signal) {
               h('button', { type: 'button', class: 'main', onclick: () => createKey({ team: path }) }, 'Create key'),
             ),
         ),
+        membersSection(team, members, load),
         team.level === 'project' ? '' : children(team, below),
       );
     } catch (error) {
@@ -302,20 +305,4 @@ function editTeam(team, then) {
       },
     },
   );
-}
-
-/**
- * The values with the budgets of all periods in one field, as the admin API takes them.
- * @param {FormValues} values
- */
-function withBudgets(values) {
-  const terms = { ...values };
-  /** @type {FormValues} */
-  const budgets = {};
-  for (const [period] of PERIODS) {
-    const name = `budget-${period}`;
-    if (name in terms) budgets[period] = terms[name];
-    delete terms[name];
-  }
-  return Object.keys(budgets).length ? { ...terms, budgets } : terms;
 }
