@@ -17,10 +17,10 @@ REQUEST_HEADERS: dict[str, str] = {
     "x-fern-sdk-name": "Sent by Cohere's packages. With it, `GET /v1/models` answers in the form of Cohere's API.",
     **dict.fromkeys(
         ("openai-organization", "openai-project", "x-goog-user-project", "x-app"),
-        "Forwarded with a [credential of the client's own](configuration.md#credentials-of-clients).",
+        "Forwarded with a [credential of the client's own](provider-keys.md#credentials-of-clients).",
     ),
     "x-penstock-key": "The client's key, if the headers above have a [credential of the client's own]"
-    "(configuration.md#credentials-of-clients) for a provider.",
+    "(provider-keys.md#credentials-of-clients) for a provider.",
     "content-type": "`application/json`. Other types are accepted, except from web pages.",
     "content-encoding": "Must be missing or `identity`: compressed request bodies are not supported.",
     "x-client-request-id": "The client's own id for the request. The response repeats it.",
@@ -42,11 +42,11 @@ REQUEST_HEADERS: dict[str, str] = {
     "session-id": "Codex's session: the tag `session`.",
     "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
     "x-forwarded-for": "The address of the client, for the log. Read from [listed proxies]"
-    "(configuration.md#server) only.",
+    "(reference/configuration.md#server) only.",
     "host": "Checked where no key is required (a guard against DNS rebinding); see "
-    "[configuration.md](configuration.md#without-a-key).",
+    "[configuration.md](access.md#without-a-key).",
     "origin": "Checked where no key is required (a guard against CSRF). Pages of [listed origins]"
-    "(configuration.md#calls-from-web-pages) can read the responses.",
+    "(access.md#calls-from-web-pages) can read the responses.",
 }
 
 RESPONSE_HEADERS: dict[str, str] = {
@@ -79,7 +79,7 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-ratelimit-reset-tokens": "The time until all of them are available again.",
     "retry-after": "With errors: the number of seconds to wait before a retry, where it is known.",
     "x-should-retry": "`false` with errors that a retry does not change. The official OpenAI SDKs obey it.",
-    "access-control-allow-origin": "To pages of [listed origins](configuration.md#calls-from-web-pages), with further "
+    "access-control-allow-origin": "To pages of [listed origins](access.md#calls-from-web-pages), with further "
     "headers of CORS.",
     "allow": "With 405: the methods that the path takes.",
     "content-type": "`application/json`, or `text/event-stream` for a stream.",

@@ -27,6 +27,7 @@ from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageL
 from scripts.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from scripts.provider_table import provider_table, rule_table
 from scripts.schemas import config_schema, field_docs, log_schema
+from scripts.settings_tables import provider_addresses, settings_page
 from tests.translation.scenarios import CLIENTS, PROVIDERS, SCENARIOS, Scenario
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -281,7 +282,7 @@ key, and to another user with a JWT, the call does not exist (404). The report h
 
 `cost` is `null` if any attempt is unpriced. `tokens` and `cost` are those of all attempts, `provider` is the last one.
 `measure` says whether the provider `reported` the tokens or they are `estimated`. `caller_reports = false` in
-[`[server]`](configuration.md#server) turns all three off.
+[`[server]`](reference/configuration.md#server) turns all three off.
 
 ## Health checks
 
@@ -360,7 +361,10 @@ def pages() -> dict[Path, str]:
     )
     return {
         ROOT / "docs" / "clients.md": clients,
-        ROOT / "docs" / "providers.md": _with_tables(ROOT / "docs" / "providers.md", provider_table(), rule_table()),
+        ROOT / "docs" / "providers.md": _with_tables(
+            ROOT / "docs" / "providers.md", provider_addresses(), provider_table(), rule_table()
+        ),
+        ROOT / "docs" / "reference" / "configuration.md": settings_page(),
         ROOT / "docs" / "admin.md": _admin(),
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "losses.md": LOSSES_PAGE.format(losses=_losses()),

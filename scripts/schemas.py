@@ -5,6 +5,7 @@ The docstrings of fields are their descriptions.
 
 import ast
 import json
+import re
 from inspect import getsource
 from itertools import pairwise
 from typing import Any
@@ -50,7 +51,9 @@ def _schema(kind: inspect.Type) -> dict[str, Any]:
     match plain(kind):
         case inspect.StructType() as struct:
             docs = field_docs(struct.cls)
-            properties = {name: {"description": docs[name]} | _field(field) for name, field in fields(struct).items()}
+            properties = {
+                name: {"description": _unlinked(docs[name])} | _field(field) for name, field in fields(struct).items()
+            }
             return {"type": "object", "properties": properties, "additionalProperties": False}
         case inspect.DictType(value_type=inspect.AnyType()):
             return {"type": "object"}
@@ -69,6 +72,11 @@ def _schema(kind: inspect.Type) -> dict[str, Any]:
             return {"anyOf": [_number(number), _VARIABLE]}
         case _:
             return {"type": "string"}
+
+
+def _unlinked(text: str) -> str:
+    """A text without the addresses of its links, which lead to pages of docs/."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
 
 
 def _field(field: inspect.Field) -> dict[str, Any]:

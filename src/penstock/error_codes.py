@@ -203,7 +203,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "client",
             "`previous_response_id` names a response that is not kept: it was never kept, is deleted or has failed, or "
             "another key got it. The message says so if the gateway keeps none "
-            "([`[responses] store`](configuration.md#responses)).",
+            "([`[responses] store`](reference/configuration.md#responses)).",
             "Send the whole conversation as `input`.",
         ),
         "websocket_connection_limit_reached": ErrorRow(
@@ -225,15 +225,15 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "The request refers to something that is stored in a provider's account: a file, an item, a conversation, "
             "a prompt, a vector store, a container, a cache, or an object in S3 or Cloud Storage. All clients of the "
             "gateway share the account, so such ids would give access to one another's data.",
-            "Send the content itself, or set [`[server] shared_state`](configuration.md#server). An item of an "
-            "earlier response was not kept, or is no longer: see [kept responses](responses.md#kept-responses).",
+            "Send the content itself, or set [`[server] shared_state`](reference/configuration.md#server). An item of "
+            "an earlier response was not kept, or is no longer: see [kept responses](responses.md#kept-responses).",
         ),
         "provider_routing_not_allowed": ErrorRow(
             _BAD_REQUEST,
             "operator",
             "The request has a field by which a provider chooses another model or route, such as OpenRouter's `models` "
             "or `provider`. That would bypass the models and the prices of keys.",
-            "Name the model in `model` only, or set [`[server] provider_routing`](configuration.md#server).",
+            "Name the model in `model` only, or set [`[server] provider_routing`](reference/configuration.md#server).",
         ),
         "not_found": ErrorRow(_NOT_FOUND, "client", "The gateway has no such path.", "Check the base URL."),
         "method_not_allowed": ErrorRow(
@@ -276,14 +276,14 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "body_too_large": ErrorRow(
             {413: "invalid_request_error"},
             "client",
-            "The body is larger than `max_body` in [`[limits]`](configuration.md#limits).",
+            "The body is larger than `max_body` in [`[limits]`](reference/configuration.md#limits).",
             "Send a smaller body, for example with smaller images.",
         ),
         "request_timeout": ErrorRow(
             {408: "invalid_request_error"},
             "client",
             "The request did not arrive in time: `head_timeout_s` and `body_timeout_s` in "
-            "[`[limits]`](configuration.md#limits).",
+            "[`[limits]`](reference/configuration.md#limits).",
             "Send it again.",
         ),
     },
@@ -294,7 +294,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "client_credentials_missing": ErrorRow(
             _UNAUTHORIZED,
             "client",
-            "The model is called with [credentials of clients](configuration.md#credentials-of-clients) only, and the "
+            "The model is called with [credentials of clients](provider-keys.md#credentials-of-clients) only, and the "
             "request has none.",
             "Send your own credential in the header of the SDK, and the gateway's key in `x-penstock-key`.",
         ),
@@ -314,13 +314,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _FORBIDDEN,
             "operator",
             "No key is required, and the request names a host that is not allowed (a guard against DNS rebinding).",
-            "Add the name to [`[server] hosts`](configuration.md#without-a-key), or require a key.",
+            "Add the name to [`[server] hosts`](access.md#without-a-key), or require a key.",
         ),
         "origin_not_allowed": ErrorRow(
             _FORBIDDEN,
             "operator",
             "No key is required, and the request comes from a web page that is not allowed (a guard against CSRF).",
-            "Add its host to [`[server] hosts`](configuration.md#without-a-key), or require a key.",
+            "Add its host to [`[server] hosts`](access.md#without-a-key), or require a key.",
         ),
         "key_in_model": ErrorRow(
             _BAD_REQUEST,
@@ -346,7 +346,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _FORBIDDEN,
             "operator",
             "The key has a budget, and the model has no known price, so the budget could not be enforced.",
-            "Set a price under [`[prices]`](configuration.md#prices), or use a key without a budget.",
+            "Set a price under [`[prices]`](prices.md), or use a key without a budget.",
         ),
         "insufficient_quota": ErrorRow(
             _QUOTA,
@@ -376,7 +376,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _NOT_FOUND,
             "client",
             "No route and no provider has this model, or "
-            "[several have it](configuration.md#how-a-model-name-is-resolved). The message names similar models.",
+            "[several have it](routing.md#how-a-model-name-is-resolved). The message names similar models.",
             "Use a model that `GET /v1/models` lists.",
         ),
         "model_without_embeddings": ErrorRow(
@@ -391,7 +391,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "provider_keys_at_limit": ErrorRow(
             _LIMITED,
             "operator",
-            "The [keys of the model's providers](configuration.md#several-keys-of-a-provider) are at the limits that "
+            "The [keys of the model's providers](provider-keys.md#several-keys-of-a-provider) are at the limits that "
             "the configuration sets (`rpm`, `tpm`), or cool down.",
             "Retry after the time in `retry-after`. If it is missing, the request alone exceeds the limit.",
         ),
@@ -477,7 +477,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             _UPSTREAM_TIMEOUT,
             "provider",
             "The call reached the total timeout of its route. No other target is tried.",
-            "Ask for a shorter answer, or raise `total_s` in [`[timeouts]`](configuration.md#timeouts).",
+            "Ask for a shorter answer, or raise `total_s` in [`[timeouts]`](reference/configuration.md#timeouts).",
         ),
         "upstream_reset": ErrorRow(
             _UPSTREAM, "provider", "The provider reset the connection before the answer was complete.", _RETRY
@@ -505,8 +505,8 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "upstream_event_too_large": ErrorRow(
             _UPSTREAM,
             "provider",
-            "One event of the provider's stream exceeds `max_event` in [`[limits]`](configuration.md#limits), or the "
-            "whole answer has more than 32 million characters.",
+            "An event of the provider's stream exceeds `max_event` in [`[limits]`](reference/configuration.md#limits), "
+            "or the whole answer has more than 32 million characters.",
             "Raise `max_event`, or ask for a smaller answer.",
         ),
     },

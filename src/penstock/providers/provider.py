@@ -42,14 +42,15 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
     # Most connections take a tenth of a second; the next target should not wait for one that will fail.
     connect_s: Seconds = 3.0
-    """Seconds to connect, including TLS."""
+    """Seconds to connect, including TLS. It usually takes a fraction of one, and the next target can be tried soon."""
     # Reasoning models take long before their first output. Comments and empty events do not count.
     first_event_s: Seconds = 60.0
-    """Seconds from the request to the first event of the answer."""
+    """Seconds from the request to the first event of the answer. Raise it for reasoning models."""
     answer_s: Seconds = 600.0
-    """The same for an answer that is not streamed."""
+    """Seconds from the request to an answer that is not streamed: most providers send nothing until it is complete."""
     gap_s: Seconds = 60.0
-    """Seconds between two events. Comments do not count."""
+    """Seconds between two events. Comments and empty events do not count, because a provider can send them for
+    ever."""
     total_s: Seconds = 900.0
     """Seconds from the request to the end of the answer."""
 
@@ -80,17 +81,19 @@ class ProviderKey(Struct, frozen=True, kw_only=True):
     """One of several keys of a provider, with limits of its own."""
 
     name: str
-    """Its name in the log, metrics and messages; unique for its provider."""
+    """Its name in the log, the metrics and the admin API: letters, digits, `-`, `_` and `.`."""
     api_key: Secret
-    """The key, best as ${NAME} or ${file:PATH}."""
+    """The key, best as `${NAME}` or `${file:PATH}`."""
     account: str = ""
-    """The account at the provider that it belongs to. Default: that of the provider."""
+    """The account at the provider to which it belongs. Default: that of the provider."""
     rpm: Annotated[int, Meta(ge=1)] | None = None
-    """Requests in any 60 seconds. Default: no limit."""
+    """The most requests in any 60 seconds."""
     tpm: Annotated[int, Meta(ge=1)] | None = None
-    """Tokens in any 60 seconds. Default: no limit."""
+    """The most tokens in any 60 seconds. A call reserves its input and the output that it may have (4,096 tokens, or
+    what is left, if the client sets no limit); when it has ended, the tokens that it did not use are returned."""
     weight: Annotated[float, Meta(gt=0)] | None = None
-    """Its share of the calls, relative to the other weights. Default: keys are used in order."""
+    """Its share of the calls, relative to the weights of the other keys. Without weights, keys are used in order: a key
+    is used until it is at its limit or cools down."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -108,83 +111,105 @@ class Provider(Struct, frozen=True, kw_only=True):
     key: ProviderKey | None = None
     client_cost: CostBasis | None = None
     base_url: str
-    """The address of its API, without /chat/completions or /messages. Required for a new one."""
+    """The address of its API, without `/chat/completions` or `/messages`. A new provider needs one."""
     dialect: str = "openai_chat"
-    """The API that it speaks."""
+    """The API that it speaks: `"openai_chat"` (OpenAI chat completions), `"openai_responses"` (OpenAI Responses),
+    `"anthropic_messages"` (Anthropic Messages), `"gemini"` (Gemini `generateContent`), `"ollama"` (Ollama `/api/chat`),
+    `"cohere"` (Cohere `/v2/chat`) or `"bedrock_converse"` (Amazon Bedrock `ConverseStream`). Clients of each API can
+    use it. For a built-in provider with [several APIs](providers.md#providers-with-several-apis), the only one to
+    use."""
     dialects: Mapping[str, OfferedDialect] = MappingProxyType({})
-    """Further APIs that it offers, for clients of the same API and for models that need them."""
+    """Further APIs that it offers: see [providers with several APIs](providers.md#providers-with-several-apis)."""
     api_key: Secret | None = None
-    """Its key, best as ${NAME}. Default: the variable in `env`."""
+    """Its key, best as `${NAME}`. Default: the variable that `env` names."""
     keys: tuple[ProviderKey, ...] = ()
-    """Several keys instead of api_key. A key that is at its limit or cools down yields to the next."""
+    """Several keys instead of `api_key`: see [several keys of a
+    provider](provider-keys.md#several-keys-of-a-provider)."""
     account: str = ""
-    """A name for the account at the provider, so that reasoning survives a rotation of api_key."""
+    """A name for the account at the provider to which its key belongs: see
+    [accounts](provider-keys.md#accounts-at-the-provider)."""
     client_credentials: Mapping[CredentialForm, CostBasis] = MappingProxyType({})
-    """Which credentials of clients it is called with, and what such calls cost: subscription (a token of a login) and
-    key (a key of the client's own), each free or list."""
+    """Which [credentials of clients](provider-keys.md#credentials-of-clients) it is called with, and what such calls
+    cost: `subscription` (a token of a login) and `key` (a key of the client's own), each `"free"` or `"list"`."""
     env: str = ""
-    """The environment variable that usually holds its key."""
+    """The variable that usually holds its key. A built-in provider is available if it is set."""
     url_env: str = ""
-    """The environment variable that usually holds its address: a host, host:port or URL."""
+    """The variable that usually holds its address. A built-in provider is available if it is set."""
     key_header: str = KEY_HEADER
-    """The header for the key; `authorization` sends `Bearer KEY`."""
+    """The header for the key. `authorization` sends `Bearer KEY`, any other header sends the key alone."""
     auth: Literal["key", "aws", "google", "azure"] = "key"
-    """How requests are authorized: with api_key, signed with AWS credentials (Bedrock), or with access tokens of Google
-    (Vertex AI) or of Microsoft Entra ID (Azure)."""
+    """How requests are authorized: `"key"` with the key; `"aws"`, signed with AWS credentials, see [Amazon
+    Bedrock](providers.md#amazon-bedrock); `"google"`, with access tokens of Google, see [Vertex
+    AI](gemini.md#vertex-ai); or `"azure"`, with access tokens of Microsoft Entra ID, see [Azure](providers.md#azure). A
+    key in the file replaces the `auth` of a built-in provider."""
     profile: str = ""
-    """With auth = aws: the profile of the AWS configuration. Default: the usual chain."""
+    """With `auth = "aws"`: the profile of the AWS configuration. Default: the usual chain of credentials."""
     scope: str = ""
-    """With auth = google or azure: the scope of the access tokens. Default: the usual one."""
+    """With `auth = "google"` or `"azure"`: the scope of the access tokens. Default:
+    `https://www.googleapis.com/auth/cloud-platform` or `https://cognitiveservices.azure.com/.default`."""
     host_aliases: Mapping[str, str] = MappingProxyType({})
-    """Hosts in base_url that are replaced, for regions whose host has another form."""
+    """Hosts in `base_url` that are replaced, for regions whose host has another form: the global location of Vertex
+    AI."""
     headers: Mapping[str, Secret] = MappingProxyType({})
-    """Additional request headers."""
+    """Additional request headers. Their values are treated as secrets."""
     path: str = ""
-    """The path after base_url. It can contain {model} and a query such as ?api-version=…. Default: that of the dialect,
-    such as /chat/completions."""
+    """The path after `base_url`. Default: that of the dialect, such as `/chat/completions` or
+    `/models/{model}:streamGenerateContent?alt=sse`. It can contain `{model}` and a query; the value of a parameter such
+    as `key` or `token` is masked wherever it would be written. The model name is percent-encoded; a name with `.` or
+    `..` as a path segment gets 404 `model_not_found`, because it would change the path."""
     api_version: str = ""
-    """The version of its API, where `api_versions` has paths for it: a date for Azure."""
+    """The version of its API, where `api_versions` has paths for it: a date for [Azure](providers.md#azure)."""
     api_versions: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-    """By a pattern of api_version: the paths for it, by dialect and for `embeddings`. They can contain
-    {api_version}."""
+    """By a pattern of `api_version`: the paths for that version, by dialect and for `embeddings`. They can contain
+    `{api_version}`. A `path` in the file has precedence."""
     embeddings: str = ""
-    """The path for embeddings; empty if it offers none."""
+    """The path after `base_url` for `/v1/embeddings`. If it is empty, the provider offers no embeddings and is skipped
+    for them."""
     include_usage: bool = True
-    """Whether it accepts stream_options.include_usage."""
+    """Whether it accepts `stream_options.include_usage`. If so, Penstock always asks for usage. If not, the client's
+    `stream_options` is removed from the request: Mistral, for example, answers it with 422, and reports usage
+    anyway."""
     settings: Mapping[str, Any] = MappingProxyType({})
-    """What it accepts, in the words of its dialect, such as thinking; in `models`, the same for model names that match
-    a pattern."""
+    """[What it accepts](providers.md#what-a-provider-accepts), in the words of its dialect; in `models`, the same for
+    model names that match a pattern."""
     models: tuple[str, ...] = ()
-    """Models to list in /v1/models."""
+    """Models to list in `/v1/models`. They can be called [without the provider's
+    name](routing.md#how-a-model-name-is-resolved) if no other provider lists them. Models that are not listed can be
+    called as `provider/model`."""
     model: str = ""
-    """A local model, instead of base_url: smollm2, or the path of a GGUF file."""
+    """A [local model](local.md), instead of `base_url`: `smollm2`, or the path of a GGUF file, relative to the
+    configuration file."""
     # Limits the memory, with enough for four long conversations: a token of the built-in model takes 23 KB.
     context: Annotated[int, Meta(ge=256, le=1_000_000)] = 8_192
-    """The context of a local model, in tokens."""
+    """With `model`: the size of its context in tokens, shared by all slots. A token of `smollm2` takes 23 KB."""
     slots: Annotated[int, Meta(ge=1, le=64)] = 4
-    """Calls that a local model answers at the same time."""
+    """With `model`: calls that it answers at the same time."""
     queue: Annotated[int, Meta(ge=0, le=10_000)] = 32
-    """Calls that can wait for a slot of a local model."""
+    """With `model`: calls that can wait for a slot. Further calls get a 503 with `retry-after`."""
     prices_as: str = ""
-    """The provider whose built-in prices apply, such as openai."""
+    """The provider whose built-in [prices](prices.md) apply, such as `"openai"`, if they do not follow from the
+    address."""
     timeouts: Timeouts = Timeouts()
-    """Overrides of [timeouts] for this provider."""
+    """Overrides of [`[timeouts]`](reference/configuration.md#timeouts) for this provider."""
     abort: Literal["cancel", "drain"] = "cancel"
-    """When a client disconnects: cancel the answer, or drain it for the provider's token counts."""
+    """What happens to an answer whose client disconnects: `"cancel"` stops it at once, and its tokens are estimated;
+    `"drain"` reads it to the end, to get the provider's token counts. See [the
+    ledger](ledger.md#clients-that-disconnect)."""
     drain_s: Seconds = 60.0
-    """With abort = drain: the maximum seconds to read on."""
+    """With `abort = "drain"`: the maximum number of seconds to read on."""
     insecure: bool = False
-    """true allows sending the key over http:// to another machine."""
+    """`true` allows sending the key over `http://` to another machine."""
     replay: str = ""
-    """A capture, or a directory of captures, to answer from. The provider is never called."""
+    """A capture, or a directory of captures, to answer from. The provider is then never called, and needs neither
+    address nor key. See [captures](captures.md#a-gateway-without-a-network)."""
     replay_speed: str = "recorded"
-    """The speed of the replay: recorded, a factor such as 10x, or max."""
+    """The speed of the replay: `"recorded"`, a factor such as `"10x"`, or `"max"`."""
     replay_as: str = ""
-    """The provider style in which captures are replayed, such as groq."""
+    """The [provider style](provider-styles.md) in which captures are rewritten, such as `"groq"`."""
     replay_faults: tuple[str, ...] = ()
-    """Faults to inject into the replay, such as cut-after=5."""
+    """[Faults](reference/faults.md) that break what is played, such as `["cut-after=5", "no-done"]`."""
     enabled: bool = True
-    """false disables a provider that the environment makes available."""
+    """`false` disables a provider that an environment variable would make available."""
 
     @property
     def embedded(self) -> bool:

@@ -14,10 +14,14 @@ from penstock.gateway.config.settings import shape
 from penstock.gateway.config.tables import fields, plain
 from penstock.providers.catalog import catalog
 from scripts.schemas import config_schema
+from scripts.settings_tables import provider_addresses, settings_page
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-PAGES = PAGE + "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("local.md", "anthropic.md"))
+BUILT_IN = provider_addresses()
+REFERENCE = settings_page()
+_OTHERS = ("routing", "provider-keys", "access", "prices", "local", "anthropic", "privacy")
+PAGES = PAGE + "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in _OTHERS)
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
 URL = "https://a.example"
 # The variables that a user who follows the page would have set.
@@ -58,17 +62,17 @@ KEYS = [(section, key, field) for section, known in sections().items() for key, 
 
 @pytest.mark.parametrize(("section", "key", "field"), KEYS, ids=[f"{section}.{key}" for section, key, _ in KEYS])
 def test_a_key_is_explained_with_its_default(section: str, key: str, field: inspect.Field) -> None:
-    heading = rf"^## (?:\[{section}\]|{section.capitalize()})$"
-    text = re.split(r"^## ", re.split(heading, PAGE, flags=re.MULTILINE)[1], flags=re.MULTILINE)[0]
+    heading = rf"^## \[{section}(?:\.NAME)?\]$"
+    text = re.split(r"^## ", re.split(heading, REFERENCE, flags=re.MULTILINE)[1], flags=re.MULTILINE)[0]
     default = json.dumps(field.default, default=lambda _: None).removesuffix(".0")
     shown = "" if default in ('""', "[]", "null") else f"`{default}` "
-    assert f"\n| `{key}` | {shown}| " in text
+    assert re.search(rf"\n\| `{key}` \| {re.escape(shown)}\| \S", text)
 
 
 def test_the_page_lists_every_provider() -> None:
     for name, table in catalog().items():
-        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | ")]
-        assert f"`{table.get('base_url') or table['model']}`" in row
+        (row,) = [line for line in BUILT_IN.splitlines() if line.startswith(f"| `{name}` | ")]
+        assert str(table.get("base_url") or table["model"]) in row
         assert all(f"`{table[key]}`" in row for key in ("env", "url_env") if key in table)
 
 
@@ -81,8 +85,9 @@ def test_the_page_lists_every_provider() -> None:
         for field in structs.fields(dialect.settings)
     ],
 )
-def test_the_page_explains_what_a_provider_accepts(setting: str, default: object) -> None:
-    assert f"\n| `{setting}` | `{json.dumps(default)}` | " in PAGE
+def test_the_reference_explains_what_a_provider_accepts(setting: str, default: object) -> None:
+    shown = "" if default in ("", (), {}, None) else f"`{json.dumps(default)}` "
+    assert f"\n| `{setting}` | {shown}| " in REFERENCE
 
 
 def test_the_schema_knows_the_same_keys() -> None:

@@ -24,32 +24,32 @@ class JwtSettings(Struct, frozen=True, kw_only=True):
     """JWTs with which clients authenticate, in place of a key."""
 
     issuer: str = ""
-    """The issuer (iss) of the tokens: a URL."""
+    """The issuer (`iss`) of the tokens: an `https` URL, exactly as tokens have it."""
     audience: str = ""
-    """The audience (aud) that a token must name."""
+    """The audience (`aud`) that a token must name."""
     jwks: str = ""
     """The URL of the signing keys. Default: as the issuer's discovery document says."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256")
-    """The accepted signatures."""
+    """The accepted signatures. All need a private key: `none` and HMAC are not possible."""
     team_claim: str = "groups"
-    """The claim that says which team a client belongs to."""
+    """The claim that says which team a client belongs to: a string or a list."""
     teams: Mapping[str, str] = {}
-    """The team for each value of this claim, such as acme/search."""
+    """The team for each value of this claim: `{ "search-developers" = "acme/search" }`."""
     user_claim: str = "sub"
-    """The claim with the end user of the calls. "" takes the user that the client names."""
+    """The claim with the end user of the calls. `""` takes the user that the client names."""
 
 
 class OidcSettings(Struct, frozen=True, kw_only=True):
     """An identity provider with which users sign in on the page."""
 
     issuer: str = ""
-    """The issuer, an https URL, as its discovery document has it."""
+    """The issuer: an `https` URL, exactly as its discovery document has it."""
     client_id: str = ""
     """The client id that the provider gave to Penstock."""
     client_secret: Secret | None = None
-    """The client secret. Without one, Penstock is a public client."""
+    """The client secret that the provider gave to Penstock. Without one, Penstock is a public client."""
     scopes: tuple[str, ...] = ("email", "profile")
-    """The scopes to request, besides openid."""
+    """The scopes to request, besides `openid`."""
     groups_claim: str = "groups"
     """The claim with the user's groups."""
     user_claim: str = "email"
@@ -62,7 +62,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """How clients authenticate, besides with keys."""
 
     jwt: JwtSettings | None = None
-    """JWTs of an identity provider."""
+    """Accepts [JWTs of an identity provider](people.md#clients-with-a-jwt): the table `[auth.jwt]`. It needs the
+    packages `joserfc` and `requests` (the extra `oidc`)."""
 
 
 def check_group(name: str, given: dict[str, object], problems: Problems) -> GroupSettings | None:

@@ -1,6 +1,7 @@
 """The shape of the configuration file: its sections as Structs.
 
-Their fields are the keys of the file. Editors show their docstrings. `docs/configuration.md` explains them.
+Their fields are the keys of the file. Editors show their docstrings, and `scripts/reference` writes them into
+`docs/reference/configuration.md`. They are Markdown; links are relative to `docs/`.
 """
 
 from collections.abc import Mapping
@@ -41,52 +42,70 @@ class Server(Struct, frozen=True, kw_only=True):
     """The API for clients."""
 
     listen: str = "127.0.0.1:8080"
-    """The address to listen on: host:port, or [IPv6]:port."""
+    """`host:port`, or `[IPv6]:port`. The default is loopback only, because everyone who can reach the gateway can spend
+    your keys. Port 0 takes a free port."""
     keys: tuple[Secret, ...] = ()
-    """Keys that clients can use. Required to listen on other addresses than loopback."""
+    """Keys that clients can use, as `Authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`; at least 8
+    characters each. Keys created with [`penstock keys`](ledger.md#keys) work too. Without any key, none is required,
+    and the gateway listens on loopback only."""
     access_key_secret: Secret | None = None
-    """The secret from which the access keys of clients are derived that sign their requests as AWS does."""
+    """A secret of at least 32 characters, such as `"${PENSTOCK_ACCESS_KEY_SECRET}"`, from which access keys are derived
+    for clients that [sign their requests](bedrock.md#signed-requests) as AWS does. Without it, such requests are
+    refused."""
     hosts: tuple[str, ...] = ()
-    """Host names that clients can use while no key is required, besides localhost and IP addresses."""
+    """Host names that clients can use while no key is required, such as `["gateway.internal"]`. `localhost`, names that
+    end in `.localhost` and IP addresses are always allowed; see [without a key](access.md#without-a-key)."""
     tls: TlsSettings | None = None
-    """Certificate and key, to serve clients over TLS."""
+    """Serves clients over TLS: see [TLS](access.md#tls)."""
     public_url: str = ""
-    """The base URL that clients use, such as https://llm.example.com/v1. Default: from listen."""
+    """The base URL that clients use, such as `"https://llm.example.com/v1"`, if it is not where the gateway listens.
+    The page shows it with a new key and in the `curl` command of a call, and so does `penstock keys create`."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies whose X-Forwarded-For is believed."""
+    """Addresses or networks of proxies in front, such as `["10.0.0.0/8"]`. Only their `X-Forwarded-For` is believed;
+    the log then has the client's address."""
     cors: tuple[str, ...] = ()
-    """Origins whose pages can call the gateway from a browser, such as https://chat.example.com."""
+    """Origins whose pages can call the gateway from a browser, such as `["https://chat.example.com"]`; `["*"]` for
+    every page. See [pages](access.md#calls-from-web-pages)."""
     only_routes: bool = False
-    """true allows routes only, and not provider/model."""
+    """`true` allows routes only, and not `provider/model`."""
     replay_only: bool = False
-    """true disables every provider that does not replay captures."""
+    """`true` disables every provider that does not [replay captures](captures.md#a-gateway-without-a-network): no
+    provider is ever called."""
     strict: bool = False
-    """true makes every call strict: a translation that would change the meaning fails."""
+    """`true` makes every call [strict](reference/losses.md#strict-mode): a translation that would change the meaning
+    fails."""
     unasked_thinking: bool = False
-    """true gives Messages clients that do not ask for thinking the reasoning of providers of other APIs."""
+    """`true` gives Messages clients that do not ask for `thinking` the reasoning of providers of other APIs: see
+    [thinking](anthropic.md#thinking)."""
     shared_state: bool = False
-    """true lets all clients use what is stored in providers' accounts, by id: files, items, prompts, vector stores,
-    containers, caches, and objects in S3 or Cloud Storage."""
+    """`true` lets clients refer to what is stored in a provider's account: see [shared
+    state](access.md#shared-state)."""
     provider_routing: bool = False
-    """true lets clients send fields by which a provider chooses another model or route."""
+    """`true` lets clients send fields by which a provider chooses another model or route: `models`, `route`, `provider`
+    and `preset` of OpenRouter, `providerOptions`, and `fallbacks` in any API but [Messages](anthropic.md). They bypass
+    the models of a key, and the answer is booked at the price of the model that was asked for."""
     caller_reports: bool = True
-    """false tells clients neither the cost nor the record of their own calls."""
+    """`false` tells clients neither the cost of their calls nor what the ledger has of them: see [what a call has
+    cost](clients.md#what-a-call-has-cost)."""
     media_hosts: tuple[str, ...] = ()
-    """Hosts from which images and documents are fetched for providers that take no URLs: names, or patterns such as
-    *.example.com, or * for all with a public address."""
+    """Hosts from which images and documents are [fetched](providers.md#media-by-url) for providers that take no URLs,
+    such as `["images.example.com", "*.cdn.example"]`."""
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
     heartbeat_s: Seconds = 10.0
-    """Seconds between heartbeats to a waiting client."""
+    """Seconds between heartbeats to a waiting client. Proxies and load balancers close silent connections after
+    30 to 60 seconds."""
     drain_s: Seconds = 30.0
-    """Seconds that running calls can continue after SIGTERM."""
+    """Seconds that running calls can continue after SIGTERM or Ctrl-C. The log says how many there are. A second signal
+    ends them at once."""
     websocket: bool = True
-    """false offers no API over WebSocket."""
+    """`false` offers no API [over WebSocket](responses.md#websocket); clients get status 426."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
-    """The number of processes that share the port."""
+    """The number of processes that share the port: one per core that Penstock should use."""
     log: Literal["auto", "json", "pretty", "off"] = "auto"
-    """One line per call on standard error. auto is pretty on a terminal, otherwise json."""
+    """One line per call on standard error: `"json"`, `"pretty"` or `"off"`. `"auto"` is pretty on a terminal, otherwise
+    JSON. See [the log](log.md)."""
     record: str = ""
-    """A directory for captures of providers' responses. Without it, nothing is recorded."""
+    """A directory for [captures](captures.md) of providers' responses. Without it, nothing is recorded."""
 
     @property
     def address(self) -> Address:
@@ -105,31 +124,33 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     # Room for a few images in base64; the providers' own limits are of the same order.
     max_body: Size = 20_000_000
-    """Bytes of a request body."""
+    """Bytes of a request body: enough for a few images."""
     # OpenAI asks its callers to keep all request headers under 64 KiB.
     max_head: Size = 65_536
-    """Bytes of a request's line and headers."""
+    """Bytes of a request's line and headers; the same as OpenAI's limit."""
     # Above any chunk ever recorded (12 KB), and far below what hurts.
     max_event: Size = 1_000_000
-    """Bytes of one event in a provider's stream."""
+    """Bytes of one event in a provider's stream. Real events are a few kilobytes at most. Events of the Responses API
+    that repeat a whole item, such as an image, or the whole answer, may have 32 MB, as an unstreamed answer."""
     # As much as a client may send; base64 makes it a third larger.
     max_media: Size = 20_000_000
-    """Bytes of all images and documents that are fetched for one request."""
+    """Bytes of all images and documents that are [fetched](providers.md#media-by-url) for one request."""
     media_timeout_s: Seconds = 10.0
-    """Seconds to fetch them."""
+    """Seconds to fetch the images and documents of a request."""
     head_timeout_s: Seconds = 10.0
     """Seconds for a client to send the request line and headers."""
     body_timeout_s: Seconds = 30.0
     """Seconds for a client to send the body."""
     # Longer than the 60 seconds after which load balancers close idle connections: they should be the ones to close.
     keep_alive_s: Seconds = 75.0
-    """Seconds that an idle connection stays open."""
+    """Seconds that an idle connection stays open: longer than the 60 seconds of most load balancers, so that they close
+    first."""
     stalled_client_s: Seconds = 60.0
     """Seconds after which a client that reads nothing is disconnected."""
     max_connections: Annotated[int, Meta(ge=1)] = 20_000
     """Client connections of one process."""
     max_websockets: Annotated[int, Meta(ge=1)] = 2_000
-    """Those of them that are WebSockets."""
+    """Client connections of one process that are [WebSockets](responses.md#websocket)."""
     # An agent is silent while its tools run, and while its user thinks.
     websocket_idle_s: Seconds = 600.0
     """Seconds after which a WebSocket without a request is closed."""
@@ -137,7 +158,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     websocket_max_age_s: Seconds = 3_600.0
     """Seconds after which a WebSocket is closed, when its current response is complete."""
     websocket_memory: Size = 256_000_000
-    """Bytes of conversations that one process keeps for its WebSockets."""
+    """Bytes of conversations that one process keeps for its WebSockets. If there are more, the connections with the
+    most forget theirs first. Fixed at the start."""
 
 
 class Retries(Struct, frozen=True, kw_only=True):
@@ -147,11 +169,11 @@ class Retries(Struct, frozen=True, kw_only=True):
     """Targets that one call can try, including the first."""
     # When everything fails, more attempts only add to the load that made it fail.
     budget: Annotated[float, Meta(ge=0, le=1)] = 0.15
-    """Retries as a share of all calls: 0.15 is 15 %."""
+    """Retries as a share of all calls. If everything fails, more retries would only add load."""
     cooldown_s: Seconds = 15.0
-    """Seconds of the first cool-down of a failing target."""
+    """The first cool-down of a failing target, in seconds."""
     max_cooldown_s: Seconds = 300.0
-    """Seconds of the longest cool-down."""
+    """The longest cool-down, in seconds."""
 
 
 class Captures(Struct, frozen=True, kw_only=True):
@@ -159,9 +181,9 @@ class Captures(Struct, frozen=True, kw_only=True):
 
     # A long answer has a few hundred KB; this is enough for an unstreamed image.
     max_capture: Size = 10_000_000
-    """Bytes of one answer; the rest is not recorded."""
+    """Bytes of one answer. The rest is not recorded, and the capture says so. The client gets the whole answer."""
     max_total: Size = 1_000_000_000
-    """Bytes in one directory; the oldest captures are deleted."""
+    """Bytes of all captures in one directory. The oldest are deleted first."""
     max_age_days: Days = 30.0
     """Days after which a capture is deleted."""
 
@@ -170,75 +192,88 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     """Where the ledger is stored, and what several processes share."""
 
     enabled: bool = True
-    """false turns the ledger off: no entries, stored keys or budgets."""
+    """`false` turns the ledger off: no entries, no stored keys, no budgets."""
     folder: str = ""
-    """Its directory. Default: penstock in the user's state directory."""
+    """Its directory. Default: `$PENSTOCK_STATE`, or else `$XDG_STATE_HOME/penstock`, or else
+    `~/.local/state/penstock`."""
     postgres: Secret | None = None
-    """The URL of a PostgreSQL database to use instead of SQLite."""
+    """The URL of a PostgreSQL database to use instead of SQLite, best as `"${DATABASE_URL}"`. Needs the package
+    `asyncpg`."""
     redis: Secret | None = None
-    """The URL of a Redis or Valkey server through which machines share limits."""
+    """The URL of a Redis or Valkey server through which several machines share limits (of clients' keys and of
+    providers' keys) and reservations, best as `"${REDIS_URL}"`. Needs the package `redis`."""
     # Enough for 20,000 calls that are open or that the book cannot store now. It uses two to three times as much disk.
     journal: Annotated[int, Meta(ge=65_536, le=1_000_000_000)] = 16_000_000
-    """Bytes for calls that are not in the database yet."""
+    """Bytes for calls that are not in the database yet: running calls, and calls that wait for it. That is enough for
+    about 30,000 calls that wait, or 20,000 that run. Each process allocates three times as much disk space at start.
+    When the journal is full, calls are refused until the database is back."""
     # There may be other machines: they must not spend the rest of a budget several times while Redis is down.
     local_share: Share = 0.25
-    """The share of each limit that one process can use while Redis is down."""
+    """The share of the rest of each limit that one process can use while Redis does not respond."""
     keep_days: WholeDays | None = None
-    """Days after which calls are moved to archives. Default: never."""
+    """Days after which calls are moved from the database to [archives](ledger.md#retention). Sums and budgets do not
+    change. Default: never."""
     keep_sums_days: WholeDays | None = None
-    """Days after which the sums of archived calls are deleted. Default: never."""
+    """Days after which the sums of archived calls are deleted; at least `keep_days`. What keys have spent is never
+    deleted. Default: never."""
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True):
     """Warnings when 50, 80 and 100 % of a budget are spent."""
 
     webhook: Secret | None = None
-    """The URL to which budget warnings are sent. Default: none are sent."""
+    """The URL to which warnings are sent. Default: none are sent."""
     webhook_secret: Secret | None = None
-    """The secret `whsec_…` that signs these requests (Standard Webhooks)."""
+    """The secret with which these requests are [signed](teams.md#warnings): `whsec_` and 24 to 64 bytes in base64, best
+    as `"${PENSTOCK_WEBHOOK_SECRET}"`. A webhook needs one."""
 
 
 class KeptResponsesSettings(Struct, frozen=True, kw_only=True):
     """Responses that are kept for clients, so that they can read them again and continue from them."""
 
     store: bool = False
-    """true keeps responses in the database, so that clients can read them and continue from them."""
+    """`true` stores responses, so that clients can read them again and continue from them with `previous_response_id`,
+    on every machine and after a restart. A client's `store: false` is always obeyed. Needs the ledger."""
     memory: Annotated[int, Meta(ge=0)] = 64_000_000
-    """Bytes of responses that the gateway keeps in memory if `store` is false; 0 keeps nothing."""
+    """Bytes of responses that all workers of the gateway together keep in memory if `store` is `false`. `0` keeps
+    nothing."""
     memory_minutes: Annotated[float, Meta(gt=0, le=10_080)] = 60.0
-    """Minutes for which it keeps them after they were last used."""
+    """Minutes for which a response stays in memory after it was last used."""
     keep_days: Days = 30.0
-    """Days after which a conversation without a new response is deleted."""
+    """Days after which a conversation to which no response was added is deleted."""
     # The output of a long answer has a few hundred KB; this is enough for images in the input.
     max_response: Size = 10_000_000
-    """Bytes of one response with its input; a larger one is not kept."""
+    """Bytes of one response with its own input. A larger one is not kept."""
     max_total: Size = 1_000_000_000
-    """Bytes of all responses; keys beyond their share lose their oldest conversations."""
+    """Bytes of all kept responses. Beyond it, each key with more than its share loses the conversations that it
+    continued least recently."""
 
 
 class UserSettings(Struct, frozen=True, kw_only=True):
     """The end users that clients name in their requests."""
 
     pseudonyms: bool = True
-    """false stores the names of end users in the ledger, instead of pseudonyms."""
+    """The ledger has a pseudonym of each user. `false` stores the names that clients send."""
     keep_days: Days = 400.0
-    """Days after a user's last call for which the name behind its pseudonym is kept."""
+    """Days after a user's last call until the name behind its pseudonym is deleted."""
 
 
 class ContentSettings(Struct, frozen=True, kw_only=True):
     """The requests and answers that are kept for the operator, apart from the ledger."""
 
     keep: ContentRule = "never"
-    """The calls whose requests and answers are kept: never, failed, sampled or always."""
+    """`"failed"` keeps calls that failed, were truncated or timed out; `"sampled"` a share of all calls; `"always"` all
+    of them. A route can have [its own rule](reference/configuration.md#routesname)."""
     sample: Share = 0.01
-    """The share of calls that sampled keeps: 0.01 is 1 %."""
+    """The share of calls that `"sampled"` keeps: 0.01 is 1 %."""
     mask: tuple[str, ...] = ()
-    """What is masked: email, card, iban, phone, ip, or expressions such as EMP-\\d{6}."""
+    """What is masked: `email`, `card` (card numbers with a valid check digit), `iban`, `phone` (with + or 00), `ip`, or
+    [expressions](privacy.md#masking). Keys are always masked."""
     keep_days: Days = 30.0
     """Days after which content is deleted."""
     # The context of an agent has a few hundred KB.
     max_call: Annotated[int, Meta(ge=1024, le=10_000_000)] = 1_000_000
-    """Bytes of a request and of an answer; more is left out."""
+    """Bytes of a request, and of an answer. A larger request is left out, and so is the rest of a larger answer."""
     max_total: Size = 1_000_000_000
     """Bytes of all content; the oldest is deleted."""
 
@@ -247,33 +282,43 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     """The admin API over HTTP: keys and the ledger. `load_admin` fills in `listen`."""
 
     enabled: bool = True
-    """false turns the admin API off; the commands still work."""
+    """`false` turns the admin API off."""
     listen: str = ""
-    """The address to listen on: host:port. Default: loopback, on the port after the server's."""
+    """`host:port`, or `[IPv6]:port`. Default: loopback, on the port after that of `[server] listen`, or on a free one
+    if that is taken. Other addresses need a `token`."""
     token: Secret | None = None
-    """The admin token. Default: one is created in the ledger's directory."""
+    """The admin token, sent as `Authorization: Bearer`, best as `"${PENSTOCK_ADMIN_TOKEN}"`; at least 16 characters,
+    and not a client's key. Default: a token is created at the first start, in the file `admin-token` in the ledger's
+    directory."""
     hosts: tuple[str, ...] = ()
-    """Host names under which browsers reach it behind a TLS proxy."""
+    """Host names under which browsers reach it behind a TLS proxy, such as `["penstock.example.com"]`."""
     tls: TlsSettings | None = None
-    """Certificate and key, to serve it over TLS."""
+    """Serves it over TLS: see [TLS](access.md#tls)."""
     content: bool = False
-    """true lets its users read the text of running calls, and kept content."""
+    """`true` lets its users [read the text](admin.md#running-calls) of running calls, and [kept
+    content](admin.md#kept-content). The last 65,536 characters of each answer are kept in memory while the call runs,
+    and are never written to disk."""
     groups: Mapping[str, GroupSettings] = {}
-    """The roles of users, by the name of a group."""
+    """The roles of users, by the name of a group: `[admin.groups.NAME]` with a `role` and, for `member` and
+    `team_admin`, a `team`. See [roles](people.md#roles)."""
     group_patterns: Mapping[str, PatternSettings] = {}
-    """The roles of users by patterns of group names. The first that matches decides, for groups without a role."""
+    """The roles of users by [patterns of group names](people.md#patterns-of-groups). The first that matches decides,
+    for groups without a role of their own."""
     oidc: OidcSettings | None = None
-    """An identity provider with which users sign in."""
+    """An identity provider with which users of the page [sign in](people.md#openid-connect): the table
+    `[admin.oidc]`."""
     url: str = ""
-    """The address of the page for browsers, if a TLS proxy is in front of it."""
+    """The address of the page for browsers, such as `"https://penstock.example.com"`, if a TLS proxy is in front of it.
+    Default: as the browser names it."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies that name the user, an administrator too, in user_header."""
+    """Addresses or networks of proxies that name the user, an administrator too, in `user_header`."""
     user_header: str = ""
-    """The header in which a proxy of [admin] proxies names the user, such as X-Forwarded-User."""
+    """The header in which a proxy of `[admin] proxies` names the user: see
+    [people](people.md#a-proxy-that-knows-the-user)."""
     groups_header: str = "X-Forwarded-Groups"
     """The header in which that proxy names the user's groups, separated by commas."""
     audit_days: WholeDays | None = None
-    """Days after which entries of the audit log are deleted. Default: never."""
+    """Days after which entries of the [audit log](people.md#the-audit-log) are deleted. Default: never."""
     implied: bool = False
     """Whether `listen` is the default, and not in the file."""
     set_by_loader: ClassVar = ("implied",)
@@ -293,32 +338,37 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """The export of traces and metrics."""
 
     otlp: str = ""
-    """The URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318."""
+    """The URL of a collector that accepts OTLP over HTTP; `/v1/traces` and `/v1/metrics` are appended. If it needs a
+    key, set the variable `OTEL_EXPORTER_OTLP_HEADERS`."""
     enabled: bool = False
-    """Export to the collector in OTEL_EXPORTER_OTLP_ENDPOINT if otlp is not set."""
+    """If `otlp` is not set: `true` exports to the collector in the variable `OTEL_EXPORTER_OTLP_ENDPOINT`. The variable
+    alone does nothing, because it may be set for other programs."""
     propagate: bool = False
-    """Send the header traceparent to providers."""
+    """`true` sends the header `traceparent` to providers, with a span of the gateway. The client's own header is never
+    forwarded unchanged."""
     content: bool = False
-    """Export the text of requests and answers. Streams then do not use the fast path."""
+    """`true` exports the text of requests and answers. Answers are then kept in memory until they end, and streams do
+    not use the fast path. Messages of more than 32768 characters are left out."""
     interval_s: Seconds = 15.0
-    """Seconds between two exports of histograms."""
+    """Seconds between two exports of histograms. Spans are exported when their call ends."""
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """The prices of a model, in dollars per million tokens."""
 
     input: Dollars
-    """Input, in dollars per million tokens."""
+    """Input, in dollars per million tokens. Required; `0` if it is free."""
     output: Dollars
-    """Output, in dollars per million tokens."""
+    """Output, in dollars per million tokens. Required."""
     cached: Dollars | None = None
-    """Input that is read from the prompt cache. Default: input."""
+    """Input that is read from the prompt cache. Default: the price of input."""
     cache_write: Dollars | None = None
-    """Input that is written to the prompt cache. Default: input."""
+    """Input that is written to the prompt cache. Default: the price of input."""
     reasoning: Dollars | None = None
-    """Reasoning tokens. Default: output."""
+    """Reasoning tokens. Default: the price of output."""
     cache_write_1h: Dollars | None = None
-    """Input that is cached for an hour. Default: twice the input."""
+    """Input that is written to the prompt cache for an hour. Default: twice the price of input if `cache_write` costs
+    more than input, and the cost is marked approximate."""
 
     def rates(self) -> Rates:
         """The prices as integers, exactly as they are written. Audio costs the same as text."""
@@ -339,7 +389,8 @@ class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
     """The prices of a model in the standard and in other service tiers."""
 
     service_tiers: Mapping[str, PriceSettings] = {}
-    """Prices in other service tiers, such as flex or priority."""
+    """Prices in [service tiers](prices.md#service-tiers) other than the standard one: a table with the same keys for
+    each, such as `[prices."acme/*".service_tiers.flex]`."""
 
 
 def _exactly(dollars: float) -> int:
@@ -361,63 +412,75 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     """A public model name, or a pattern of such names, and its targets."""
 
     targets: Annotated[tuple[str | TargetTable, ...], Meta(min_length=1)]
-    """provider/model, tried in this order or by weight. A * is the text that the name's * matched."""
+    """At least one `provider/model`, or a table such as `{ target = "provider/model", weight = 3 }`. Either all have a
+    weight or none. `dialect` names the API to use, if the provider offers
+    [several](providers.md#providers-with-several-apis)."""
     timeouts: Timeouts = Timeouts()
-    """Overrides of the providers' timeouts."""
+    """Overrides of the providers' timeouts for this route."""
     set: Mapping[str, Any] = {}
-    """Request fields that the route sets, such as temperature."""
+    """Request fields that the route sets, whatever the client sends. Not `model`, `messages`, `stream` or
+    `stream_options`."""
     max_event: Size | None = None
-    """Overrides limits.max_event."""
+    """Overrides `limits.max_event`."""
     strict: bool = False
-    """true makes its calls strict: a translation that would change the meaning fails."""
+    """`true` makes its calls [strict](reference/losses.md#strict-mode): a translation that would change the meaning
+    fails."""
     repair_tool_arguments: bool = False
-    """true corrects JSON of tool calls and of structured output that models write wrong."""
+    """`true` [corrects](providers.md#repair-of-tool-calls) JSON of tool calls and of structured output that models
+    write wrong, where it has one reading that fits its schema."""
     record: str | None = None
-    """Overrides server.record; "" records nothing."""
+    """Overrides `server.record`; `""` records nothing."""
     content: ContentRule | None = None
-    """Overrides content.keep."""
+    """Of which calls of the route the content is kept: overrides `keep` in
+    [`[content]`](reference/configuration.md#content)."""
 
 
 class Sections(Struct, frozen=True, kw_only=True):
     """The sections of penstock.toml that a `Config` has as they are."""
 
     server: Server = Server()
-    """The API for clients."""
+    """The API for clients. [Access](access.md) explains who can reach it."""
     timeouts: Timeouts = Timeouts()
-    """Timeouts of an attempt."""
+    """Timeouts, for all providers. `[providers.NAME.timeouts]` overrides them for one, `[routes.NAME.timeouts]` both
+    for a route. At most 86400 seconds."""
     limits: Limits = Limits()
     """Limits on what one client or one stream can use."""
     retries: Retries = Retries()
-    """Retries and cool-downs."""
+    """[Retries and cool-downs](routing.md#retries)."""
     captures: Captures = Captures()
-    """Retention of captures."""
+    """Retention of [captures](captures.md), which `[server] record`, `[routes.NAME] record` or `penstock serve
+    --record` writes."""
     ledger: LedgerSettings = LedgerSettings()
-    """Where the ledger is stored."""
+    """Where the [ledger](ledger.md) is stored, and what several gateways share."""
     budgets: BudgetSettings = BudgetSettings()
-    """Warnings of budgets."""
+    """[Warnings](teams.md#warnings) when 50, 80 and 100 % of a budget are spent."""
     users: UserSettings = UserSettings()
-    """The end users that clients name in their requests."""
+    """The end users that clients name in their requests. See [privacy](privacy.md)."""
     content: ContentSettings = ContentSettings()
-    """Requests and answers that are kept for the operator."""
+    """Requests and answers that are kept for the operator, apart from the ledger. See
+    [privacy](privacy.md#content-of-calls)."""
     responses: KeptResponsesSettings = KeptResponsesSettings()
-    """Responses that are kept for clients of the Responses API."""
+    """How [responses are kept](responses.md#kept-responses) for clients of the Responses API: in memory for a short
+    time, or stored beside the ledger, in the file `content.db` in its directory or in its PostgreSQL database."""
     admin: AdminSettings = AdminSettings()
-    """The admin API."""
+    """The [admin API](admin.md) and the [page](page.md). Every request needs the admin token, or the credentials of a
+    [user](people.md). The commands, such as `penstock keys`, do not use it."""
     auth: AuthSettings = AuthSettings()
     """How clients authenticate, besides with keys."""
     telemetry: TelemetrySettings = TelemetrySettings()
-    """Export over OpenTelemetry."""
+    """Export of [traces](metrics.md#traces) and histograms over OpenTelemetry. It needs the packages
+    `opentelemetry-sdk` and `opentelemetry-exporter-otlp-proto-http`."""
 
 
 class ConfigFile(Sections, frozen=True, kw_only=True):
     """The sections of penstock.toml."""
 
     providers: Mapping[str, Provider] = {}
-    """Providers. A built-in name changes only the given keys; a new name adds a provider."""
+    """[Providers](providers.md). A built-in name changes only the given keys; a new name adds a provider."""
     routes: Mapping[str, RouteTable] = {}
-    """Model names, or patterns such as gpt-*, and their targets."""
+    """[Routes](routing.md): model names, or patterns such as `gpt-*`, and their targets."""
     prices: Mapping[str, ModelPriceSettings] = {}
-    """Prices by provider/model or a pattern such as acme/*. They override the built-in prices."""
+    """[Prices](prices.md) by `provider/model` or a pattern such as `acme/*`. They override the built-in prices."""
 
 
 @cache

@@ -29,10 +29,10 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dialect: str | None
     """The API of the provider that was used; null for embeddings."""
     provider_key: str | None
-    """The name of the provider's key, if the provider has [several](configuration.md#several-keys-of-a-provider);
+    """The name of the provider's key, if the provider has [several](provider-keys.md#several-keys-of-a-provider);
     otherwise null."""
     client_credentials: bool
-    """Whether the request had a [credential of the client's own](configuration.md#credentials-of-clients)."""
+    """Whether the request had a [credential of the client's own](provider-keys.md#credentials-of-clients)."""
     status: int
     """The HTTP status that the provider answered with; 0 if there was none."""
     code: str

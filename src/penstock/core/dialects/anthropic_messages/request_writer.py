@@ -81,35 +81,45 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     default_max_tokens: int = DEFAULT_MAX_TOKENS
+    """The `max_tokens` of requests whose client sets no limit. The API requires one."""
     thinking: Literal["adaptive", "enabled", "none"] = "enabled"
-    """How the provider wants thinking to be requested."""
+    """How it wants thinking to be requested, for clients of other APIs: `"enabled"` with a budget of tokens,
+    `"adaptive"`, or `"none"`."""
     unsigned_thinking: bool = False
-    """Whether earlier thinking comes back without a signature (DeepSeek, Kimi demand it)."""
+    """Whether it takes earlier thinking without a signature. DeepSeek and Kimi require it, Anthropic refuses it."""
     sampling: bool = True
-    """Whether `temperature`, `top_p` and `top_k` may differ from 1."""
+    """Whether it accepts `temperature`, `top_p` and `top_k`. If not, they are left out for clients of other APIs."""
     sampling_pair: bool = True
-    """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
+    """Whether it accepts `temperature` and `top_p` together. If not, only `temperature` is sent for clients of other
+    APIs. A value of 1, which is the default, is left out first."""
     mid_system: bool = True
-    """Whether `system` messages may be in the middle of the conversation."""
+    """Whether it accepts `system` messages between other messages, also from clients of this API. Those of other
+    clients stay only between a user message and an assistant message, or at the end, as Claude demands."""
     compaction: bool = False
-    """Whether the provider compacts long conversations, as the request asks for (a beta)."""
+    """Whether it compacts long conversations by `context_management` (a beta), for clients of
+    [Responses](responses.md#compaction)."""
     cache_scope: bool = True
-    """Whether the breakpoints of a client's own request for the prompt cache may have a `scope`."""
+    """Whether cache breakpoints may have a `scope`, for clients of this API. If not, it is left out, with the beta that
+    announces it."""
     url_media: bool = True
-    """Whether the provider fetches images and documents by their URLs."""
+    """Whether it fetches images and documents by their URLs. If not, see [media by URL](providers.md#media-by-url)."""
     refused_fields: tuple[str, ...] = ()
-    """Fields that the provider rejects."""
+    """Fields of the request, and of its tools, that it refuses. They are removed, together with their values in
+    `anthropic-beta`."""
     attribution: bool = False
-    """Whether the provider is Anthropic itself, to whom Claude Code addresses a block of its system prompt."""
+    """Whether it gets the block of the system prompt that Claude Code addresses to Anthropic
+    (`x-anthropic-billing-header: …`). It is `true` for the built-in provider `anthropic`."""
     body_version: str = ""
-    """The version that the provider wants in the body (Vertex AI, Bedrock). Then the model is only in the path, and
-    every answer is streamed, because unstreamed ones have another path."""
+    """The version that it wants in the body instead of the header: `"vertex-2023-10-16"` for Claude on Vertex AI. Then
+    the model is in the path only, and every answer is requested as a stream."""
     stream_field: bool = True
-    """With `body_version`: whether the body says `stream` too."""
+    """With `body_version`: whether the body has `stream` too. It is `false` for the built-in provider `bedrock`."""
     body_betas: tuple[str, ...] | None = None
-    """The betas that the provider accepts, as patterns, if it wants them in the body; None if it wants the header."""
+    """The values of `anthropic-beta` that it accepts, as patterns, if it wants them in the body (`anthropic_beta`).
+    Other values are removed. If this is not set, the header is sent."""
     beta_names: dict[str, tuple[str, ...]] = {}
-    """With `body_betas`: what the provider calls a beta, where it has other names for it."""
+    """With `body_betas`: the names that it has for such a value, if it has others: `{ "advanced-tool-use-2025-11-20" =
+    ["tool-search-tool-2025-10-19"] }` for Bedrock."""
 
 
 class MessagesRequestWriter(RequestWriter):

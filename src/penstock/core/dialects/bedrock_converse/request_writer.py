@@ -58,21 +58,23 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     """What a model of this dialect accepts; capabilities that bytes cannot show."""
 
     reasoning: Literal["budget", "adaptive", "none"] = "none"
-    """How the model wants reasoning to be requested: with a budget of tokens, adaptive, or not at all."""
+    """How the model wants reasoning to be requested: `"budget"` as a number of tokens, `"adaptive"`, or `"none"` if it
+    cannot reason."""
     cache_points: bool = False
-    """Whether the model takes hints for its prompt cache."""
+    """Whether the model takes hints for its prompt cache. If not, they are left out."""
     takes_top_k: bool = False
-    """Whether the model takes `top_k` as an additional field."""
+    """Whether the model takes `top_k` as an additional field, as Claude does."""
     sampling: bool = True
-    """Whether the model takes `temperature`, `top_p` and `top_k`."""
+    """Whether the model takes `temperature`, `top_p` and `top_k`. If not, they are left out."""
     sampling_pair: bool = True
-    """Whether `temperature` and `top_p` may both be set. If not, `temperature` is sent."""
+    """Whether the model takes `temperature` and `top_p` together. If not, only `temperature` is sent."""
     strict_tools: bool = False
-    """Whether the model can be made to follow the schema of a tool."""
+    """Whether the model can be made to follow the schema of a tool (`strict`)."""
     blank_stops: bool = True
-    """Whether a stop sequence may be white space only."""
+    """Whether a stop sequence may be white space only. If not, it is left out."""
     combined_tools: bool = True
-    """Whether the schema of a tool may have `anyOf`, `oneOf` or `allOf` at the top."""
+    """Whether the schema of a tool may have `anyOf`, `oneOf` or `allOf` at the top. If not, the alternatives are merged
+    into one object."""
 
 
 class ConverseRequestWriter(RequestWriter):

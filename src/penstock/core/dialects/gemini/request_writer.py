@@ -69,13 +69,16 @@ class GeminiSettings(Struct, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     thinking: Literal["level", "budget", "none"] = "budget"
-    """How the model wants thinking to be requested: Gemini 3 takes a level, Gemini 2.5 a budget of tokens."""
+    """How the model wants thinking to be requested: `"budget"` as a number of tokens (Gemini 2.5), `"level"` (Gemini
+    3), or `"none"` if it cannot think."""
     efforts: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
-    """How much the model may be asked to think: the levels that it takes, and `none` if thinking can be turned off."""
+    """How much the model can be asked to think: the levels that it takes, and `none` if thinking can be turned off. The
+    nearest one is sent. Empty if it cannot think."""
     budgets: tuple[int, int] = (0, 32_768)
-    """The least and the most tokens for thinking that the model takes, besides 0 for `none`."""
+    """With `thinking = "budget"`: the least and the most tokens that it takes, besides 0 for `none`."""
     signature_placeholder: bool = False
-    """Whether the first call of a turn needs a signature, even if another model has made the call."""
+    """Whether calls of tools that another model has made get the signature that Google documents for them
+    (`skip_thought_signature_validator`). Gemini 3 refuses a call without a signature."""
 
 
 class GeminiRequestWriter(RequestWriter):

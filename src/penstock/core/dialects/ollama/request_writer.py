@@ -30,11 +30,13 @@ class OllamaSettings(Struct, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     think: Literal["switch", "level", "none"] = "switch"
-    """How the model wants thinking to be requested: on or off, by a level (gpt-oss), or not at all."""
+    """How the model wants thinking to be requested: `"switch"` on or off, `"level"` (gpt-oss), or `"none"` if it cannot
+    think."""
     num_ctx: int = 0
-    """The context in tokens; 0 for the server's own."""
+    """The context in tokens; 0 for the server's own. Ollama cuts a prompt that is longer than its context without
+    saying so."""
     keep_alive: str = ""
-    """How long the model stays in memory after the answer, such as `10m`."""
+    """How long the model stays in memory after an answer, such as `"10m"`."""
 
 
 class OllamaRequestWriter(RoleMessagesWriter):

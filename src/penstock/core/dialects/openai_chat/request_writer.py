@@ -57,21 +57,27 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     reasoning_field: str = ""
-    """Where the provider expects the reasoning of earlier turns, such as `reasoning_content`; empty for nowhere."""
+    """The field of assistant messages in which it expects earlier reasoning, such as `reasoning_content`. If it is
+    empty, earlier reasoning is left out."""
     efforts: tuple[Effort, ...] = ()
-    """The values of `reasoning_effort` that the provider accepts. Models that do not reason refuse the field."""
+    """The values of `reasoning_effort` that it accepts; the nearest one is sent, but `none` only if the client turns
+    reasoning off. If there is none, the field is left out: models that do not reason refuse it."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """The field for the limit on the output."""
+    """The field for the limit on the output: `"max_completion_tokens"` or `"max_tokens"`."""
     mid_system: bool = True
-    """Whether `system` messages may be in the middle of the conversation."""
+    """Whether it accepts `system` messages between other messages. If not, their text is sent in the user message
+    before or after."""
     verbosity: bool = False
-    """Whether the provider accepts `verbosity`."""
+    """Whether it accepts `verbosity`. If not, it is left out."""
     cache_breakpoints: bool = False
-    """Whether the provider accepts marks for its prompt cache (`prompt_cache_breakpoint`) in parts."""
+    """Whether it accepts marks for its prompt cache in parts (`prompt_cache_breakpoint`). If not, those of clients are
+    left out."""
     call_signatures: bool = False
-    """Whether tool calls carry Google's thought signatures (`extra_content`)."""
+    """Whether its tool calls carry Google's thought signatures (`extra_content`). Clients of other APIs get them as
+    reasoning without text, and each returns on its call."""
     signature_placeholder: bool = False
-    """With `call_signatures`: whether the first call of a turn needs one, even if another model has made the call."""
+    """With `call_signatures`: whether the first call of a turn that has no signature gets the one that Google documents
+    for this. Also for clients of chat completions."""
 
 
 class ChatRequestWriter(RequestWriter):

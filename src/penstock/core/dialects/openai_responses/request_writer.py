@@ -59,29 +59,33 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     system_role: Literal["developer", "system"] = "developer"
-    """The role of messages with instructions."""
+    """The role of system messages: `"developer"` or `"system"`."""
     mid_system: bool = True
-    """Whether such messages may be in the middle of the conversation."""
+    """Whether it accepts system messages between other messages, from clients of other APIs."""
     efforts: tuple[Effort, ...] = ("low", "medium", "high")
-    """The values of `reasoning.effort` that the provider accepts; empty if its models do not reason."""
+    """The values of `reasoning.effort` that it accepts, for clients of other APIs; the nearest one is sent. Empty if
+    its models do not reason."""
     summaries: bool = True
-    """Whether the provider sends summaries of its reasoning, if the request asks for them."""
+    """Whether it summarises its reasoning on request."""
     encrypted_reasoning: bool = True
-    """Whether the provider sends encrypted reasoning, and takes it back."""
+    """Whether it sends its reasoning encrypted, and takes it back."""
     compaction: bool = False
-    """Whether the provider has `POST /responses/compact`. Otherwise its model is asked for a summary."""
+    """Whether it has `POST /responses/compact`. Elsewhere the model is asked for [a
+    summary](responses.md#compaction)."""
     open_reasoning: bool = False
-    """Whether earlier reasoning is accepted as text, without encrypted content (models with open weights)."""
+    """Whether it takes earlier reasoning as text. Models with open weights do; OpenAI refuses it, so it is left out."""
     sampling: bool = True
-    """Whether `temperature` and `top_p` may be set."""
+    """Whether it accepts `temperature` and `top_p`. If not, they are left out for clients of other APIs."""
     least_output: int = 16
-    """The least value of `max_output_tokens`."""
+    """The least `max_output_tokens` that it accepts. A lower limit of a client of another API is raised."""
     result_parts: bool = True
-    """Whether the result of a tool may be a list of parts. Otherwise it is text, and media follow in a message."""
+    """Whether the result of a tool may be a list of parts. If not (llama.cpp), it is sent as text, and images follow in
+    a message."""
     cache_breakpoints: bool = False
-    """Whether the provider accepts marks for its prompt cache (`prompt_cache_breakpoint`) in parts of the input."""
+    """Whether it accepts marks for its prompt cache in parts of the input, from clients of other APIs
+    (`prompt_cache_breakpoint`)."""
     refused_fields: tuple[str, ...] = ()
-    """Fields that the provider rejects."""
+    """Fields of the request that it refuses. They are removed."""
 
 
 class ResponsesRequestWriter(RequestWriter):

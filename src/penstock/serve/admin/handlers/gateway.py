@@ -39,7 +39,7 @@ async def list_holds(backend: Backend, _request: AdminRequest, _exchange: Exchan
 
 
 async def list_provider_keys(backend: Backend, _request: AdminRequest, _exchange: Exchange) -> object:
-    """List the keys of providers that have [several](configuration.md#several-keys-of-a-provider)."""
+    """List the keys of providers that have [several](provider-keys.md#several-keys-of-a-provider)."""
     return {"keys": backend.app.provider_keys()}
 
 
