@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import cast
 
 import pytest
 
@@ -39,6 +40,21 @@ def test_a_full_disk_is_reported_and_booking_goes_on_once_there_is_room(tmp_path
     book.append(BATCH)
     assert len(ids(book)) == 201
     book.close()
+
+
+def test_the_columns_of_a_key_come_first_for_the_integrity_check_of_sqlite_3_40(tmp_path: Path) -> None:
+    """Where they do not, SQLite 3.40 says of a table WITHOUT ROWID that its columns were NULL, though none is."""
+    book = SqliteBook.open(tmp_path / "ledger.db")
+    clustered = book.database.fetch("SELECT name FROM sqlite_master WHERE sql LIKE '%WITHOUT ROWID%' ORDER BY 1")
+    wrong = [
+        f"{table}.{column}"
+        for (table,) in clustered
+        for place, column, *_, of_key in book.database.fetch(f"PRAGMA table_info({table})")
+        if of_key not in (0, cast(int, place) + 1)
+    ]
+    book.close()
+    assert ("summed_times",) in clustered
+    assert wrong == []
 
 
 def test_a_locked_file_is_reported_after_the_time_out_and_then_it_goes_on(tmp_path: Path) -> None:

@@ -40,8 +40,10 @@ def warning_tables(dialect: SqlDialect) -> Sequence[str]:
     return (
         f"""
         CREATE TABLE budget_warnings (
-            {texts("account label period kind name title delivery")},
-            {numbers("percent budget spent refused at_ms")},
+            {texts("account label")},
+            percent BIGINT NOT NULL,
+            {texts("period kind name title delivery")},
+            {numbers("budget spent refused at_ms")},
             attempts BIGINT NOT NULL DEFAULT 0,
             due_ms BIGINT,
             PRIMARY KEY (account, label, percent)
