@@ -262,6 +262,12 @@ STARTED_AGAIN = {
 }
 
 
+def test_an_incomplete_call_is_ambiguous_if_another_one_started_before_its_arguments() -> None:
+    other = (calls(1), passes('{"port":"Brest"}', 1), closes(1))
+    reported = completion(answer(calls(), *other, passes('{"port"'), closes()))
+    assert (reported.ending, reported.fault and reported.fault.code) == ("failed", "tool-call-ambiguous")
+
+
 @pytest.mark.parametrize("again", STARTED_AGAIN.values(), ids=STARTED_AGAIN)
 def test_an_incomplete_call_that_starts_again_is_ambiguous(again: tuple[Json, ...]) -> None:
     reported = completion(answer(calls(), passes('{"port"'), *again))

@@ -83,6 +83,7 @@ class ContentBlocks:
         self._next_block = 0
         self._next_call = 0
         self._buffered = 0
+        self._latest: dict[str, int] = {}  # the number of the last call that started with an id
         self._broken: set[str] = set()  # the ids of calls that ended with incomplete arguments
         self._unfinished: tuple[int, _OpenBlock] | None = None  # a call that has stopped and may continue (rule 7)
 
@@ -222,6 +223,7 @@ class ContentBlocks:
             return
         written = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""
         self._open[index] = _OpenBlock(number, "call", call=call, head=written, id=id or "")
+        self._latest[id or ""] = number
         self._sink.events.append(ToolCallStart(0, call, id, name, server=type in SERVER_CALLS, block=number))
         extras = block if type != "mcp_tool_use" else {"type": type, **block}
         if extras:
@@ -305,6 +307,9 @@ class ContentBlocks:
         if block.kind == "call" and block.arguments is None:
             events.append(ToolCallDelta(0, block.call, block.head or "{}"))
         elif block.kind == "call" and _is_broken(block):
+            if block.id and self._latest[block.id] != block.number:
+                self._sink.fault("tool-call-ambiguous", f"two calls have the id {shown(block.id)}")
+                return
             self._sink.repair("tool-arguments-broken", block.id)
             self._broken.add(block.id)
         elif block.kind == "whole":

@@ -20,7 +20,8 @@ Rules for this file and `content_blocks.py`:
    usage of `message_start` is kept in the same way, because clients show it at once.
 6. An unstreamed message gives the events of the equivalent stream.
 7. A call whose arguments are incomplete when its block stops may continue in a block with the same id (vLLM). So the
-   end of such a call is buffered until the next event.
+   end of such a call is buffered until the next event. If another call with its id starts while it is incomplete, or
+   before its arguments, nothing says which call they belong to: the stream fails.
 """
 
 from typing import TypeAlias
