@@ -133,6 +133,22 @@ REASONS = {
 }
 
 
+def test_a_second_report_is_read_with_the_first_because_input_tokens_exclude_the_cache() -> None:
+    first = {"inputTokens": 4, "outputTokens": 4, "totalTokens": 10, "cacheReadInputTokens": 2}
+    second = {"inputTokens": 5, "cacheReadInputTokens": None, "totalTokens": 11}
+    usage = CONVERSE.completion(answer_of(says_all("Hi."), bill(first), usage=second)).usage
+    assert usage is not None
+    assert (usage.input, usage.output, usage.total, usage.cached) == (7, 4, 11, 2)
+    placeholder = CONVERSE.completion(answer_of(says_all("Hi."), bill(first), usage={"inputTokens": 0})).usage
+    assert placeholder is not None
+    assert (placeholder.input, placeholder.total) == (6, 10)
+
+
+def test_a_call_without_a_name_fails_an_unstreamed_answer_too() -> None:
+    reported = CONVERSE.completion(body_of({"toolUse": {}}, reason="tool_use"))
+    assert (reported.ending, reported.fault and reported.fault.code) == ("failed", "tool-call-unnamed")
+
+
 def finished(reason: str, **fields: object) -> bytes:
     return b"".join(
         (

@@ -140,12 +140,13 @@ def _keys_and_teams() -> Sequence[str]:
 def _sums(dialect: SqlDialect) -> Sequence[str]:
     # Keys come first, in their order: else SQLite 3.40 says in an integrity check that the other columns were NULL.
     slots, key = numbers("width slot name"), "PRIMARY KEY (width, slot, name)"
+    times = numbers(" ".join(("least", "most", *COLUMNS)))
     return (
         f"CREATE TABLE summed_names (number {dialect.serial}, {texts('provider model what')})",
         # Not by all three: together they may be longer than PostgreSQL's indexes take.
         "CREATE INDEX summed_names_by_model ON summed_names (model)",
         f"CREATE TABLE summed_answers ({slots}, {numbers('count estimated')}, {key}) {dialect.clustered}",
-        f"CREATE TABLE summed_times ({slots}, {numbers(' '.join(('least', 'most', *COLUMNS)))}, {key}) {dialect.clustered}",
+        f"CREATE TABLE summed_times ({slots}, {times}, {key}) {dialect.clustered}",
         f"""
         CREATE TABLE summed_usage (
             kind TEXT NOT NULL,

@@ -124,6 +124,7 @@ class BedrockConverseReader(FrameReader):
         self._joiner = SurrogateJoiner()
         self._open: dict[int, _ConverseBlock] = {}  # by the provider's index
         self._ids: set[str] = set()  # of calls
+        self._reported: _Json = {}  # the usage, as far as it was reported
 
     def read(self, value: dict[str, object], event: str) -> None:
         """Read the JSON of one event. `event` is its name."""
@@ -178,9 +179,9 @@ class BedrockConverseReader(FrameReader):
     def _read_content(self, content: _Json, index: int) -> None:
         if not content.keys().isdisjoint(_BLOCK):
             keep_unread(content, _BLOCK, self._sink)
-        reasoning, call = object_of(content.get("reasoningContent")), object_of(content.get("toolUse"))
+        reasoning, call = object_of(content.get("reasoningContent")), content.get("toolUse")
         cited = object_of(content.get("citationsContent"))
-        if call:
+        if isinstance(call, dict):
             self._read_start({"toolUse": call}, index)
             written = msgspec.json.encode(call.get("input") or {}).decode()
             self._read_delta({"toolUse": {"input": written}}, index)
@@ -243,7 +244,13 @@ class BedrockConverseReader(FrameReader):
         if extras:
             self._sink.events.append(Extra("chunk", extras))
 
-    def _usage(self, raw: _Json, tier: str) -> Usage:
+    def _usage(self, report: _Json, tier: str) -> Usage:
+        """The usage after this report, read with those before it: `inputTokens` excludes the cache."""
+        raw = self._reported | {name: value for name, value in report.items() if value is not None}
+        if any(integer_of(report.get(name)) for name in _COUNTS):
+            self._reported = raw
+        else:
+            raw = report  # a placeholder
         input, output, total, cached, written = (read_count(raw.get(name), self._sink) for name in _COUNTS)
         hour = [
             integer_of(each.get("inputTokens")) or 0
