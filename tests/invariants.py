@@ -58,7 +58,7 @@ class CountingReader(StreamReader):
 
     def _unknown(self) -> int:
         """How many frames the slow path does not know of yet."""
-        return (self.matcher.frames if self.matcher else 0) + (self.opening.frames if self.opening else 0)
+        return (self.matcher.frames if self.matcher else 0) + (self.unseen_opening.frames if self.unseen_opening else 0)
 
     def _read_or_skipped(self) -> int:
         """How many frames the slow path knows of."""
@@ -88,7 +88,7 @@ def opening_of(*streams: bytes, together: int = 1, dialect: str = DEFAULT_DIALEC
     """The opening that is learned from these streams, read one after another, the first events of each together."""
     opening = OpeningTemplate()
     for stream in streams:
-        read(*first_together(by_event(stream), together), reader=StreamReader(dialect, opening=opening))
+        read(*first_together(by_event(stream), together), reader=StreamReader(dialect, opening_template=opening))
     return opening
 
 
@@ -149,7 +149,7 @@ def examine(
     """
 
     def events_of(*pieces: bytes, opening: OpeningTemplate | None = None) -> list[Event]:
-        return read(*pieces, reader=StreamReader(dialect, opening=opening))
+        return read(*pieces, reader=StreamReader(dialect, opening_template=opening))
 
     events = events_of(data)
     broken = violations(events) + overlaps(Blocks([]).order(events))
@@ -170,7 +170,9 @@ def examine(
         pieces = random.choice((by_event(data), together, split(data, random), [data]))
         if events_of(*pieces, opening=opening) != events:
             broken.append("with a known opening, it gives other events")
-        in_chunks = read_in_chunks(random.choice((by_event(data), together)), StreamReader(dialect, opening=opening))
+        in_chunks = read_in_chunks(
+            random.choice((by_event(data), together)), StreamReader(dialect, opening_template=opening)
+        )
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
     broken += _variants_differ(data, random, dialect, random.choice(openings))
@@ -324,7 +326,7 @@ def _translations_differ(data: bytes, random: Random, dialect: str, opening: Ope
     # None near the end: the reader of the fast path buffers the usual ending, and what precedes the heartbeat with it.
     heartbeats = tuple(random.sample(range(len(pieces)), min(len(pieces) // 2, 2))) if dialect == RESPONSES else ()
     writers = StreamWriter.for_call(client, facts), StreamWriter.for_call(client, facts)
-    fast, _ = translated(pieces, StreamReader(dialect, opening=opening), writers[0], heartbeats)
+    fast, _ = translated(pieces, StreamReader(dialect, opening_template=opening), writers[0], heartbeats)
     slow, _ = translated(pieces, SlowReader(dialect), writers[1], heartbeats)
     if fast != slow:
         return [f"written from templates, it gives a client of {client} other bytes"]
@@ -358,7 +360,7 @@ def _variants_differ(data: bytes, random: Random, dialect: str, opening: Opening
         heartbeat = random.randint(-1, len(pieces))
         slow = without_padding(relayed(pieces, SlowReader(dialect), heartbeat)[0])
         for relay in (relayed, relayed_in_chunks):
-            if without_padding(relay(pieces, StreamReader(dialect, opening=known), heartbeat)[0]) != slow:
+            if without_padding(relay(pieces, StreamReader(dialect, opening_template=known), heartbeat)[0]) != slow:
                 return ["forwarded as it is, it gives a client other events"]
     return []
 

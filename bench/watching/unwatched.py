@@ -18,14 +18,14 @@ from typing import Any
 from penstock.gateway.record.attempt import Attempt
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.control import AttemptControl
-from penstock.gateway.relay import chunk_forwarder
-from penstock.gateway.relay.chunk_forwarder import ChunkForwarder
+from penstock.gateway.relay import streamed_answer
+from penstock.gateway.relay.streamed_answer import StreamedAnswer
 
-# The lines for observation in `ChunkForwarder._on_chunk`, and what replaces them.
+# The lines for observation in `StreamedAnswer._on_chunk`, and what replaces them.
 OBSERVING = (
     ("if self._call.on_text is not None:", "if False:"),
     ("    gap = now - watchdog.last_event_at\n", ""),
-    ("    gaps = watchdog.gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
+    ("    gaps = watchdog.gaps\n    gaps.counts[bisect_left(GAP_BOUNDS, gap)] += 1\n", ""),
     ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - watchdog.started)\n", ""),
 )
 _EVENTS = 20_000
@@ -37,7 +37,7 @@ _Forwarder = Callable[[bytes, bytes], bool]
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    whole = textwrap.dedent(inspect.getsource(ChunkForwarder._on_chunk))
+    whole = textwrap.dedent(inspect.getsource(StreamedAnswer._on_chunk))
     with_it, without = _made(whole), _made(unobserved(whole))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
@@ -54,7 +54,7 @@ def unobserved(source: str) -> str:
 
 def _made(source: str) -> _Forwarder:
     """The compiled function, bound to a forwarder whose sockets and matcher cost next to nothing."""
-    names: dict[str, Any] = dict(vars(chunk_forwarder))
+    names: dict[str, Any] = dict(vars(streamed_answer))
     exec(compile(source, "<forwarding>", "exec"), names)
     attempt = Attempt("provider", "model")
     forwarding = SimpleNamespace(
@@ -67,11 +67,11 @@ def _made(source: str) -> _Forwarder:
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,
         _control=AttemptControl(attempt),
-        _take=_five_characters,
-        _translate=None,
-        _write=_nothing,
-        _keep=None,
-        _follow=None,
+        _take_text=_five_characters,
+        _write_text=None,
+        _send_bytes=_nothing,
+        _keep_text=None,
+        _follow_text=None,
     )
     return partial(names["_on_chunk"], forwarding)
 

@@ -40,7 +40,11 @@ def answer(number: int, opening: OpeningTemplate) -> int:
     ending = NEW[number % len(NEW)](f"new_{number}")
     named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
     events = [event | named for event in (begins(), says("a"), says("b"), says("c"), *ending)]
-    reader, writer, size = StreamReader(opening=opening), StreamWriter(source=DEFAULT_DIALECT, include_usage=True), 0
+    reader, writer, size = (
+        StreamReader(opening_template=opening),
+        StreamWriter(source=DEFAULT_DIALECT, include_usage=True),
+        0,
+    )
     for read in by_event(sse(*events, DONE)):
         emitted = reader.feed(read)
         if reader.forwardable == "yes":

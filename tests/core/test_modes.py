@@ -9,9 +9,9 @@ from penstock.core.stream import NEXT, Mode
 from tests.streams import DONE, begins, by_event, finishes, says, sse
 
 LEGAL = {
-    ("opening", "slow"),
-    ("opening", "fast"),
-    ("opening", "closed"),
+    ("start", "slow"),
+    ("start", "fast"),
+    ("start", "closed"),
     ("slow", "fast"),
     ("slow", "closed"),
     ("fast", "slow"),
@@ -41,7 +41,7 @@ def test_the_modes_of_a_healthy_stream() -> None:
         reader.feed(event)
         modes.append(reader.mode)
     reader.close()
-    assert [*modes, reader.mode] == ["opening", "slow", "fast", "fast", "trailer", "trailer", "closed"]
+    assert [*modes, reader.mode] == ["start", "slow", "fast", "fast", "trailer", "trailer", "closed"]
 
 
 def test_a_stream_that_is_not_usual_returns_to_the_slow_path() -> None:

@@ -32,7 +32,7 @@ def reads(wire: bytes) -> list[bytes]:
 
 def by_opening(opening: OpeningTemplate, wire: bytes) -> bool:
     """Whether an answer is read without its framer. Its content is the same in any case."""
-    reader = CountingReader(opening=opening)
+    reader = CountingReader(opening_template=opening)
     assert read(*reads(wire), reader=reader) == read(wire, reader=SlowReader())
     return reader.slow_frames == 0
 
@@ -58,7 +58,9 @@ def test_the_second_answer_needs_no_framer(fields: dict[str, Any]) -> None:
 def test_another_maker_or_padding_is_no_other_pattern() -> None:
     opening = opening_of(answer(1, system_fingerprint="fp_1", padding="aX3"))
     assert by_opening(opening, answer(2, system_fingerprint="fp_2", padding="b"))
-    events = read(*reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(opening=opening))
+    events = read(
+        *reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(opening_template=opening)
+    )
     assert events[0] == Start("chatcmpl-3", "sluice-1", 1_700_000_003)
     assert getattr(events[1], "fields", None) == {"system_fingerprint": "fp_3", "obfuscation": "cc"}
 
@@ -66,7 +68,7 @@ def test_another_maker_or_padding_is_no_other_pattern() -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_the_beginning_may_come_together_with_words(pieces: int) -> None:
     opening, events = opening_of(answer(1)), reads(answer(2))
-    reader = CountingReader(opening=opening)
+    reader = CountingReader(opening_template=opening)
     together = [b"".join(events[:pieces]), *events[pieces:]]
     assert read(*together, reader=reader) == read(answer(2), reader=SlowReader())
     assert reader.slow_frames == 0
@@ -80,8 +82,8 @@ def test_an_opening_is_learned_with_whatever_it_comes(together: int) -> None:
         return [sse(chunk | named | {"obfuscation": "x" * (at + 1)}) for at, chunk in enumerate(chunks)]
 
     opening, events = OpeningTemplate(), padded(1)
-    read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening=opening))
-    reader = CountingReader(opening=opening)
+    read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening_template=opening))
+    reader = CountingReader(opening_template=opening)
     assert read(*padded(2), reader=reader) == read(b"".join(padded(2)), reader=SlowReader())
     assert reader.slow_frames == 0
 
@@ -94,8 +96,8 @@ def test_an_opening_is_learned_from_a_whole_answer_in_one_read(together: list[Js
         return sse(*(chunk if isinstance(chunk, str) else chunk | named for chunk in chunks))
 
     opening = OpeningTemplate()
-    assert read(whole(1), reader=StreamReader(opening=opening)) == read(whole(1), reader=SlowReader())
-    reader = CountingReader(opening=opening)
+    assert read(whole(1), reader=StreamReader(opening_template=opening)) == read(whole(1), reader=SlowReader())
+    reader = CountingReader(opening_template=opening)
     assert read(whole(2), reader=reader) == read(whole(2), reader=SlowReader())
     assert reader.slow_frames == (0 if together[-1] == DONE else 2)  # without its last event, an ending is none
 
@@ -103,8 +105,8 @@ def test_an_opening_is_learned_from_a_whole_answer_in_one_read(together: list[Js
 def test_an_opening_of_messages_is_learned_from_a_whole_answer_in_one_read() -> None:
     opening, wire = OpeningTemplate(), messages.answer(*messages.says_all(*WORDS))
     slow = read(wire, reader=SlowReader(messages.DIALECT))
-    assert read(wire, reader=StreamReader(messages.DIALECT, opening=opening)) == slow
-    reader = CountingReader(messages.DIALECT, opening=opening)
+    assert read(wire, reader=StreamReader(messages.DIALECT, opening_template=opening)) == slow
+    reader = CountingReader(messages.DIALECT, opening_template=opening)
     assert read(wire, reader=reader) == slow
     assert reader.slow_frames == 0
 
@@ -120,7 +122,7 @@ def test_whole_answers_that_each_begin_in_their_own_way_are_learned_ever_more_se
     opening = Counting()
     for number in range(100):
         wire = answer(number, service_tier=f"tier-{number}")
-        assert read(wire, reader=StreamReader(opening=opening)) == read(wire, reader=SlowReader())
+        assert read(wire, reader=StreamReader(opening_template=opening)) == read(wire, reader=SlowReader())
     assert opening.learned == 7  # the 1st, 2nd, 4th, …, 64th
 
 
@@ -163,7 +165,7 @@ def test_an_answer_that_goes_another_way_is_read_the_long_way(odd: list[Json | s
     wire = sse(*odd)
     for opening in (opening_of(answer(1)), opening_of(wire), opening_of(answer(1), wire), opening_of(wire, answer(1))):
         for pieces in (reads(wire), [wire]):
-            assert read(*pieces, reader=StreamReader(opening=opening)) == read(wire, reader=SlowReader())
+            assert read(*pieces, reader=StreamReader(opening_template=opening)) == read(wire, reader=SlowReader())
 
 
 def test_thoughts_are_a_pattern_too() -> None:
@@ -173,7 +175,7 @@ def test_thoughts_are_a_pattern_too() -> None:
         return sse(begins() | named, *thoughts, *(says(word, **named) for word in WORDS), DONE)
 
     opening = opening_of(thinking(1))
-    reader = CountingReader(opening=opening)
+    reader = CountingReader(opening_template=opening)
     events = read(*reads(thinking(2)), reader=reader)
     assert events == read(thinking(2), reader=SlowReader())
     assert ReasoningDelta(0, "so Hello", "reasoning_content") in events
@@ -209,12 +211,12 @@ def test_an_answer_beyond_its_cap_is_reported_as_ever() -> None:
     opening = opening_of(answer(1))
     for cap in (len(head), len(head) + 5, len(head) + 8, len(head) + 9, len(head) + 100):
         expected = read(*reads(answer(2)), reader=SlowReader(max_event=cap))
-        assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, opening=opening)) == expected
+        assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, opening_template=opening)) == expected
 
 
 def test_what_is_reported_does_not_change_later() -> None:
     opening = opening_of(answer(1, padding="abc"))
-    reader = StreamReader(opening=opening)
+    reader = StreamReader(opening_template=opening)
     first, *rest = reads(answer(2, padding="xyz"))
     events = reader.feed(first)
     emitted = json.dumps([getattr(event, "fields", None) for event in events])

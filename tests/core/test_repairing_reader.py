@@ -152,7 +152,7 @@ def test_each_event_that_waits_is_progress() -> None:
     seen = []
     for part in by_event(called_with('{"port":', '"Bre', 'st"', "}")):
         reader.feed(part)
-        seen.append(reader.pending)
+        seen.append(reader.withheld)
     assert seen == sorted(seen)
     assert seen[2] < seen[3] < seen[4]
 

@@ -222,10 +222,10 @@ def test_usage_that_came_before_is_merged_as_ever() -> None:
 @pytest.mark.parametrize("comment", [b"", b": a comment\n"])
 def test_what_is_buffered_is_known_in_every_path(comment: bytes) -> None:
     reader = reader_of(*by_event(sse(*REGULAR))[:-1])
-    buffered = [reader.pending]
+    buffered = [reader.withheld]
     for event in (FINISH, BILL):
         assert reader.feed(comment + sse(event)) == []
-        buffered.append(reader.pending)
+        buffered.append(reader.withheld)
     assert buffered == [0, 1, 2]
 
 

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.record.event_gaps import BOUNDS, MAX_STALLS
+from penstock.gateway.record.attempt import GAP_BOUNDS, MAX_STALLS
 from tests.gateway.support import VARIANTS, Clock, Relayed
 
 
@@ -41,7 +41,7 @@ def test_every_path_counts_the_same(variant: str, loop: Clock) -> None:
     made = relayed(loop, drive)
     gaps = made.attempt.gaps
     at_once = gaps.counts[0] - 2
-    expected = [sum(lower < gap_s <= upper for gap_s in gaps_s) for lower, upper in pairwise((*BOUNDS, inf))]
+    expected = [sum(lower < gap_s <= upper for gap_s in gaps_s) for lower, upper in pairwise((*GAP_BOUNDS, inf))]
     assert gaps.counts[1:] == expected
     assert 1 <= at_once <= 3  # the end, and what the template is learned of
     assert made.client.chunks == (len(gaps_s) if variant == "no parser" else 0)
@@ -58,7 +58,7 @@ def test_so_many_stalls_are_kept_and_no_more(loop: Clock) -> None:
 
     made = relayed(loop, drive)
     assert len(made.attempt.gaps.stalls) == MAX_STALLS
-    assert made.attempt.gaps.counts[BOUNDS.index(1.28)] == MAX_STALLS + 9
+    assert made.attempt.gaps.counts[GAP_BOUNDS.index(1.28)] == MAX_STALLS + 9
 
 
 def test_what_a_slow_client_holds_up_is_no_gap(loop: Clock) -> None:

@@ -77,7 +77,7 @@ def test_a_route_has_its_own_timeout(tmp_path: Path) -> None:
 def test_an_answer_that_is_not_streamed_may_come_late_and_be_large(tmp_path: Path) -> None:
     (whole,) = found(Plans(config(tmp_path), "whole", recorded=True), "acme/a")
     assert (whole.timeouts.first_event_s, whole.timeouts.first_check_s) == (600, 600)
-    assert (whole.max_event, whole.record, whole.opening) == (32_000_000, "everything", None)
+    assert (whole.max_event, whole.record, whole.opening_template) == (32_000_000, "everything", None)
 
 
 def test_embeddings_are_asked_of_those_that_have_them(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_only_so_many_names_of_clients_are_remembered_and_every_route(tmp_path: 
     assert found(plans, "acme/0") != found(plans, "both")
     assert plans["acme/1499"] is not plans["acme/1499"]
     ((first,), (last,)) = found(plans, "acme/0"), plans["acme/1499"] or ()
-    assert first.opening is not None
-    assert last.opening is None
+    assert first.opening_template is not None
+    assert last.opening_template is None
     assert len(plans) == 1_001
 
 

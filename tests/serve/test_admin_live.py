@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.record.event_gaps import BOUNDS, EventGaps
+from penstock.gateway.record.attempt import GAP_BOUNDS, EventGaps
 from penstock.serve.live.live_calls import _SeenCall
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings
@@ -472,7 +472,7 @@ def test_gaps_are_reported_by_the_half_second() -> None:
 
     def look(now: float, events: int, *gaps_s: float) -> None:
         for gap_s in gaps_s:
-            gaps.counts[bisect_left(BOUNDS, gap_s)] += 1
+            gaps.counts[bisect_left(GAP_BOUNDS, gap_s)] += 1
             gaps.longest_s = max(gaps.longest_s, gap_s)
         seen.sample(now, events, 0, gaps)
 

@@ -30,9 +30,8 @@ from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
 from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.mask import masked
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import MAX_STALLS, STALL_S, Attempt, EventGaps
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.record.progress import Progress
 from penstock.gateway.record.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
@@ -302,7 +301,7 @@ def test_what_is_learnt_of_a_target_is_small_whatever_its_answers_begin_with(pla
     long = {place: "x" * 400_000}
     tracemalloc.start()
     try:
-        reader = StreamReader(opening=opening)
+        reader = StreamReader(opening_template=opening)
         for event in (begins(), says("a"), says("b")):
             reader.feed(sse(event | long))
         del reader, event

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.record.event_gaps import BOUNDS
+from penstock.gateway.record.attempt import GAP_BOUNDS
 from penstock.gateway.record.trace import trace_of
 from penstock.serve.telemetry import histograms, spans
 from penstock.serve.telemetry.histograms import DURATION, FIRST_CHUNK, HISTOGRAMS, PER_CHUNK, TOKEN_USAGE
@@ -351,7 +351,7 @@ def test_every_name_is_one_of_the_conventions_or_ours() -> None:
     texts = {*attribute_names(spans), *attribute_names(histograms)} - set(spans.PROVIDERS.values())
     assert {text for text in texts if not text.startswith("penstock.")} == SPECIFIED - {"gen_ai.request.stop_sequences"}
     assert set(spans.PROVIDERS.values()) == PROVIDERS
-    assert histograms.TIME_BOUNDS == BOUNDS
+    assert histograms.TIME_BOUNDS == GAP_BOUNDS
     assert (histograms.TIME_BOUNDS, histograms.TOKEN_BOUNDS) == (SECONDS, TOKENS)
 
 

@@ -28,9 +28,9 @@ class ReaderDecorator(ABC):
         return self._reader.failed
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The number of events of the inner reader that are known and emitted at the end only."""
-        return self._reader.pending
+        return self._reader.withheld
 
     @property
     def frames(self) -> int:

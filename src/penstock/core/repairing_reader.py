@@ -97,9 +97,9 @@ class RepairingReader(ReaderDecorator):
         self._broken: list[Event] = []  # findings of the inner reader, until it is known which calls stay broken
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The events that are emitted later: those of the inner reader, and all that were ever held."""
-        return self._reader.pending + self._shared.buffered_events
+        return self._reader.withheld + self._shared.buffered_events
 
     def feed(self, data: bytes) -> list[Event]:
         """Read bytes; return the events that they complete, and that are not held."""

@@ -73,9 +73,9 @@ class SlowPath:
         return self._dialect.done
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The number of events that are known and emitted at the end only."""
-        return self._grammar.pending
+        return self._grammar.withheld
 
     @property
     def framing(self) -> str:

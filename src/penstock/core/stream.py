@@ -4,7 +4,7 @@ A stream is in one of five modes. Every change goes through `StreamReader._enter
 
 | mode | the next read |
 |---|---|
-| `opening` | is the first, and may be an opening that is recognised by its bytes, as earlier answers had it |
+| `start` | is the first, and may begin with the opening that earlier answers had, which is recognised by its bytes |
 | `slow` | takes the slow path |
 | `fast` | may be text, which a matcher takes by its bytes, or the beginning of the usual ending |
 | `trailer` | may continue the usual ending, which is buffered until it is complete |
@@ -33,9 +33,9 @@ MAX_EVENT = 1_000_000
 _MAX_UNUSED = 4
 _LEARN_EVERY = 8
 
-Mode: TypeAlias = Literal["opening", "slow", "fast", "trailer", "closed"]
+Mode: TypeAlias = Literal["start", "slow", "fast", "trailer", "closed"]
 NEXT: dict[Mode, frozenset[Mode]] = {
-    "opening": frozenset({"slow", "fast", "closed"}),  # the first bytes decide
+    "start": frozenset({"slow", "fast", "closed"}),  # the first bytes decide
     "slow": frozenset({"fast", "closed"}),  # a text delta proves a template
     "fast": frozenset({"slow", "trailer", "closed"}),  # a read that does not match, or the usual ending
     "trailer": frozenset({"slow", "closed"}),  # something else than the usual ending
@@ -59,7 +59,7 @@ class EventReader(Protocol):
         """The state when the stream failed, or None if it has not."""
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The number of events that are known and emitted at the end only: a finish for each choice, the usage."""
 
     def feed(self, data: bytes) -> list[Event]:
@@ -78,41 +78,44 @@ class StreamReader:
     `max_event` limits the bytes of one event, and so the memory of one stream. Events that repeat the whole answer may
     have `MAX_BODY` bytes.
 
-    The readers of all streams of one target share an `opening`, so that the usual first events take the fast path too.
+    The readers of all streams of one target share an `opening_template`, so that the usual first events take the fast
+    path too.
     A relay that forwards bytes may use `matcher.take` and `take_trailer` in place of `feed`, in mode `fast`.
     """
 
-    mode: Mode = "opening"
+    mode: Mode = "start"
     forwardable: Forwardable = "no"
     """Whether the last bytes fed are whole, healthy events, so that they may be forwarded as they are."""
     matcher: TextMatcher | None = None
     """Takes the next text deltas, in the modes `fast` and `trailer`."""
-    opening: Opening | None = None
-    """The opening, if the fast path has read it and the slow path has not caught up."""
+    unseen_opening: Opening | None = None
+    """The opening, if the fast path has recognised it and the slow path has not seen it yet."""
     trailer: StreamTrailer | None = None
     """The part of the usual ending that has arrived, in mode `trailer`; after `close` the whole, if it was complete."""
     _slow: SlowPath | None = None  # made when it is taken first
-    _first: FirstEvents | None = None  # the opening that the slow path has read, while only text has followed it
-    _unused = 0  # how many templates in a row matched no event
-    _not_learned = 0  # how many reads in a row were not learned because of that
+    _learnable: FirstEvents | None = None  # the opening that the slow path has read, while only text has followed it
+    _unused_templates = 0  # in a row, which matched no event
+    _skipped_reads = 0  # in a row, from which nothing was learned because of that
 
     def __init__(
         self,
         dialect: str = "openai_chat",
         *,
         max_event: int = MAX_EVENT,
-        opening: OpeningTemplate | None = None,
+        opening_template: OpeningTemplate | None = None,
         whole: bool = False,
     ) -> None:
         """`whole`: the answer is used only when it is complete. Then text that was lost on the way may be filled in."""
         self.dialect = dialect
         self.max_event = max_event
-        self._known = find_dialect(dialect)
-        self._upstream = self._known.upstream or upstream_dialect(dialect)  # raises the error if there is none
-        self.format = self._known.text_format
+        self._known_dialect = find_dialect(dialect)
+        self._upstream = self._known_dialect.upstream or upstream_dialect(dialect)  # raises the error if there is none
+        self.format = self._known_dialect.text_format
         """The format of its fast path; None if it has none."""
         self._whole = whole
-        self._openings = opening if self.format is not None and self.format.opening is not None else None
+        self._opening_template = (
+            opening_template if self.format is not None and self.format.opening is not None else None
+        )
 
     @property
     def done(self) -> bool:
@@ -125,8 +128,8 @@ class StreamReader:
     def frames(self) -> int:
         """The number of frames so far."""
         frames = self._slow.frames if self._slow is not None else 0
-        if self.opening is not None:
-            frames += self.opening.frames
+        if self.unseen_opening is not None:
+            frames += self.unseen_opening.frames
         if self.matcher is not None:
             frames += self.matcher.frames
         return frames + self.trailer.frames if self.trailer is not None else frames
@@ -137,10 +140,10 @@ class StreamReader:
         return self._slow.failed if self._slow is not None else None
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The number of events that are known and emitted at the end only: a finish for each choice, the usage."""
-        pending = self._slow.pending if self._slow is not None else 0
-        return pending + self.trailer.frames if self.trailer is not None else pending
+        withheld = self._slow.withheld if self._slow is not None else 0
+        return withheld + self.trailer.frames if self.trailer is not None else withheld
 
     @property
     def framing(self) -> str:
@@ -155,16 +158,18 @@ class StreamReader:
             data = bytes(data)  # a bytearray or a memoryview
         mode = self.mode
         if mode == "fast":
-            if events := self._take_text(data):
+            if events := self._take_delta(data):
                 return events
             if self.take_trailer(data) is not None:
                 return []
-            if events := self._take_texts(data):
+            if events := self._take_deltas(data):
                 return events
-        elif mode == "opening":
+        elif mode == "start":
             if events := self._take_opening(data):
                 return events
-            if ending := self._ending_in(data):  # in a read of its own, so that the opening and the text are learned
+            if ending := self._ending_to_learn(
+                data
+            ):  # in a read of its own, so that the opening and the text are learned
                 events = self._read_slowly(data[:ending]) + self.feed(data[ending:])
                 self.forwardable = "no"
                 return events
@@ -211,10 +216,10 @@ class StreamReader:
         read = slow.feed(data)
         if self.format is not None:
             self.forwardable = self.format.forwardable(read)
-            if self._openings is not None:
+            if self._opening_template is not None:
                 self._note_opening(read)
             if read.last == "text":
-                matcher = self._learned(self.format, slow, read)
+                matcher = self._learn_matcher(self.format, slow, read)
         self.matcher = matcher
         mode: Mode = "slow" if matcher is None else "fast"
         if mode != self.mode:
@@ -225,47 +230,52 @@ class StreamReader:
         """The slow path, in the state after all events so far."""
         slow = self._slow
         if slow is None:
-            slow = SlowPath(self._known, self._upstream, self.max_event, self.format, whole=self._whole)
+            slow = SlowPath(self._known_dialect, self._upstream, self.max_event, self.format, whole=self._whole)
             self._slow = slow
-            if self.opening is not None:
-                slow.skip_opening(self.opening.raw)
-                self.opening = None
+            if self.unseen_opening is not None:
+                slow.skip_opening(self.unseen_opening.raw)
+                self.unseen_opening = None
         if self.matcher is not None and self.matcher.frames:
-            self._unused = 0
+            self._unused_templates = 0
             slow.skip(self.matcher)
         return slow
 
-    def _learned(self, format: TextFormat, slow: SlowPath, read: SlowRead) -> TextMatcher | None:
+    def _learn_matcher(self, format: TextFormat, slow: SlowPath, read: SlowRead) -> TextMatcher | None:
         """A matcher that is learned from the last event of a read, which is healthy text."""
-        if self._unused >= _MAX_UNUSED:
-            self._not_learned = (self._not_learned + 1) % _LEARN_EVERY
-            if self._not_learned:
+        if self._unused_templates >= _MAX_UNUSED:
+            self._skipped_reads = (self._skipped_reads + 1) % _LEARN_EVERY
+            if self._skipped_reads:
                 return None
         item, delta = read.items[-1], read.events[-1]
         if not isinstance(item, Frame) or not isinstance(delta, TextEvent):
             return None  # the arguments of a tool call are not learned
-        self._unused += 1
+        self._unused_templates += 1
         event = frame_bytes(item)
         if not read.data.endswith(event):
             event = event.replace(b"\n", b"\r\n")
         template = learn_template(format, event, delta) if read.data.endswith(event) else None
         if template is None:
             return None
-        opening, first, self._first = format.opening, self._first, None
-        if first is not None and opening is not None and self._openings is not None and slow.trailer() is not None:
-            self._openings.learn(opening, first, template)
+        opening, first, self._learnable = format.opening, self._learnable, None
+        if (
+            first is not None
+            and opening is not None
+            and self._opening_template is not None
+            and slow.trailer() is not None
+        ):
+            self._opening_template.learn(opening, first, template)
         return matcher_of(template)
 
     def _note_opening(self, read: SlowRead) -> None:
         """Remember the opening in a first read, until something else than text follows it."""
         if read.first:
-            self._first = first_events(read)
+            self._learnable = first_events(read)
         elif not read.is_text:
-            self._first = None
+            self._learnable = None
 
     # The fast path.
 
-    def _take_text(self, event: bytes) -> list[Event]:
+    def _take_delta(self, event: bytes) -> list[Event]:
         """The events of one text delta: its text, and before it the padding, if that has changed; none if it is not."""
         matcher, format = self.matcher, self.format
         if matcher is None or format is None or len(event) > self.max_event:
@@ -279,7 +289,7 @@ class StreamReader:
         padding = format.padding_event(matcher.value.decode()) if matcher.value != before else None
         return [delta] if padding is None else [padding, delta]
 
-    def _take_texts(self, data: bytes) -> list[Event]:
+    def _take_deltas(self, data: bytes) -> list[Event]:
         """The events of a read of text deltas, perhaps with the usual ending behind them; none for any other read."""
         matcher = self.matcher
         if matcher is None or len(data) > self.max_event:
@@ -288,7 +298,7 @@ class StreamReader:
         events: list[Event] = []
         while at < len(data):
             behind = data.find(end, at) + len(end)
-            taken = self._take_text(data[at:behind])
+            taken = self._take_delta(data[at:behind])
             if not taken:
                 break
             events += taken
@@ -312,26 +322,26 @@ class StreamReader:
 
     def _take_opening(self, data: bytes) -> list[Event]:
         """The events of a first read: the known opening, perhaps with text deltas; none if it is another."""
-        if self._openings is None or len(data) >= self.max_event:
+        if self._opening_template is None or len(data) >= self.max_event:
             return []
-        opening = self._openings.match(data)
+        opening = self._opening_template.match(data)
         if opening is None:
             return []
         self._enter("fast")
-        self.opening, self.matcher, self.forwardable = opening, opening.matcher, "yes"
+        self.unseen_opening, self.matcher, self.forwardable = opening, opening.matcher, "yes"
         events, rest = opening.events, data[len(opening.raw) :]
         if rest:
-            texts = self._take_text(rest) or self._take_texts(rest)
+            texts = self._take_delta(rest) or self._take_deltas(rest)
             if not texts:
-                self.opening = self.matcher = None
+                self.unseen_opening = self.matcher = None
                 return []
             events = [*events, *texts]
-        self._openings.confirm()
+        self._opening_template.confirm()
         return events
 
-    def _ending_in(self, data: bytes) -> int:
+    def _ending_to_learn(self, data: bytes) -> int:
         """Where the usual ending begins in a first read, if its opening is to be learned; else 0."""
-        format, openings = self.format, self._openings
+        format, openings = self.format, self._opening_template
         if openings is None or format is None or format.trailer_mark is None:
             return 0
         mark = format.trailer_mark.search(data)
@@ -356,6 +366,6 @@ class StreamReader:
         format, matcher = self.format, self.matcher
         if format is None or format.trailer_mark is None or format.trailer_mark.search(data) is None:
             return None
-        if self.opening is not None and format.opening is not None and matcher is not None:
-            return format.opening.trailer(self.opening.events, matcher.last_json)
+        if self.unseen_opening is not None and format.opening is not None and matcher is not None:
+            return format.opening.trailer(self.unseen_opening.events, matcher.last_json)
         return self._caught_up().trailer()

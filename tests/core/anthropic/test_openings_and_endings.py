@@ -48,7 +48,7 @@ def reads(*opening: Json, finish: Json | None = None, ending: tuple[Json, ...] |
 def slow_frames(known: list[bytes], pieces: list[bytes]) -> int:
     """How many events of an answer the slow path reads after another answer. The events are the same in any case."""
     opening = opening_of(b"".join(known), together=known[0].count(b"\n\n"), dialect=DIALECT)
-    reader = CountingReader(DIALECT, opening=opening)
+    reader = CountingReader(DIALECT, opening_template=opening)
     assert read(*pieces, reader=reader) == read(b"".join(pieces), reader=SlowReader(DIALECT))
     return reader.slow_frames
 
@@ -84,7 +84,7 @@ def test_the_second_answer_takes_the_fast_path_as_a_whole(known: tuple[Json, ...
 def test_the_events_have_the_values_of_their_own_answer() -> None:
     opening = opening_of(b"".join(reads(begins(), opens())), together=2, dialect=DIALECT)
     pieces = reads(begins("msg_2", usage={"input_tokens": 8, "output_tokens": 3}), opens())
-    events = read(*pieces, reader=StreamReader(DIALECT, opening=opening))
+    events = read(*pieces, reader=StreamReader(DIALECT, opening_template=opening))
     assert events[0] == Start("msg_2", "weir-3", None)
     assert getattr(events[1], "fields", None) == {
         "type": "message_start",
@@ -156,7 +156,7 @@ def test_the_usual_ending_has_the_tokens_of_the_slow_path(
     if after_slow_text:
         pieces[2] = wire(says('"\n'))
     template = opening_of(b"".join(reads(*opening)), together=2, dialect=DIALECT)
-    reader, slow = StreamReader(DIALECT, opening=template), SlowReader(DIALECT)
+    reader, slow = StreamReader(DIALECT, opening_template=template), SlowReader(DIALECT)
     for piece in pieces:
         reader.feed(piece)
     trailer = reader.trailer
@@ -213,7 +213,7 @@ def test_an_unusual_ending_takes_the_slow_path(ending: tuple[Json, ...]) -> None
 
 def test_a_block_that_stops_alone_is_reported_at_once() -> None:
     pieces = reads(begins(), opens())
-    reader = StreamReader(DIALECT, opening=opening_of(b"".join(pieces), together=2, dialect=DIALECT))
+    reader = StreamReader(DIALECT, opening_template=opening_of(b"".join(pieces), together=2, dialect=DIALECT))
     for piece in pieces[:-1]:
         reader.feed(piece)
     assert len(reader.feed(wire(closes()))) == 1
@@ -233,7 +233,7 @@ def test_a_client_gets_the_same_answer_after_a_forwarded_opening(rest: tuple[Jso
     known, data = answer(*says_all("a", "b")), wire(begins("msg_2"), opens(), says("High"), says(" at"), *rest)
     events = [event for event in by_event(data) if event]
     pieces = [b"".join(events[:2]), *events[2:]]
-    reader = StreamReader(DIALECT, opening=opening_of(known, together=2, dialect=DIALECT))
+    reader = StreamReader(DIALECT, opening_template=opening_of(known, together=2, dialect=DIALECT))
     forwarded, untouched = relayed(pieces, reader)
     written, _ = relayed(pieces, SlowReader(DIALECT))
     assert untouched >= 3

@@ -36,7 +36,7 @@ is dropped, and learned again only if that read ended with healthy text.
 **Why the HTTP parser may be skipped.** `http/upstream_connection.py` passes a read to the fast path only if its bytes
 are exactly one whole HTTP chunk (size in plain hexadecimal, payload, CR LF), and only while the parser is between two
 chunks. A parser that skips a whole chunk is still between two chunks. The payload is compared as above, and the chunk
-is written to the client as it arrived (`gateway/relay/chunk_forwarder.py`). A read that is not one whole chunk, or does
+is written to the client as it arrived (`gateway/relay/streamed_answer.py`). A read that is not one whole chunk, or does
 not match, goes to the parser. The parser has then missed nothing but whole chunks. No event spans two payloads: a
 payload matches only if it begins and ends as the template does.
 

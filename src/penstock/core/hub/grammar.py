@@ -89,7 +89,7 @@ class Grammar:
         return self.fault is None and bool(self._choices) and None not in self._choices.values()
 
     @property
-    def pending(self) -> int:
+    def withheld(self) -> int:
         """The number of events that are buffered until the end: a finish for each choice, the usage."""
         return len(self._finish_places) + (self.usage is not None)
 

@@ -181,8 +181,10 @@ class ChatAsker:
             endpoint = plan.endpoint = self._services.endpoint(plan)
         if self.outgoing.path:
             endpoint = self._services.endpoint_at(plan, self.outgoing.path)
-        opening = plan.opening if plan.dialect == request.dialect else None
-        reader = StreamReader(plan.dialect, max_event=plan.max_event, opening=opening, whole=not request.stream)
+        opening_template = plan.opening_template if plan.dialect == request.dialect else None
+        reader = StreamReader(
+            plan.dialect, max_event=plan.max_event, opening_template=opening_template, whole=not request.stream
+        )
         relay = self.relay(plan, reader, self.writer(plan), report)
         connection = None if self.large or fresh else endpoint.idle_connection()
         if connection is None:

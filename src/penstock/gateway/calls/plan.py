@@ -114,7 +114,7 @@ class Plan(Struct, eq=False, kw_only=True):
     """Whether a credential of the client authorizes it. Then it is for one call, and no table has it."""
     client_headers: Mapping[str, str] = MappingProxyType({})
     """The client's headers that go with this credential."""
-    opening: OpeningTemplate | None = None
+    opening_template: OpeningTemplate | None = None
     """The learned opening of its streams, for the fast path."""
     endpoint: TargetEndpoint | None = None
     """Created at its first call."""
@@ -154,7 +154,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
             for plan in plans if self._kind == "streamed" else ():
-                plan.opening = OpeningTemplate()  # only a cached plan can learn it
+                plan.opening_template = OpeningTemplate()  # only a cached plan can learn it
         return plans
 
     def full_name(self, name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from penstock.core.hub.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.gateway.record.event_gaps import BOUNDS, EventGaps
+from penstock.gateway.record.attempt import GAP_BOUNDS, EventGaps
 from penstock.gateway.record.failure import from_transport
 from penstock.gateway.record.timeouts import AttemptTimeouts
 
@@ -91,7 +91,7 @@ class Watchdog:
         gap = now - self.last_event_at
         self.last_event_at = now
         gaps = self.gaps
-        gaps.counts[bisect_left(BOUNDS, gap)] += 1
+        gaps.counts[bisect_left(GAP_BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - self.started)
 

@@ -17,10 +17,9 @@ from msgspec import Struct
 from penstock.amounts import money
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import GAP_BOUNDS, Attempt, EventGaps
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.entry import Entry
-from penstock.gateway.record.event_gaps import BOUNDS, EventGaps
 from penstock.gateway.record.price import charge
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.telemetry.spans import has_answers
@@ -297,5 +296,5 @@ def _longest_ms(before: list[int], gaps: EventGaps) -> int:
     counted = [bucket for bucket, number in enumerate(gaps.counts) if number > before[bucket]]
     if not counted:
         return 0
-    bound_s = BOUNDS[counted[-1]] if counted[-1] < len(BOUNDS) else gaps.longest_s
+    bound_s = GAP_BOUNDS[counted[-1]] if counted[-1] < len(GAP_BOUNDS) else gaps.longest_s
     return round(min(bound_s, gaps.longest_s) * 1000)

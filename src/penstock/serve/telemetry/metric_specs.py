@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.record.event_gaps import BOUNDS
+from penstock.gateway.record.attempt import GAP_BOUNDS
 
 Kind: TypeAlias = Literal["counter", "histogram", "sum", "least", "most"]
 
@@ -85,7 +85,7 @@ FIRST_CHUNK = _histogram(
 CHUNK_GAP = _histogram(
     "chunk_gap",
     "Time between two reads of events, without the time in which a slow client paused the provider.",
-    BOUNDS,
+    GAP_BOUNDS,
     "provider",
 )
 OVERHEAD = _histogram(
