@@ -30,9 +30,8 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_d
 from penstock.core.stream import MAX_EVENT
 from penstock.gateway.billing.tags import clean_tags
 from penstock.gateway.limits.demand import chat_demand, embeddings_demand
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.embeddings_request import parse_embeddings
 from penstock.gateway.record.failure import from_status, redacted
 from penstock.gateway.record.timeouts import AttemptTimeouts

@@ -17,9 +17,8 @@ from penstock import Accumulator, Completion, StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.outcome import Outcome

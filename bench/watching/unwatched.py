@@ -15,9 +15,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.relay import streamed_answer
 from penstock.gateway.relay.streamed_answer import StreamedAnswer
 

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.hub.failure import Failure
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.outcome import Committed, Outcome
 from penstock.gateway.relay.relay import Relay

@@ -5,10 +5,9 @@ from penstock.core.hub.usage import ModelUsage, Usage
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.call import Call
+from penstock.gateway.record.call import Call, Progress
 from penstock.gateway.record.entry import AttemptEntry
 from penstock.gateway.record.price import Price, PricedModel, Rates
-from penstock.gateway.record.progress import Progress
 from penstock.gateway.record.transcript import count_chars
 
 SECOND = "A" * 64_000

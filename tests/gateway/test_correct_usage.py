@@ -9,9 +9,8 @@ import pytest
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from tests import gemini, messages, responses

@@ -8,9 +8,8 @@ from msgspec import structs
 from penstock import StreamReader, StreamWriter
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.entry import AttemptEntry
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse

@@ -18,9 +18,8 @@ from penstock.gateway.config import Config, load
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.demand import TokenDemand
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.record.price import Price, Rates
 from tests.gateway.ledger_doubles import AccountsDouble, JournalDouble, WriterDouble

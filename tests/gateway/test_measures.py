@@ -10,10 +10,9 @@ from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.limits.output_estimate import estimate_audio
 from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.call import Call
+from penstock.gateway.record.call import Call, Progress
 from penstock.gateway.record.entry import AttemptEntry, Entry, Measure
 from penstock.gateway.record.price import Price, PricedModel, Rates, ServiceTier
-from penstock.gateway.record.progress import Progress
 
 PRICE = PricedModel(
     Price(

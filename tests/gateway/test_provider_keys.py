@@ -65,8 +65,9 @@ class Connection:
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
 
-    def send(self, request: RequestBytes, receiver: Receiver) -> None:  # noqa: ARG002
-        asyncio.get_running_loop().call_soon(self._answer, receiver)
+    def send(self, request: RequestBytes, receiver: Receiver | None = None) -> None:  # noqa: ARG002
+        if receiver is not None:
+            self.redirect(receiver)
 
     def _answer(self, receiver: Receiver) -> None:
         status, headers = self._reply
@@ -78,7 +79,8 @@ class Connection:
 
     def resume(self) -> None: ...
 
-    def redirect(self, receiver: Receiver) -> None: ...
+    def redirect(self, receiver: Receiver) -> None:
+        asyncio.get_running_loop().call_soon(self._answer, receiver)
 
     def abandon(self, receiver: Receiver) -> None: ...
 

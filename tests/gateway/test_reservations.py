@@ -14,9 +14,8 @@ from penstock.gateway.limits.admission import Decision, Denial, Gauge, Grant, Li
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.limits.reservation import CallBudget, Reservations
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.price import Price, PricedModel, Rates, ServiceTier
 
 NOW = 1_800_000_000_000

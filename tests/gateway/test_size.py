@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.gateway.record.control import MAX_CHARS
+from penstock.gateway.record.attempt import MAX_CHARS
 from penstock.gateway.relay.outcome import Committed, Failed
 from tests.gateway.support import VARIANTS, Clock, Relayed
 

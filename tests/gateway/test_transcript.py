@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from penstock.core.hub.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.control import AttemptControl
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
 from tests.gateway.support import VARIANTS, Clock, Relayed
 from tests.streams import delta, says, sse

@@ -8,9 +8,8 @@ import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import AnswerFacts
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.outcome import Outcome
 from penstock.gateway.relay.relay import Relay

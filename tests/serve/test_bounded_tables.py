@@ -31,8 +31,7 @@ from penstock.gateway.config import Config, Target, load
 from penstock.gateway.limits.output_estimate import BytesPerToken
 from penstock.gateway.mask import masked
 from penstock.gateway.record.attempt import MAX_STALLS, STALL_S, Attempt, EventGaps
-from penstock.gateway.record.call import Call
-from penstock.gateway.record.progress import Progress
+from penstock.gateway.record.call import Call, Progress
 from penstock.gateway.record.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
 from penstock.serve import responses

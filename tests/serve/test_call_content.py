@@ -17,8 +17,7 @@ from penstock.errors import ConfigError
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import ContentRule, load
 from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.call import Call
-from penstock.gateway.record.progress import Progress
+from penstock.gateway.record.call import Call, Progress
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.serve.kept import call_content
 from penstock.serve.kept.call_content import CallContent

@@ -17,9 +17,8 @@ from penstock.core.hub.events import BlockEnd, BlockStart, ChoiceStart, End, Fin
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ReasoningShown
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from tests import gemini as gem

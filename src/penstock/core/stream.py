@@ -158,19 +158,15 @@ class StreamReader:
             data = bytes(data)  # a bytearray or a memoryview
         mode = self.mode
         if mode == "fast":
-            if events := self._take_delta(data):
+            if events := self._take_deltas(data):
                 return events
             if self.take_trailer(data) is not None:
                 return []
-            if events := self._take_deltas(data):
-                return events
         elif mode == "start":
             if events := self._take_opening(data):
                 return events
-            if ending := self._ending_to_learn(
-                data
-            ):  # in a read of its own, so that the opening and the text are learned
-                events = self._read_slowly(data[:ending]) + self.feed(data[ending:])
+            if ending := self._ending_to_learn(data):
+                events = self._read_slowly(data[:ending]) + self.feed(data[ending:])  # as if it came in two reads
                 self.forwardable = "no"
                 return events
         elif mode == "trailer":
@@ -275,37 +271,33 @@ class StreamReader:
 
     # The fast path.
 
-    def _take_delta(self, event: bytes) -> list[Event]:
-        """The events of one text delta: its text, and before it the padding, if that has changed; none if it is not."""
+    def _take_deltas(self, data: bytes) -> list[Event]:
+        """The events of a read of text deltas, perhaps with the usual ending behind them; none for any other read.
+
+        The event of a text delta is its text, and before it the padding, if that has changed.
+        """
         matcher, format = self.matcher, self.format
-        if matcher is None or format is None or len(event) > self.max_event:
+        if matcher is None or format is None or len(data) > self.max_event:
             return []
-        before = matcher.value
-        text = matcher.take(event)
-        if not text:
+        template, value, mark, at, size = matcher.template, matcher.value, matcher.mark(), 0, len(data)
+        events: list[Event] = []
+        while at < size:
+            behind = data.find(template.end, at) + len(template.end)
+            text = matcher.take(data[at:behind])
+            if not text:
+                break
+            if matcher.value != value:
+                value = matcher.value
+                if (padding := format.padding_event(value.decode())) is not None:
+                    events.append(padding)
+            events.append(template.make_event(text))
+            at = behind
+        if not events:
             return []
         self.forwardable = "yes"
-        delta = matcher.template.make_event(text)
-        padding = format.padding_event(matcher.value.decode()) if matcher.value != before else None
-        return [delta] if padding is None else [padding, delta]
-
-    def _take_deltas(self, data: bytes) -> list[Event]:
-        """The events of a read of text deltas, perhaps with the usual ending behind them; none for any other read."""
-        matcher = self.matcher
-        if matcher is None or len(data) > self.max_event:
-            return []
-        end, mark, at = matcher.template.end, matcher.mark(), 0
-        events: list[Event] = []
-        while at < len(data):
-            behind = data.find(end, at) + len(end)
-            taken = self._take_delta(data[at:behind])
-            if not taken:
-                break
-            events += taken
-            at = behind
-        rest = data[at:]
-        if not events or not rest:
+        if at == size:
             return events
+        rest = data[at:]
         if self.take_trailer(rest) is not None:
             self.forwardable = "yes"
         elif matcher.frames:
@@ -331,7 +323,7 @@ class StreamReader:
         self.unseen_opening, self.matcher, self.forwardable = opening, opening.matcher, "yes"
         events, rest = opening.events, data[len(opening.raw) :]
         if rest:
-            texts = self._take_delta(rest) or self._take_deltas(rest)
+            texts = self._take_deltas(rest)
             if not texts:
                 self.unseen_opening = self.matcher = None
                 return []

@@ -179,8 +179,9 @@ class UpstreamConnection(asyncio.Protocol):
         read = self._read.partition(b"\r\n\r\n")[2] if self._starts_response else self._read
         return pieces if read == chunks else ()
 
-    def send(self, request: RequestBytes, receiver: Receiver) -> None:
-        """Send a request; the receiver gets the response."""
+    def send(self, request: RequestBytes, receiver: Receiver | None = None) -> None:
+        """Send a request; the receiver gets the response. Without one, `redirect` must set it before the event loop
+        goes on."""
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver

@@ -217,15 +217,19 @@ class ReplayConnection:
         self.on_chosen: Callable[[PlayedCapture], None] | None = None
         """Called with what will be played, before it starts."""
         self._choose = choose
+        self._request = b""  # while it has no receiver
         self._receiver: Receiver | None = None
         self._player: Player | None = None
         self._paused = False
 
-    def send(self, request: RequestBytes, receiver: Receiver) -> None:
-        """Choose a capture and start to play it."""
-        self._receiver = receiver
+    def send(self, request: RequestBytes, receiver: Receiver | None = None) -> None:
+        """Choose a capture and start to play it. Without a receiver, that waits for `redirect`."""
         assert isinstance(request, bytes)  # as its endpoint makes it
-        self._choose(request, self._play)
+        if receiver is None:
+            self._request = request
+        else:
+            self._receiver = receiver
+            self._choose(request, self._play)
 
     def _play(self, played: PlayedCapture) -> None:
         if self._receiver is None:
@@ -250,7 +254,11 @@ class ReplayConnection:
             self._player.resume()
 
     def redirect(self, receiver: Receiver) -> None:
-        """Play the rest of the response to this receiver."""
+        """Play the response to this receiver, or the rest of it."""
+        request, self._request = self._request, b""
+        if request:
+            self.send(request, receiver)
+            return
         self._receiver = receiver
         if self._player is not None:
             self._player.receiver = receiver

@@ -62,10 +62,10 @@ DIALECTS = DialectTable()
 
 def find_dialect(name: str) -> Dialect:
     """The dialect of that name; raises `UnknownDialectError`."""
-    dialect = DIALECTS.get(name)
-    if dialect is None:
-        raise UnknownDialectError(f"there is no dialect {name!r}; choose one of {', '.join(DIALECTS)}")
-    return dialect
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        raise UnknownDialectError(f"there is no dialect {name!r}; choose one of {', '.join(DIALECTS)}") from None
 
 
 def providers_speak() -> list[str]:

@@ -226,12 +226,6 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     audio_output: int = 0
     cache_write_1h: int = 0
 
-    @property
-    def divided(self) -> bool:
-        """Whether any count other than input and output is not zero."""
-        parts = self.cached or self.cache_write or self.reasoning or self.audio_input or self.audio_output
-        return parts != 0
-
     @classmethod
     def of(cls, usage: Usage) -> "Tokens":
         """The tokens to book for a report, by the table at the top of this file."""

@@ -169,7 +169,7 @@ class Ledger:
         secrets = self.secrets
         if call.credentials is not None:
             secrets += tuple(call.credentials.secrets.values())
-        if demand.tags or key is not None:
+        if demand.tags or (key is not None and key.tags):
             tags = clean_tags(demand.tags, key.tags if key is not None else {}, secrets)
             call.tags = {**tags, **call.tags} if call.tags else tags  # the gateway's own tags take precedence
         user = (key.subject if key is not None else "") or demand.user

@@ -28,9 +28,8 @@ from penstock.gateway.calls.routing import NoHealth, TargetHealth, is_of_key
 from penstock.gateway.config import Config, Target
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.provider_keys import KeyAtLimit
-from penstock.gateway.record.attempt import Attempt
+from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import AttemptControl
 from penstock.gateway.record.trace import new_span
 from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
 

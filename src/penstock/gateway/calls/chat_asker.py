@@ -31,7 +31,7 @@ from penstock.gateway.relay.ports import Client
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.gateway.relay.renaming_reader import RenamingReader
-from penstock.http.upstream_connection import RequestBytes, UpstreamError
+from penstock.http.upstream_connection import Receiver, UpstreamError
 from penstock.upstream.media import MediaError, MediaFetcher
 
 
@@ -176,22 +176,20 @@ class ChatAsker:
 
     def ask(self, plan: Plan, report: Callable[[Outcome], None], *, fresh: bool) -> Work | None:
         """Send the request: on an idle connection of the pool, or on a new one."""
-        request, endpoint = self._request, plan.endpoint
+        endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._services.endpoint(plan)
         if self.outgoing.path:
             endpoint = self._services.endpoint_at(plan, self.outgoing.path)
-        opening_template = plan.opening_template if plan.dialect == request.dialect else None
-        reader = StreamReader(
-            plan.dialect, max_event=plan.max_event, opening_template=opening_template, whole=not request.stream
-        )
-        relay = self.relay(plan, reader, self.writer(plan), report)
         connection = None if self.large or fresh else endpoint.idle_connection()
         if connection is None:
-            return self._open(plan, relay, endpoint, fresh=fresh)
+            return self._open(plan, self._new_relay(plan, report), endpoint, fresh=fresh)
         headers = self.outgoing.headers
-        own_headers = header_lines(headers, plan) if headers else b""
-        self._send(plan, relay, connection, endpoint.request(self.outgoing.body, own_headers))
+        request = endpoint.request(self.outgoing.body, header_lines(headers, plan) if headers else b"")
+        self._call.progress.attempts[-1].sent = True
+        # Before the relay is made: the provider works meanwhile.
+        connection.send(request if self._call.trace is None else traced(request, self._call, plan))
+        connection.redirect(self._attach(plan, self._new_relay(plan, report), connection))
         return None
 
     async def _open(self, plan: Plan, relay: Relay, endpoint: TargetEndpoint, *, fresh: bool) -> None:
@@ -204,18 +202,27 @@ class ChatAsker:
             failure = from_transport(error.code, error.message)
             relay.cancel(failure, "timed_out" if failure.status == 504 else "failed")
         else:
-            self._send(plan, relay, connection, request)
+            receiver = self._attach(plan, relay, connection)
+            connection.send(request if self._call.trace is None else traced(request, self._call, plan), receiver)
 
-    def _send(self, plan: Plan, relay: Relay, connection: PendingConnection, request: RequestBytes) -> None:
-        call, recording = self._call, None
+    def _attach(self, plan: Plan, relay: Relay, connection: PendingConnection) -> Receiver:
+        """Connect a relay with its connection. Returns what receives the response: the relay, or what records it."""
+        recording = None
         if plan.endpoint is not None and plan.endpoint.secrets:
-            redact_credentials(call, plan, plan.endpoint)
+            redact_credentials(self._call, plan, plan.endpoint)
         if plan.record:
-            recording = self._services.recording(call, plan, self.outgoing.body, relay)
+            recording = self._services.recording(self._call, plan, self.outgoing.body, relay)
         relay.attach(connection, recording)
-        if call.trace is not None:
-            request = traced(request, call, plan)
-        connection.send(request, relay if recording is None else recording)
+        return relay if recording is None else recording
+
+    def _new_relay(self, plan: Plan, report: Callable[[Outcome], None]) -> Relay:
+        """The relay of an attempt at a remote provider."""
+        request = self._request
+        opening = plan.opening_template if plan.dialect == request.dialect else None
+        reader = StreamReader(
+            plan.dialect, max_event=plan.max_event, opening_template=opening, whole=not request.stream
+        )
+        return self.relay(plan, reader, self.writer(plan), report)
 
     def writer(self, plan: Plan) -> StreamWriter:
         """The writer of the answer for the client."""

@@ -43,8 +43,9 @@ _MAX_NAMES = 1_000
 class PendingConnection(Connection, Protocol):
     """A connection, as attempts use it."""
 
-    def send(self, request: RequestBytes, receiver: Receiver) -> None:
-        """Send a request; the receiver gets its response."""
+    def send(self, request: RequestBytes, receiver: Receiver | None = None) -> None:
+        """Send a request; the receiver gets its response. Without one, `redirect` must set it before the event loop
+        goes on."""
 
 
 class TargetEndpoint(Protocol):

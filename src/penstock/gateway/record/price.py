@@ -43,7 +43,8 @@ class Rates(Struct, frozen=True, gc=False, array_like=True):
 
     def of(self, tokens: Tokens) -> int:
         """The cost of tokens at these rates, in picodollars."""
-        if not tokens.divided:
+        parts = tokens.cached or tokens.cache_write or tokens.reasoning or tokens.audio_input or tokens.audio_output
+        if not parts:
             return tokens.input * self.input + tokens.output * self.output
         fresh = max(tokens.input - tokens.cached - tokens.cache_write, 0)
         audio_input = min(tokens.audio_input, fresh)

@@ -66,7 +66,7 @@ def count_chars(events: list[Event]) -> int:
         name = _TEXT_FIELDS.get(type(event))
         if name is not None:
             size += len(getattr(event, name))
-        elif type(event) is Extra and (part := part_of(event)) is not None:
+        elif type(event) is Extra and event.place == "delta" and (part := part_of(event)) is not None:
             size += len(part.text)
     return size
 

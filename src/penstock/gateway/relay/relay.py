@@ -44,11 +44,10 @@ from penstock.core.hub.usage import Usage
 from penstock.core.stream import EventReader
 from penstock.core.stream_writer import StreamWriter
 from penstock.error_codes import TRUNCATION_CODES
-from penstock.gateway.record.call import Call
-from penstock.gateway.record.control import MAX_CHARS
+from penstock.gateway.record.attempt import MAX_CHARS
+from penstock.gateway.record.call import NOTED, Call
 from penstock.gateway.record.error_body import MAX_ERROR_BODY
 from penstock.gateway.record.failure import from_answer, from_fault, from_transport, redacted, sentence
-from penstock.gateway.record.progress import NOTED
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.record.transcript import TEXT_EVENTS
 from penstock.gateway.relay.answer_events import reported_usage, with_correct_usage

@@ -18,11 +18,10 @@ from penstock.amounts import money
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens
 from penstock.gateway.record.attempt import GAP_BOUNDS, Attempt, EventGaps
-from penstock.gateway.record.call import Call
+from penstock.gateway.record.call import EMBEDDINGS, Call
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.record.price import charge
 from penstock.serve.surfaces.call_session import CallSession
-from penstock.serve.telemetry.spans import has_answers
 
 # Calls per page.
 PAGE_SIZE = 200
@@ -217,7 +216,7 @@ class LiveCalls:
             "model": call.model,
             "provider": attempt and attempt.provider,
             "target": attempt and f"{attempt.provider}/{attempt.model}",
-            "dialect": attempt and attempt.dialect if has_answers(call.surface) else None,
+            "dialect": attempt and attempt.dialect if call.surface != EMBEDDINGS else None,
             "key": key.id if key is not None else None,
             "key_name": key.name if key is not None else None,
             "surface": call.surface,
@@ -233,7 +232,7 @@ class LiveCalls:
             "rates": list(seen.rates),
             "gaps_ms": list(seen.gaps_ms),
             "cost": money(_cost(call, attempt, seen.tokens)) if attempt is not None else None,
-            "content": self.content and has_answers(call.surface),
+            "content": self.content and call.surface != EMBEDDINGS,
         }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from penstock.gateway.calls.gateway import Gateway
+from penstock.gateway.record.call import EMBEDDINGS
 from penstock.gateway.record.embeddings_request import EmbeddingsRequest, parse_embeddings
 from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.http.exchange import HttpRequest
@@ -17,7 +18,7 @@ _PASSED_HEADERS = ("content-type", "content-encoding")
 class Embeddings(Surface[EmbeddingsRequest]):
     """The surface for embeddings."""
 
-    name = "embeddings"
+    name = EMBEDDINGS
 
     def __init__(self, calls: dict[CallSession, None], on_settled: Callable[[CallSession], None]) -> None:
         super().__init__(calls, on_settled, EmbeddingsSession, Gateway.embed)

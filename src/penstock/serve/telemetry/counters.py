@@ -30,7 +30,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import compress, count
 from pathlib import Path
 from typing import TypeAlias
 
@@ -92,9 +92,8 @@ class SharedCounters:
     def merge(self, family: MetricSpec, labels: Labels, counts: Sequence[int], total: float) -> None:
         """Add the bucket counts and the sum of another histogram with the same bounds."""
         slot, values = self.slot(family, labels), self.values
-        for position, number in enumerate(counts, slot):
-            if number:
-                values[position] += number
+        for position in compress(count(slot), counts):  # most buckets have none
+            values[position] += counts[position - slot]
         values[slot + len(counts)] += total
 
     def counts(self) -> Counts:

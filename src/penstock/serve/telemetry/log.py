@@ -22,10 +22,9 @@ from functools import lru_cache
 import msgspec
 
 from penstock.core.hub.repairs import by_level
-from penstock.gateway.record.call import Call
+from penstock.gateway.record.call import EMBEDDINGS, Call
 from penstock.gateway.record.entry import Entry, Outcome
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, Level, MessageLine
-from penstock.serve.telemetry.spans import has_answers
 
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
 BATCH_S = 0.05
@@ -190,10 +189,10 @@ def _json_line(line: MessageLine | CallLine) -> bytes:
 
 
 def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
-    progress = call.progress
+    progress, answers = call.progress, call.surface != EMBEDDINGS
     last = progress.attempts[-1] if progress.attempts else None
     usage = last.tokens or last.usage if last is not None else None
-    repairs, findings, notices = by_level(progress.repairs)
+    repairs, findings, notices = by_level(entry.repairs) if entry.repairs else ({}, {}, {})
     return CallLine(
         time=_now(),
         level=_LEVELS.get(entry.outcome, "warning" if findings else "info"),
@@ -211,7 +210,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         attempts=[
             AttemptFields(
                 target=f"{tried.provider}/{tried.model[:_MAX_NAME]}",
-                dialect=tried.dialect if has_answers(call.surface) else None,
+                dialect=tried.dialect if answers else None,
                 provider_key=tried.provider_key or None,
                 client_credentials=tried.client_credentials,
                 status=tried.status,

@@ -13,7 +13,7 @@ from penstock.amounts import NANODOLLARS
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.hub.repairs import by_level
 from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.call import Call
+from penstock.gateway.record.call import EMBEDDINGS, Call
 from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.gateway.record.trace import Trace, new_span
 from penstock.serve.telemetry.content import messages_in, messages_out
@@ -152,7 +152,7 @@ def _of_call(call: Call, entry: Entry) -> dict[str, Attribute]:
 
 def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {"penstock.outcome": tried.outcome, "penstock.measure": tried.measure}
-    if has_answers(entry.surface):
+    if entry.surface != EMBEDDINGS:
         attributes |= {"gen_ai.request.stream": entry.stream, "penstock.dialect": attempt.dialect}
     if tried.status:
         attributes["http.response.status_code"] = tried.status
@@ -195,13 +195,8 @@ def _parameters(trace: Trace) -> dict[str, Attribute]:
     return {PARAMETERS[name]: value for name, value in trace.parameters.items() if name in PARAMETERS}
 
 
-def has_answers(surface: str) -> bool:
-    """Whether calls of a surface generate answers, as opposed to embeddings."""
-    return surface != "embeddings"
-
-
 def _operation_of(surface: str) -> str:
-    return "chat" if has_answers(surface) else "embeddings"
+    return "chat" if surface != EMBEDDINGS else "embeddings"
 
 
 def _route_of(surface: str) -> str:
