@@ -20,7 +20,9 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.key_secret import digest_of
 from penstock.gateway.keys.keys import Key
+from penstock.gateway.record.entry import AttemptEntry, Entry, Tokens
 from penstock.serve.telemetry.counters import OTHER, SharedCounters, read_all, total
+from penstock.serve.telemetry.entry_counts import EntryCounts
 from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MAX_SERIES
 from penstock.serve.telemetry.metrics import Metrics
@@ -233,6 +235,42 @@ def test_calls_are_counted_by_the_api_of_their_client() -> None:
     samples = asyncio.run(count())
     assert {api: value(samples, REQUESTS, surface=api) for api in apis} == {"chat": 2, "messages": 4, "responses": 2}
     assert value(samples, "penstock_losses_total", surface="messages") == 2
+
+
+def test_entries_of_a_known_kind_are_counted_like_the_first_of_it() -> None:
+    """Also when a name has become known, or has found no room, since the kind was first counted."""
+    random_source = random.Random(1)
+
+    def attempt() -> AttemptEntry:
+        return AttemptEntry(
+            provider=random_source.choice("pq"),
+            model=random_source.choice(["m", "n", *map(str, range(150))]),
+            outcome=random_source.choice(["completed", "failed"]),
+            code=random_source.choice(["", "upstream_error"]),
+            measure=random_source.choice(["reported", "estimated"]),
+            tokens=Tokens(input=random_source.choice([0, 3]), output=random_source.choice([0, 5])),
+            cost=random_source.choice([None, 0, 7]),
+        )
+
+    entries = [
+        Entry(
+            id=str(number),
+            at_ms=0,
+            model=f"p/{random_source.randrange(150)}",
+            outcome=random_source.choice(["completed", "refused"]),
+            status=random_source.choice([0, 200, 503]),
+            team=random_source.choice(["", "red"]),
+            attempts=tuple(attempt() for _ in range(random_source.randrange(3))),
+        )
+        for number in range(3_000)
+    ]
+    remembering, forgetting = ((SharedCounters(), LabelValues()) for _ in range(2))
+    counts = EntryCounts(*remembering)
+    for entry in entries:
+        key = random_source.choice(["", "ci"])
+        counts.add(entry, key)
+        EntryCounts(*forgetting).add(entry, key)
+    assert remembering[0].counts() == forgetting[0].counts()
 
 
 def test_budgets_of_very_many_keys_do_not_hold_the_event_loop() -> None:

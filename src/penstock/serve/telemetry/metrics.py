@@ -28,6 +28,7 @@ from penstock.serve.rejections import REASONS
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.counters import OTHER, Counts, Labels, SharedCounters, read_all, total
+from penstock.serve.telemetry.entry_counts import EntryCounts
 from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MAX_SERIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
@@ -56,8 +57,6 @@ _REASONS_BY_CODE = {
     "budget_exceeded": "cut",
     "stopped_by_operator": "cut",
 }
-# The team of a call without one, and its key.
-_NONE = "(none)"
 # The label values that are known in advance, of families with one label.
 _KNOWN: Mapping[MetricSpec, Collection[str]] = {
     metric_specs.STREAM_END: {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"},
@@ -87,6 +86,7 @@ class Metrics:
         self._folder = folder
         self.counters = SharedCounters(folder)
         self._label_values = LabelValues(folder)
+        self._entries = EntryCounts(self.counters, self._label_values)
         self.peers: WorkerPeers | None = None
         self.before_scrape: Callable[[], None] | None = None
         """Called before the counters are read: calls that have ended may not be counted yet."""
@@ -139,13 +139,14 @@ class Metrics:
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call."""
         progress = call.progress
-        provider, labels = self._count(entry, (call.key.name or call.key.id) if call.key is not None else "")
+        kind = self._entries.add(entry, (call.key.name or call.key.id) if call.key is not None else "")
+        provider, labels = kind.provider, kind.labels
         observe = self.counters.observe
         observe(metric_specs.DURATION, labels, progress.total_s)
         if progress.keys_at_limit or (progress.attempts and progress.attempts[-1].provider_key):
             self._count_provider_keys(call, entry)
         for tried in progress.attempts:
-            name = self._label_values.of("provider", tried.provider)
+            name = provider if len(progress.attempts) == 1 else self._label_values.of("provider", tried.provider)
             for code, count in tried.repairs.items():
                 self.counters.add(metric_specs.BY_LEVEL[level_of(code)], (name, code), count)
             if any(tried.gaps.counts):
@@ -183,38 +184,7 @@ class Metrics:
 
     def orphaned(self, entry: Entry) -> None:
         """Count a call that a worker left open when it died, as the ledger has settled it."""
-        self._count(entry, self.key_name(entry.key) if entry.key else "")
-
-    def _count(self, entry: Entry, key: str) -> tuple[str, Labels]:
-        """Count what a ledger entry contains; `key` is the name of its key. Returns the label value of the last
-        provider, and the label values of the call's histograms."""
-        add = self.counters.add
-        answered = entry.outcome == "completed" or entry.first_event_ms is not None
-        route = self._label_values.of("route", entry.model, may_add=answered)
-        provider = model = ""
-        cost = 0
-        for attempt in entry.attempts:
-            provider = self._label_values.of("provider", attempt.provider)
-            model = self._label_values.of("model", attempt.model, may_add=answered)
-            add(metric_specs.ATTEMPTS, (provider, attempt.outcome))
-            if attempt.code:
-                add(metric_specs.UPSTREAM_ERRORS, (provider, attempt.code))
-            estimated = "true" if attempt.measure == "estimated" else "false"
-            if attempt.tokens.input:
-                add(metric_specs.TOKENS, (provider, model, "input", estimated), attempt.tokens.input)
-            if attempt.tokens.output:
-                add(metric_specs.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
-            if attempt.cost:
-                add(metric_specs.COST, (provider, model), attempt.cost)
-                cost += attempt.cost
-        if cost:
-            of = self._label_values.of
-            add(metric_specs.TEAM_COST, (of("team", entry.team or _NONE), of("key", key or _NONE)), cost)
-        if len(entry.attempts) > 1:
-            add(metric_specs.FALLBACKS, (route,), len(entry.attempts) - 1)
-        labels = (entry.surface, route, model, provider, _status_class(entry.status), entry.outcome)
-        add(metric_specs.REQUESTS, labels)
-        return provider, (route, provider, model, entry.outcome, "true" if entry.stream else "false")
+        self._entries.add(entry, self.key_name(entry.key) if entry.key else "")
 
     def ledger_committed(self, seconds: float) -> None:
         """Count one commit of the ledger, which took so long."""
@@ -318,10 +288,6 @@ def _counted_at(given: tuple[object, Exemplar]) -> float:
 
 
 _MERGED: Mapping[str, Callable[[float, float], float]] = {"sum": operator.add, "least": min, "most": max}
-
-
-def _status_class(status: int) -> str:
-    return f"{status // 100}xx" if status else ""
 
 
 def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
