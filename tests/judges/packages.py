@@ -31,6 +31,7 @@ CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CODEX = Path(__file__).parent / "codex/package.json"
 GEMINI_CLI = Path(__file__).parent / "gemini_cli/package.json"
 GRAFANA = ROOT / "tests/deploy/grafana/package.json"
+OPERATORS = ROOT / "tests/deploy/operators/package.json"
 OIDC = ROOT / "tests/web/oidc/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
 INTOTO = ROOT / "tests/deploy/intoto/requirements.txt"
@@ -55,6 +56,11 @@ def node_home() -> Path:
 def grafana_home() -> Path:
     """The folder in which Grafana's types and TypeScript are installed."""
     return _node_folder("grafana-judge", GRAFANA)
+
+
+def operators_home() -> Path:
+    """The folder in which the types of objects of operators of Kubernetes, and TypeScript, are installed."""
+    return _node_folder("operators-judge", OPERATORS)
 
 
 def oidc_home() -> Path:

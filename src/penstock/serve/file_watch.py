@@ -19,8 +19,15 @@ class FileWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def use(self, files: Iterable[str]) -> None:
-        """Watch these files from now on, as they are now, and no others."""
-        self._seen = {file: version for file in files if (version := file_version(file)) is not None}
+        """Watch these files from now on, and no others.
+
+        One that was watched before is compared with what was seen of it before these files were read: if it changed
+        meanwhile, its new content may not be in use.
+        """
+        before = self._seen
+        self._seen = {
+            file: version for file in files if (version := before.get(file) or file_version(file)) is not None
+        }
         if self._timer is None and self._seen:
             self._schedule()
 

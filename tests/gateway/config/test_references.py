@@ -121,3 +121,25 @@ async def notice_changes(tmp_path: Path) -> None:
 
 def test_a_changed_file_is_noticed_once(tmp_path: Path) -> None:
     asyncio.run(notice_changes(tmp_path))
+
+
+async def notice_a_change_during_a_reload(tmp_path: Path) -> None:
+    changes: list[str] = []
+    first, second = tmp_path / "first", tmp_path / "second"
+    for file in (first, second):
+        file.write_text("old")
+    watch = FileWatch(lambda: changes.append("changed"), print)
+    watch.use([str(first), str(second)])
+    first.write_text("rotated")
+    watch.look()  # the reload begins, and reads both
+    second.write_text("rotated")
+    watch.use([str(first), str(second)])  # the reload has ended
+    watch.look()
+    watch.look()
+    assert changes == ["changed", "changed"]
+    watch.close()
+
+
+def test_a_file_that_changes_during_a_reload_is_noticed(tmp_path: Path) -> None:
+    """A secret manager writes one file after another."""
+    asyncio.run(notice_a_change_during_a_reload(tmp_path))
