@@ -1,8 +1,8 @@
 """Exchange: one request of a client and its response, written at once or piece by piece."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -60,6 +60,8 @@ class Exchange(Struct, eq=False):
     backpressure of a slow client.
     """
 
+    tags: ClassVar[Mapping[str, str]] = {}
+    """What the ledger says of the way on which requests came, besides HTTP."""
     _connection: "ServerConnection"
     request: HttpRequest
     body: bytes

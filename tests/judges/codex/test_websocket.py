@@ -1,13 +1,18 @@
 """Codex over WebSocket: it announces its requests, continues its responses on the connection, and runs tools."""
 
 import json
-from collections.abc import Iterator
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from tests.faults.upstream import ByRequest, Script, Turns, chunk, fin, head
+from tests.faults.dialects import CHAT
+from tests.faults.upstream import JSON, ByRequest, Script, Turns, chunk, fin, hang, head, status
 from tests.judges.answers import streamed
 from tests.judges.codex.program import Codex
 from tests.judges.packages import codex
@@ -78,6 +83,89 @@ def test_a_response_that_is_cut_is_asked_for_again(bench: Bench, program: Codex,
     endings = seen(bench, model, 3)
     assert (1, "completed") in endings
     assert any(ending in ("truncated", "failed") for _, ending in endings)
+
+
+@pytest.mark.parametrize("name", ["Penstock", "OpenAI"])
+def test_a_long_conversation_is_compacted_and_goes_on(bench: Bench, program: Codex, name: str) -> None:
+    """By a request for a summary; or, as Codex asks a provider that it takes for OpenAI, by a `compaction_trigger`."""
+    call = calls("main", ("call_note", "exec_command", json.dumps({"cmd": "cat note.txt"})))
+
+    def choose(body: Any) -> Script:
+        conversation = json.dumps(body)
+        if "Write a summary" in conversation or "CONTEXT CHECKPOINT COMPACTION" in conversation:
+            summary = "It is BLUE-HERON." if "opens at BLUE-HERON" in conversation else "No note."
+            if "Write a summary" in conversation:
+                return [status(200, JSON, CHAT.body(summary))]
+            return streamed(says("main", summary))
+        return streamed(says("main", "I know.") if "It is BLUE-HERON." in conversation else call)
+
+    model = f"main/{bench.upstream.play([ByRequest(choose)])}"
+    limit = ("--config", "model_auto_compact_token_limit=10")
+    outcome = program.ask("When does it open?", model, *limit, name=name, supports_websockets=True)
+    assert (outcome.answers, outcome.errors) == (["I know."], [])
+    asked = [ending for attempts, ending in seen(bench, model, 3) if attempts]
+    assert asked == ["completed"] * 3
+
+
+def test_a_connection_that_is_cut_is_opened_again(bench: Bench, program: Codex) -> None:
+    """The connection breaks in the middle of the first response: Codex connects again, and asks again."""
+    whole = ANSWERS["text"].wires["main"]
+    model = f"main/{bench.upstream.play([Turns([head(), chunk(whole[: len(whole) // 2]), hang()], streamed(whole))])}"
+    with CutOnce(bench.gateway.port, after=b"response.output_text.delta") as cut:
+        outcome = program.ask("Say hello.", model, base_url=f"http://127.0.0.1:{cut.port}/v1", supports_websockets=True)
+    assert outcome.answers[-1] == TEXT
+    endings = seen(bench, model, 3)
+    assert (1, "cancelled") in endings
+    assert (1, "completed") in endings
+
+
+class CutOnce:
+    """Forwards connections to a port of this machine, and cuts the first one that gets these bytes."""
+
+    def __init__(self, port: int, after: bytes) -> None:
+        self._target, self._after, self._cut = port, after, False
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        for each in (self._listener, *self._open):
+            each.close()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._open += (client, server)
+                self._start(partial(self._forward, client, server))
+                self._start(partial(self._forward, server, client))
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+                if self._after in data and not self._cut:
+                    self._cut = True
+                    break
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 def test_it_uses_http_at_once_where_the_operator_turns_websockets_off(tmp_path: Path) -> None:

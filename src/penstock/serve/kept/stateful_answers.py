@@ -22,8 +22,18 @@ class Triggered(Protocol):
     def takes(self, body: bytes) -> bool:
         """Whether a request is one of these."""
 
-    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: ClientKey | None) -> None:
-        """Start a call with that key."""
+    def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
+        """Parse a request body. Raises `RequestError`."""
+
+    def handle(
+        self,
+        exchange: Exchange,
+        gateway: Gateway,
+        request_id: str,
+        key: ClientKey | None,
+        parsed: Callable[[], ClientRequest] | None = None,
+    ) -> None:
+        """Start a call with that key; `parsed` returns a request that is expanded already."""
 
 
 class StatefulAnswers(Answers):
@@ -58,7 +68,9 @@ class StatefulAnswers(Answers):
         elif len(body) <= LARGE_BODY and not self._continuations.may_apply(body):
             start()  # nearly always
         elif self.compactions is not None and self.compactions.takes(body):
-            self.compactions.handle(exchange, gateway, request_id, key)
+            read = partial(self.compactions.read, request=exchange.request)
+            start = partial(self.compactions.handle, exchange, gateway, request_id, key)
+            self._continuations.resolve(exchange, key, read, start, start)
         else:
             self._continuations.resolve(exchange, key, partial(self.read, request=exchange.request), start, start)
 

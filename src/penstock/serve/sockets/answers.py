@@ -1,9 +1,9 @@
 """SocketAnswers: the API of a dialect on one WebSocket. Its answers can be continued there if they are not kept."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.hub.events import End, Event, Finish, Start, UsageReport
@@ -29,7 +29,6 @@ _MESSAGES = "application/json"
 class SocketAnswers(StatefulAnswers):
     """The surface of one connection. One request at a time is handled."""
 
-    tags: ClassVar[Mapping[str, str]] = {"via": "websocket"}
     prewarm = False
     """Whether the request that is handled only announces the next one."""
 

@@ -1,6 +1,7 @@
 """SocketTurn: one request and its response on a WebSocket, to the surfaces an exchange like any other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from websockets.frames import CloseCode
 
@@ -13,6 +14,7 @@ class SocketTurn(Exchange, eq=False, kw_only=True):
     """A response is one message for each event of the stream, and an error one message. `on_over` is called once, with
     whether the request has failed, unless the client has disconnected."""
 
+    tags: ClassVar[Mapping[str, str]] = {"via": "websocket"}
     socket: WebSocket
     messages: SocketMessages
     on_over: Callable[[bool], None]

@@ -103,7 +103,7 @@ class Surface(ABC, Generic[ParsedRequest]):
             read_s=read_s,
             at_ms=time.time_ns() // 1_000_000,
             key=key,
-            tags=self.tags,
+            tags=self.tags or exchange.tags,
             tells_cost=gateway.config.server.caller_reports,
             strict=STRICT_HEADER in headers and _is_set(headers[STRICT_HEADER]),
         )
