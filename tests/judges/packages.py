@@ -35,6 +35,7 @@ OPERATORS = ROOT / "tests/deploy/operators/package.json"
 OIDC = ROOT / "tests/web/oidc/package.json"
 CYCLONEDX = ROOT / "tests/deploy/cyclonedx/requirements.txt"
 INTOTO = ROOT / "tests/deploy/intoto/requirements.txt"
+ADMIN_API = Path(__file__).parent / "admin_api/requirements.txt"
 LITELLM = ROOT / "tests/stores/litellm_requirements.txt"
 CACHE = Path(os.environ.get("PENSTOCK_JUDGES") or ROOT / ".cache")
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
@@ -76,6 +77,11 @@ def cyclonedx_python() -> Path:
 def intoto_python() -> Path:
     """The interpreter that has in-toto's own library."""
     return _environment("intoto-judge", INTOTO)
+
+
+def admin_api_python() -> Path:
+    """The interpreter that has a validator of OpenAPI, and a generator of clients."""
+    return _environment("admin-api-judge", ADMIN_API)
 
 
 def litellm_python() -> Path:

@@ -60,7 +60,7 @@ def read_declaration(path: FilePath, now_ms: int) -> DeclarationFile:
     problems.check()
     teams = _convert_each("teams", given, TeamSettings, problems)
     keys = _convert_each("keys", given, KeySettings, problems)
-    rest = {name: given[name] for name in ("managed_by", "prune") if name in given}
+    rest = {"managed_by": ""} | {name: given[name] for name in ("managed_by", "prune") if name in given}
     declaration = Declaration(**rest, teams=teams, keys=keys)
     _add_all(problems, check(declaration, now_ms))
     return DeclarationFile(declaration, document)

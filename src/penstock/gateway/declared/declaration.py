@@ -25,7 +25,7 @@ _KEPT = ("name", "blocked", "managed_by")
 class Declaration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file: its teams by path, and its keys by name."""
 
-    managed_by: str = ""
+    managed_by: str
     """The name of the file, by which it knows what is its own."""
     prune: Prune = "delete"
     """What happens to keys and teams of its own that it no longer has."""

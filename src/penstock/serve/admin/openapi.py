@@ -2,18 +2,24 @@
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
 
+from penstock.gateway.keys.fields import FIELDS
+from penstock.gateway.keys.terms import LimitTerms
 from penstock.installation import version
 from penstock.serve.admin.access import COOKIE
 from penstock.serve.admin.queries import Parameter
+from penstock.serve.admin.replies import SCIM_JSON
 from penstock.serve.admin.route import AdminRoute
 from penstock.serve.admin.schemas import AdminErrorBody
 from penstock.serve.responses import JSON
 
+_NO_CONTENT = 204
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 _SECURITY_SCHEMES = {
@@ -36,9 +42,10 @@ def document(groups: Mapping[str, Sequence[AdminRoute]]) -> dict[str, Any]:
     for component in components.values():
         if "description" in component:  # a docstring, indented in Python 3.12 and before
             component["description"] = inspect.cleandoc(component["description"])
+    _describe_fields(components)
     content = {kind: {JSON: {"schema": schema}} for kind, schema in zip(kinds, schemas, strict=True)}
     # Other bodies are named by their media type.
-    content |= {kind: {kind: {"schema": {"type": "string"}}} for kind in used if isinstance(kind, str)}
+    content |= {kind: {kind: {"schema": _schema_of(kind)}} for kind in used if isinstance(kind, str)}
     paths: dict[str, dict[str, Any]] = {}
     for tag, group in groups.items():
         for route in group:
@@ -55,14 +62,16 @@ def document(groups: Mapping[str, Sequence[AdminRoute]]) -> dict[str, Any]:
 
 def _operation(route: AdminRoute, content: Mapping[Any, Any]) -> dict[str, Any]:
     text = _LINK.sub(r"\1", route.summary)
+    answer = {"content": content[route.response]}
+    error = SCIM_JSON if route.response == SCIM_JSON else AdminErrorBody
     operation: dict[str, Any] = {
         "operationId": route.handle.__name__,
         "summary": text.partition(". ")[0].rstrip("."),
         "description": text,
         "security": [{name: [route.needs]} for name in _SECURITY_SCHEMES],
         "responses": {
-            str(route.status): {"description": "The response.", "content": content[route.response]},
-            "default": {"description": "Why it was refused, or failed.", "content": content[AdminErrorBody]},
+            str(route.status): {"description": "The response."} | ({} if route.status == _NO_CONTENT else answer),
+            "default": {"description": "Why it was refused, or failed.", "content": content[error]},
         },
     }
     parameters = [_parameter(name, each) for name, each in (route.query or {}).items()]
@@ -71,8 +80,34 @@ def _operation(route: AdminRoute, content: Mapping[Any, Any]) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
-        operation["requestBody"] = {"content": content[route.body]}
+        operation["requestBody"] = {"required": _is_required(route.body), "content": content[route.body]}
     return operation
+
+
+def _schema_of(media_type: str) -> dict[str, Any]:
+    """The schema of a body that is no JSON of our own."""
+    if media_type.endswith("+json"):
+        return {"type": "object"}
+    return {"type": "string"} | ({"format": "binary"} if media_type == "application/octet-stream" else {})
+
+
+def _is_required(body: Any) -> bool:
+    """Whether an empty body is refused."""
+    return not (isinstance(body, type) and issubclass(body, Struct)) or any(each.required for each in fields(body))
+
+
+def _describe_fields(components: dict[str, Any]) -> None:
+    """Say of the settings of keys and teams in requests what the table of fields says."""
+    for kind in _settings(LimitTerms):
+        for name, schema in components.get(kind.__name__, {}).get("properties", {}).items():
+            if name in FIELDS and FIELDS[name].help:
+                schema.setdefault("description", FIELDS[name].help)
+
+
+def _settings(kind: type[LimitTerms]) -> Iterator[type[LimitTerms]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _settings(each)
 
 
 def _parameter(name: str, parameter: Parameter) -> dict[str, Any]:

@@ -28,6 +28,10 @@ Money: TypeAlias = Annotated[str, Meta(description="Dollars, exact to the nanodo
 Time: TypeAlias = Annotated[str, Meta(description="In UTC.", extra_json_schema={"format": "date-time"})]
 
 
+# Not a tuple: its schema has `prefixItems`, which generators of clients do not read.
+_Pair: TypeAlias = Annotated[list[int], Meta(min_length=2, max_length=2)]
+
+
 class Error(Struct):
     """Why a request was refused or failed."""
 
@@ -240,7 +244,7 @@ EntryAttempt = _like(
     cost=Money | None,
     price=Annotated[str | None, Meta(description="The price table and its version.")],
     tier=str | None,
-    stalls=Annotated[list[tuple[int, int]], Meta(description="The start and length of gaps of more than a second.")],
+    stalls=Annotated[list[_Pair], Meta(description="The start and length of gaps of more than a second.")],
     error=str | None,
 )
 LedgerEntry = _like(
