@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import Completion, End, Event, Fault, Repair, StreamReader, StreamWriter, TextDelta, ToolCallDelta
 from penstock.core.hub.content import ToolCall
 from penstock.core.hub.repairs import REPAIRS
-from penstock.core.hub.request import Request, ResponseFormat, Tool
+from penstock.core.hub.request import Request, ResponseFormat, Tool, ToolChoice
 from penstock.core.hub.tool_map import ToolMap
 from penstock.core.repairing_reader import AnswerSchemas, RepairingReader
 from tests import messages
@@ -278,6 +278,16 @@ def test_calls_in_a_text(text: str, kept: str, ports: int) -> None:
         assert answer.choices[0].finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("choice", [ToolChoice("none"), ToolChoice("tool", ("get_wind",))])
+def test_a_tool_that_must_not_be_called_is_not_called_by_a_text(choice: ToolChoice) -> None:
+    """Such as that of a summary, which quotes a call of the conversation."""
+    schemas = AnswerSchemas.of(Request(tools=TOOLS, tool_choice=choice), {})
+    text = f'<tool_call>{{"name": "get_tide", "arguments": {PLAIN}}}</tool_call>'
+    assert calls_of_answer(answered(text_answer(text))) == [("get_tide", PLAIN)]
+    answer = answered(text_answer(text), schemas=schemas)
+    assert (text_of(answer), calls_of_answer(answer)) == (text, [])
+
+
 def test_a_call_in_the_text_follows_those_of_the_provider() -> None:
     wire = sse(
         begins(),
@@ -313,6 +323,14 @@ def test_the_text_of_an_answer_follows_its_schema(texts: list[str], read: str) -
 def test_any_object_is_json_output() -> None:
     schemas = AnswerSchemas.of(Request(format=ResponseFormat("json")), {})
     assert text_of(answered(text_answer('```json\n{"a": 1}\n```'), schemas=schemas)) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": ["string", "object"]}, {"anyOf": [{"type": "string"}, TIDE]}])
+def test_an_answer_that_is_a_string_by_its_schema_stays(schema: dict[str, Any]) -> None:
+    schemas = AnswerSchemas.of(Request(format=ResponseFormat("schema", schema=schema)), {})
+    text = json.dumps(PLAIN)
+    answer = answered(text_answer(text), schemas=schemas)
+    assert (text_of(answer), answer.repairs) == (text, answered(text_answer(text), schemas=AnswerSchemas({})).repairs)
 
 
 # Blocks.

@@ -74,14 +74,19 @@ class AnswerSchemas(Struct, frozen=True):
     def of(cls, request: Request, renamed: Mapping[str, ClientTool]) -> Self:
         """The schemas of a request. `renamed` are the tools that the provider knows by another name or form."""
         names = {(tool.name, tool.namespace): name for name, tool in renamed.items()}
+        choice = request.tool_choice
         schemas: dict[str, Json] = {}
         for tool in request.tools:
+            if choice is not None and (choice.mode == "none" or (choice.names and tool.name not in choice.names)):
+                continue  # the model must not call it, so what looks like a call is text
             name = names.get((tool.name, tool.namespace))
             if tool.kind == "function":
                 schemas[name or tool.name] = _ANY_OBJECT if tool.schema is None else tool.schema
             elif tool.kind == "custom" and name is not None:
                 schemas[name] = dict(TEXT_SCHEMA)
-        text = None if request.format is None else request.format.schema or _ANY_OBJECT
+        text = None
+        if request.format is not None:
+            text = _ANY_OBJECT if request.format.schema is None else request.format.schema
         return cls(schemas, text)
 
 
@@ -217,7 +222,7 @@ class _BufferedJson(_Buffered):
         """The answer is complete: correct the text if there is one way to."""
         self.settle_if_healthy()
         text = self._text
-        if self.settled or not text.strip():
+        if self.settled or not text.strip() or (self._member == "text" and _may_satisfy(text, self._schema, shared)):
             return
         reading = shared.json.read(text, lambda value: _satisfies(value, self._schema, shared.check))
         if reading is not None and reading.codes:
@@ -488,6 +493,15 @@ def _is_object(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _may_satisfy(text: str, schema: Json, shared: _Shared) -> bool:
+    """Whether the text is JSON that the schema does not refuse, such as a string with JSON in it."""
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return shared.check.accepts(schema, value) is not False
 
 
 def _satisfies(value: object, schema: Json, check: SchemaCheck) -> Verdict:
