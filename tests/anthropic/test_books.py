@@ -149,6 +149,24 @@ def test_the_request_of_a_fallback_is_a_loss_elsewhere(priced: MessagesGateway) 
     assert b"fallback" not in request.partition(b"\r\n\r\n")[2]
 
 
+@pytest.mark.parametrize(
+    "fallbacks",
+    [
+        b'[{"model": "weir-9", "model": "weir-2"}]',
+        b'[{"model": "weir-9", "mod\\u0065l": "weir-2"}]',
+        b'[], "fallbacks": [{"model": "weir-2"}]',
+    ],
+)
+def test_fallbacks_have_one_reading(priced: MessagesGateway, fallbacks: bytes) -> None:
+    """Else a provider could read another one than that which the key allows."""
+    name = priced.upstream.play(streams(fell_back()))
+    body = json.dumps({"model": f"claude/{name}", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})
+    refused = priced.send(post(body.encode()[:-1] + b', "fallbacks": ' + fallbacks + b"}", path="/v1/messages"))
+    assert (refused.status, refused.json["error"]["type"]) == (400, "invalid_request_error")
+    assert "twice" in refused.json["error"]["message"]
+    assert priced.upstream.requests(name) == []
+
+
 def test_a_key_must_allow_the_models_of_fallbacks(priced: MessagesGateway) -> None:
     name = priced.upstream.play(streams(ANSWER))
     headers = {"Authorization": f"Bearer {priced.create_key('--model', f'claude/{name}', '--model', 'claude/weir-2')}"}

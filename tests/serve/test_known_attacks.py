@@ -29,6 +29,7 @@ import pytest
 import penstock
 from penstock.core.hub.failure import Failure
 from penstock.gateway.config.people import JwtSettings
+from penstock.gateway.keys.access_keys import access_key
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.fields import KEY_FIELDS
 from penstock.gateway.keys.key_secret import digest_of
@@ -38,13 +39,14 @@ from penstock.serve.jwt_clients import JwtClients
 from penstock.serve.signing_keys import SigningKeys
 from tests.faults.client import CLIENT_KEY, RawClient, body, post
 from tests.faults.dialects import PROVIDERS, Provider
-from tests.faults.gateway import CANARIES, Gateway, settings
+from tests.faults.gateway import CANARIES, Gateway, Table, settings
 from tests.faults.scripts import unstreamed
 from tests.faults.upstream import JSON, Gate, Upstream, status
 from tests.serve.identity import IdentityProvider, part, until
 from tests.serve.in_process import InProcessGateway
 from tests.serve.support import WAIT_S, AdminClient
 
+SIGNS = "of-the-configuration-0123456789abcdef"
 # No server listens there.
 AWAY = "http://127.0.0.1:9"
 JWT = f'\n[auth.jwt]\nissuer = "{AWAY}"\naudience = "penstock"\nteams = {{ dev = "acme/search" }}\n'
@@ -55,16 +57,21 @@ SURFACES = {
     "/v1/messages/count_tokens": {"model": "main/any", "messages": [{"role": "user", "content": "Hi"}]},
     "/v1/responses": {"model": "main/any", "input": "Hi"},
     "/v1/responses/input_tokens": {"model": "main/any", "input": "Hi"},
+    "/v1/responses/compact": {"model": "main/any", "input": "Hi"},
     "/v1/responses/resp_1/cancel": {},
     "/v1beta/models/main%2Fany:generateContent": {"contents": [{"parts": [{"text": "Hi"}]}]},
     "/v1beta/models/main%2Fany:countTokens": {"contents": [{"parts": [{"text": "Hi"}]}]},
     "/v1/embeddings": {"model": "main/any", "input": "Hi"},
+    "/v2/chat": {"model": "main/any", "messages": [{"role": "user", "content": "Hi"}]},
+    "/model/main%2Fany/converse": {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+    "/model/main%2Fany/converse-stream": {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
 }
 READ = (
     "/v1/models",
     "/v1/models/main%2Fany",
     "/v1/responses/resp_1",
     "/v1/responses/resp_1/input_items",
+    "/v1/calls/req_1",
     "/v1/nothing",
 )
 INJECTIONS = (
@@ -76,6 +83,8 @@ INJECTIONS = (
     "*",
     "${jndi:ldap://127.0.0.1:9/a}",
 )
+# Clients of AWS know a refused key by this status.
+REFUSED = dict.fromkeys((*SURFACES, *READ), 401) | {path: 403 for path in SURFACES if path.startswith("/model/")}
 HEADERS = ("Authorization", "x-api-key", "api-key", "x-goog-api-key", "x-penstock-key")
 
 
@@ -89,7 +98,12 @@ def upstream() -> Iterator[Upstream]:
 def gateway(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Gateway]:
     """It has keys, and takes JWTs of an issuer that is down."""
     upstream.play(unstreamed(), "any")
-    text = settings(upstream.url, 1, PROVIDERS.values(), admin={"listen": "127.0.0.1:0"}, limits={"max_body": 100_000})
+    tables: dict[str, Table] = {
+        "admin": {"listen": "127.0.0.1:0"},
+        "limits": {"max_body": 100_000},
+        "server": {"access_key_secret": SIGNS},
+    }
+    text = settings(upstream.url, 1, PROVIDERS.values(), **tables)
     with InProcessGateway(tmp_path_factory.mktemp("attacked"), upstream, text + JWT) as gateway:
         yield gateway
 
@@ -206,16 +220,37 @@ def test_cve_2026_59822_a_failed_check_is_a_refusal_everywhere(
 ) -> None:
     """The issuer of JWTs is down, so what looks like one may also get a 503. It is never let in."""
     asked = len(upstream.asked_for)
-    refused = (401, 503) if token.startswith("eyJ") else (401,)
+    or_down = (503,) if token.startswith("eyJ") else ()
     headers = {header: f"Bearer {token}" if header == "Authorization" else token}
     with_own = headers | {"x-penstock-key": token, "Authorization": "Bearer of-a-provider"}
     for path, fields in SURFACES.items():
         for given in (headers, with_own):
             found, _, _ = ask(gateway.port, "POST", path, given, fields)
-            assert found in refused, (path, found)
+            assert found in (REFUSED[path], *or_down), (path, found)
     for path in READ:
         found, _, _ = ask(gateway.port, "GET", path, headers)
-        assert found in refused, (path, found)
+        assert found in (REFUSED[path], *or_down), (path, found)
+    assert len(upstream.asked_for) == asked
+
+
+@pytest.mark.parametrize(
+    "id", [access_key(SIGNS, digest_of(CLIENT_KEY)).id, "PSAKAAAAAAAAAAAAAAAA", "AKIAIOSFODNN7EXAMPLE"]
+)
+def test_cve_2026_59822_a_signature_that_is_not_valid_is_a_refusal_everywhere(
+    gateway: Gateway, upstream: Upstream, id: str
+) -> None:
+    asked, moment = len(upstream.asked_for), time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = f"{id}/{moment[:8]}/eu-west-3/bedrock/aws4_request"
+    signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host;x-amz-date, Signature={'0' * 64}"
+    headers = {"Authorization": signed, "X-Amz-Date": moment}
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    for given in (headers, headers | {"x-api-key": "sk-forged"}, headers | {"x-penstock-key": id}):
+        for path, fields in SURFACES.items():
+            assert ask(gateway.port, "POST", path, given, fields)[0] == REFUSED[path], path
+        for path in READ:
+            assert ask(gateway.port, "GET", path, given)[0] == REFUSED[path], path
+        offer = given | upgrade | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        assert ask(gateway.port, "GET", "/v1/responses", offer)[0] == 401
     assert len(upstream.asked_for) == asked
 
 
@@ -225,7 +260,7 @@ def test_cve_2026_59822_a_token_of_the_gateway_reaches_no_provider(gateway: Gate
     for token in (FORGED, CLIENT_KEY):
         headers = {**bearer(token), "x-penstock-key": CLIENT_KEY}
         for path, fields in SURFACES.items():
-            assert ask(gateway.port, "POST", path, headers, fields)[0] == 401, path
+            assert ask(gateway.port, "POST", path, headers, fields)[0] == REFUSED[path], path
     assert len(upstream.asked_for) == asked
 
 
@@ -472,7 +507,7 @@ def test_cve_2026_64868_a_body_is_limited_before_its_key_is_known(gateway: Gatew
             assert client.response().status == 413, path
         with RawClient(gateway.port) as client:
             client.send(post(b"canary-of-a-body" + b"x" * 90_000, {"Authorization": "Bearer sk-forged"}, path))
-            assert client.response().status == 401, path
+            assert client.response().status == REFUSED[path], path
     assert "canary-of-a-body" not in "".join(gateway.output)
 
 

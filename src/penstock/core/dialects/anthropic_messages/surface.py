@@ -4,6 +4,7 @@ A request is checked as far as the gateway acts on it (`model`, `messages`, `max
 goes to a provider of the same dialect as the client wrote it, and so do the headers of the API's open lists.
 """
 
+import json
 from collections.abc import Mapping
 
 from penstock.core.dialects.anthropic_messages.body import write_body
@@ -11,13 +12,13 @@ from penstock.core.dialects.anthropic_messages.failures import write_error
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import read_request
 from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
-from penstock.core.dialects.bodies import check_integer, check_lengths, read_client
+from penstock.core.dialects.bodies import check_integer, check_lengths, read_client, refused
 from penstock.core.dialects.dialect import SurfaceDialect, TokenCounting
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest, ReasoningShown
 from penstock.core.json.getters import object_of
 
-_ONCE = ("max_tokens", "service_tier")
+_ONCE = ("max_tokens", "service_tier", "fallbacks")
 _LISTS = ("tools", "stop_sequences")
 _OVERLOADED = 529
 # Open lists of headers, which clients and providers extend without notice.
@@ -44,6 +45,8 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     request = read_client(NAME, body, read_request, _ONCE, messages="messages")
     fields = request.fields
     check_lengths(fields, _LISTS)
+    if "fallbacks" in fields:
+        _check_fallbacks(bytes(request.members.values["fallbacks"]))
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     request.headers = {name: value for name, value in headers.items() if _is_forwarded(name)}
@@ -52,6 +55,17 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     request.metadata = {tag: headers[name] for name, tag in _TAGS.items() if name in headers}
     request.reasoning = _reasoning(fields)
     return request
+
+
+def _check_fallbacks(given: bytes) -> None:
+    """Refuse an entry with two models: the key may allow one of them only, and the provider may read the other one."""
+
+    def check(members: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in members]
+        if len(names) > len(set(names)):
+            raise refused("a member of an entry of `fallbacks` is there twice", param="fallbacks", code="duplicate_key")
+
+    json.loads(given, object_pairs_hook=check)
 
 
 def _reasoning(fields: Mapping[str, object]) -> ReasoningShown:
