@@ -1,4 +1,4 @@
-"""StreamedAnswer: an answer while it streams. The event loop's thread feeds it, the main thread iterates its events.
+"""IncomingAnswer: an answer while it streams. The event loop's thread feeds it, the main thread iterates its events.
 
 `ChatResult` is the result when it has ended.
 
@@ -83,7 +83,7 @@ def describe_result(result: ChatResult) -> dict[str, object]:
     }
 
 
-class StreamedAnswer:
+class IncomingAnswer:
     """Receives an answer. Another thread iterates over it for its events, and then reads `result`."""
 
     def __init__(

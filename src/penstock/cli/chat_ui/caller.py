@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from penstock.cli.chat_ui.answer import StreamedAnswer
+from penstock.cli.chat_ui.answer import IncomingAnswer
 from penstock.cli.chat_ui.cost import AnswerCost, CostReader
 from penstock.error_codes import ErrorCode
 from penstock.gateway.config import Config, Secret
@@ -107,7 +107,7 @@ class Caller:
         }
         call_of = self._log.call_of if self._log is not None else lambda _: None
         cost_of = self._costs.cost_of if self._costs is not None else lambda *_: AnswerCost()
-        answer = StreamedAnswer(model, self._loop.time, call_of, cost_of)
+        answer = IncomingAnswer(model, self._loop.time, call_of, cost_of)
         return PendingAnswer(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
 
     def models(self) -> list[str]:
@@ -183,7 +183,7 @@ class PendingAnswer:
     """A question in progress. Iterate over `answer` for its events."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, answer: StreamedAnswer, endpoint: RemoteEndpoint, body: bytes
+        self, loop: asyncio.AbstractEventLoop, answer: IncomingAnswer, endpoint: RemoteEndpoint, body: bytes
     ) -> None:
         self._loop = loop
         self.answer = answer
