@@ -90,16 +90,7 @@ def test_the_page_lists_every_style() -> None:
 # The README and the other pages, as a reader would use them.
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LIBRARY_PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]
-
-
-@pytest.mark.slow
-def test_the_library_example_runs_as_it_is_written() -> None:
-    ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", LIBRARY_PAGE, re.MULTILINE | re.DOTALL)
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert (ran.stdout, ran.stderr) == (shown, "")
 
 
 def test_inspect_prints_what_the_readme_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@
     answer.extend(reader.close())
     print(answer.completion.text, answer.completion.usage, answer.completion.ending)
 
-The names below are the public API; everything else may change without notice.
+The names below, and `__version__`, are the public API; everything else may change without notice.
 """
 
 from penstock.core.hub.completion import Accumulator, Choice, Completion, RepairCount
@@ -95,3 +95,15 @@ __all__ = [
     "Usage",
     "UsageReport",
 ]
+
+__version__: str
+"""The version of the distribution; `0+source` if Penstock runs from source and is not installed."""
+
+
+def __getattr__(name: str) -> str:
+    """Look the version up when it is asked for: reading the metadata takes longer than importing the library."""
+    if name != "__version__":
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    from penstock.installation import version  # noqa: PLC0415 - most programs do not ask
+
+    return version() or "0+source"
