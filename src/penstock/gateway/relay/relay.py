@@ -178,7 +178,7 @@ class Relay:
         if self._whole is not None:
             if self._whole.hold(data, last=last):
                 return
-            self._read_held()
+            self._read_kept()
             if self.over:
                 return
         events, streamed = self._reader.feed(data), self._streamed
@@ -200,9 +200,9 @@ class Relay:
     def _fail_too_large(self, limit: str) -> None:
         self._fail(from_transport(TOO_LARGE, f"the answer has more than {limit}"))
 
-    def _read_held(self) -> None:
+    def _read_kept(self) -> None:
         """Let the reader have the pieces of an unstreamed body that are held, and all later ones at once."""
-        for data in self._whole.take_held() if self._whole is not None else ():
+        for data in self._whole.take_kept() if self._whole is not None else ():
             if not self.over:
                 self._on_read(self._reader.feed(data), last=False)
 
@@ -222,7 +222,7 @@ class Relay:
             self._forward_whole(self._whole) if self._whole is not None else self._forward_ending()
         )
         if not forwarded:
-            self._read_held()
+            self._read_kept()
             if not self.over:
                 self._on_events(self._reader.close())
 
@@ -263,7 +263,7 @@ class Relay:
         if isinstance(error, ReceiverError):
             self.on_exception(error.__cause__ or error)
             return
-        self._read_held()
+        self._read_kept()
         if self._phase == "over":
             return
         if self._status >= 300:
@@ -511,7 +511,7 @@ class Relay:
 
     def _fail(self, failure: Failure, ending: Ending = "failed", reported: Usage | None = None) -> None:
         """End the attempt. `reported` is the usage, if the reader is closed already."""
-        self._read_held()
+        self._read_kept()
         if self._phase == "over":
             return
         committed, progress = self._phase == "streaming", self._call.progress

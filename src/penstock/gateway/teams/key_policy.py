@@ -1,7 +1,7 @@
 """The policy for keys that members of teams create for themselves. Pure.
 
 Each level of a team can have a policy (`KeyPolicy`), and a new key has to keep all of them. What the user leaves out is
-the most that they allow. A policy does not apply to whoever may go beyond it: an administrator; and with `raised_by =
+the most that they allow. A policy does not apply to users who may exceed it: administrators; and with `raised_by =
 "team_admin"`, a `team_admin` of the level that has it.
 """
 
