@@ -305,6 +305,76 @@ def test_keys_come_in_pages(admin: AdminClient) -> None:
     assert admin.ask("GET", "/admin/keys?after=key_none")[0] == 400
 
 
+def test_keys_are_searched_sorted_and_counted(admin: AdminClient) -> None:
+    for path in ("lists", "lists/one", "lists/two"):
+        assert admin.ask("POST", "/admin/teams", {"path": path})[0] == 201
+    made = {
+        name: admin.make(name=name, team=team, budget=budget)[1]["id"]
+        for name, team, budget in (
+            ("lists-b", "lists/one", "5"),
+            ("lists-a", "lists/two", "0"),  # a budget of nothing is used up
+            ("Lists-c", "lists/two", None),
+        )
+    }
+
+    def names(query: str) -> list[str]:
+        page = admin.get(f"/admin/keys?{query}")
+        assert page["total"] >= len(page["keys"])
+        return [key["name"] for key in page["keys"]]
+
+    assert names("find=LISTS-") == ["lists-b", "lists-a", "Lists-c"]
+    assert names("find=LISTS-&sort=-created") == ["Lists-c", "lists-a", "lists-b"]
+    assert names("find=lists/two&sort=name") == ["lists-a", "Lists-c"]
+    assert names(f"find={made['lists-b'][4:]}") == ["lists-b"]
+    assert names("team=lists&sort=-team")[2:] == ["lists-b"]
+    assert names("team=lists/two&names=1") == ["lists-a", "Lists-c"]
+    assert names("team=lists&sort=-used") == ["lists-a", "lists-b", "Lists-c"]
+    assert names("find=no+such+key") == []
+    first = admin.get("/admin/keys?team=lists&sort=name&limit=2")
+    assert (first["total"], [key["name"] for key in first["keys"]]) == (3, ["lists-a", "lists-b"])
+    assert admin.ask("POST", f"/admin/keys/{first['next']}/revoke")[0] == 200  # meanwhile
+    second = admin.get(f"/admin/keys?team=lists&sort=name&limit=2&after={first['next']}")
+    assert (second["total"], second["next"], [key["name"] for key in second["keys"]]) == (2, None, ["Lists-c"])
+    assert names("team=lists&all=1&sort=name") == ["lists-a", "lists-b", "Lists-c"]
+    for query in ("sort=digest", "sort=--name", f"find=other&after={made['lists-a']}"):
+        assert admin.ask("GET", f"/admin/keys?{query}")[0] == 400
+
+
+def test_keys_are_sorted_by_what_they_spent(admin: AdminClient) -> None:
+    assert admin.ask("POST", "/admin/teams", {"path": "spenders"})[0] == 201
+    made = [admin.make(name=f"spender-{number}", team="spenders", budget="100") for number in range(3)]
+    admin.until_known(made[0][0])
+    admin.until_known(made[2][0])
+    assert admin.call(made[2][0]) == 200
+    deadline = time.monotonic() + WAIT_S
+    for order in ("spent", "used"):
+        while True:  # until the calls are booked
+            found = admin.get(f"/admin/keys?team=spenders&sort=-{order}")["keys"]
+            if float(found[0]["spent"]) > float(found[1]["spent"]) > float(found[2]["spent"]) == 0:
+                break
+            assert time.monotonic() < deadline, found
+        assert [key["name"] for key in found] == ["spender-2", "spender-0", "spender-1"]
+
+
+def test_teams_are_searched_sorted_and_come_in_pages(admin: AdminClient) -> None:
+    for path, budget in (("paged", None), ("paged/b", "5"), ("paged/a", "0"), ("paged/a/p", None)):
+        terms = {"path": path} if budget is None else {"path": path, "budgets": {"month": budget}}
+        assert admin.ask("POST", "/admin/teams", terms)[0] == 201
+    admin.make(name="of-paged", team="paged/b")
+
+    def paths(query: str) -> list[str]:
+        return [team["path"] for team in admin.get(f"/admin/teams?find=PAGED&{query}")["teams"]]
+
+    assert paths("") == ["paged", "paged/a", "paged/a/p", "paged/b"]
+    assert paths("sort=-used")[:2] == ["paged/a", "paged/b"]
+    assert paths("sort=-keys")[:2] == ["paged", "paged/b"]
+    assert paths("names=1&limit=1") == ["paged"]
+    page = admin.get("/admin/teams?find=paged&limit=2")
+    assert (page["total"], page["next"]) == (4, "paged/a")
+    assert paths("limit=2&after=paged/a") == ["paged/a/p", "paged/b"]
+    assert admin.ask("GET", "/admin/teams?sort=name")[0] == 400
+
+
 def test_a_key_may_be_made_strict(admin: AdminClient) -> None:
     _, strict = admin.make(strict=True)
     _, other = admin.make()

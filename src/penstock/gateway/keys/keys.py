@@ -63,6 +63,15 @@ class KeyName(Struct, AnyKey, frozen=True, kw_only=True):
     revoked_ms: int | None = None
 
 
+class KeyBudgets(Struct, frozen=True, kw_only=True):
+    """The budgets of a key, as a list of all keys is sorted by them."""
+
+    id: str
+    budget: int | None = None
+    period: Period = "month"
+    budgets: Mapping[Period, int] = {}
+
+
 class Key(Limited, AnyKey, frozen=True, kw_only=True):
     """A client's key. Its `budgets` are further ones, besides `budget`."""
 

@@ -16,10 +16,15 @@ from penstock.gateway.teams.team import Team
 def report_teams(store: TeamStore, teams: Sequence[Team], now_ms: int) -> list[dict[str, object]]:
     """The public data of teams, as JSON fields. Their spending is read together."""
     spent = spent_in(store, [(Spender(team=team.path), ("month", *team.budgets)) for team in teams], now_ms)
-    keys = Counter(
+    keys = active_keys(store, now_ms)
+    return [_report(team, each, keys[team.path], now_ms) for team, each in zip(teams, spent, strict=True)]
+
+
+def active_keys(store: TeamStore, now_ms: int) -> Counter[str]:
+    """The number of usable keys of each team and all below it, by path."""
+    return Counter(
         path for key in store.key_names() if key.team and not key.unusable(now_ms) for path in ancestry(key.team)
     )
-    return [_report(team, each, keys[team.path], now_ms) for team, each in zip(teams, spent, strict=True)]
 
 
 def report_members(

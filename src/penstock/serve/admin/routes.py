@@ -22,8 +22,9 @@ from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
 from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, members, people, scim, teams
 from penstock.serve.admin.handlers.export import export
+from penstock.serve.admin.lists import FIND, FIND_TEAM, KEY_SORT, TEAM_SORT
 from penstock.serve.admin.openapi import document
-from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_NAMES, PAGE, Parameter
+from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_LIMIT, MAX_NAMES, PAGE, Parameter
 from penstock.serve.admin.replies import SCIM_JSON, SCIM_ROOT
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.route import CSV, EVENT_STREAM, AdminRoute
@@ -66,7 +67,17 @@ _ALL = Parameter("`1` includes what is revoked or expired.")
 _KEYS = {
     "all": _ALL,
     "names": Parameter(f"`1` returns only the `id` and `name` of each, at most {MAX_NAMES:,}."),
+    "find": FIND,
+    "team": Parameter("The path of a team: its keys, and those of all teams below it."),
+    "sort": KEY_SORT,
     "limit": LIMIT,
+    "after": _NEXT,
+}
+_TEAMS = {
+    "names": Parameter("`1` returns only the `path` of each."),
+    "find": FIND_TEAM,
+    "sort": TEAM_SORT,
+    "limit": Parameter(f"The size of a page, at most {MAX_LIMIT}; all teams if it is not given.", kind="integer"),
     "after": _NEXT,
 }
 _AUDIT = {
@@ -144,7 +155,7 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
         AdminRoute("GET", "/admin/holds", gateway.list_holds, schemas.Holds, "read"),
     ],
     "Teams": [
-        AdminRoute("GET", "/admin/teams", teams.list_teams, schemas.Teams, "read", in_team=True, query={}),
+        AdminRoute("GET", "/admin/teams", teams.list_teams, schemas.TeamPage, "read", in_team=True, query=_TEAMS),
         AdminRoute("POST", "/admin/teams", teams.create_team, schemas.Team, status=201, body=TeamTerms),
         AdminRoute("GET", "/admin/teams/{+id}", teams.show_team, schemas.Team, "read", in_team=True),
         AdminRoute("PATCH", "/admin/teams/{+id}", teams.update_team, schemas.Team, body=TeamUpdate),

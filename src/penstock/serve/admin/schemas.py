@@ -120,6 +120,7 @@ class KeyPage(Struct):
 
     keys: Annotated[list[Any], Meta(extra_json_schema={"items": _KEY_OR_NAME})]
     next: str | None
+    total: Annotated[int, Meta(description="How many were found, on all pages.")]
 
 
 Holds = _object("Holds", "The amounts that are reserved, by the id of the key.", holds=Mapping[str, Money])
@@ -151,7 +152,18 @@ TeamMember = _shown(
     budgets=list[Budget],
 )
 TeamMembers = _object("TeamMembers", "Members of a team, by name.", members=_list_of(TeamMember))
-Teams = _object("Teams", "Teams, by path.", teams=_list_of(Team))
+_TEAM_NAME = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+_TEAM_OR_NAME = {"anyOf": [{"$ref": "#/components/schemas/Team"}, _TEAM_NAME]}
+
+
+class TeamPage(Struct):
+    """A page of teams; with `names`, only their paths."""
+
+    teams: Annotated[list[Any], Meta(extra_json_schema={"items": _TEAM_OR_NAME})]
+    next: str | None
+    total: Annotated[int, Meta(description="How many were found, on all pages.")]
+
+
 DeletedTeam = _object("DeletedTeam", "A team that was deleted.", path=str, deleted=bool)
 Warning = _shown(
     "Warning",

@@ -9,7 +9,7 @@ from typing import cast
 from penstock.amounts import clock_ms
 from penstock.errors import AdminError, BookError
 from penstock.gateway.billing.queries import Archived, Filter, Grouping, ModelHealth, TakenOver, UsageRow
-from penstock.gateway.keys.keys import Key, KeyName
+from penstock.gateway.keys.keys import Key, KeyBudgets, KeyName
 from penstock.gateway.keys.quota import Spender
 from penstock.gateway.keys.store import Spent
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
@@ -52,6 +52,8 @@ from penstock.stores.book.team_rows import change_member, put_teams, read_member
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _KEY_NAME = RowMapper(KeyName)
 _KEY_NAMES = f"SELECT {', '.join(_KEY_NAME.columns)} FROM keys ORDER BY created_ms, id"
+_KEY_BUDGETS = RowMapper(KeyBudgets)
+_BUDGETS = f"SELECT {', '.join(_KEY_BUDGETS.columns)} FROM keys"
 _STOPS = f"SELECT name, value FROM meta WHERE name LIKE '{STOPPED}%'"
 
 
@@ -233,6 +235,10 @@ class Book:
     def key_names(self) -> list[KeyName]:
         """The names, teams and times of all keys, without their limits."""
         return [_KEY_NAME.read(row) for row in self.database.fetch(_KEY_NAMES)]
+
+    def key_budgets(self) -> list[KeyBudgets]:
+        """The budgets of all keys."""
+        return [_KEY_BUDGETS.read(row) for row in self.database.fetch(_BUDGETS)]
 
     def keys_version(self) -> int:
         """A number that changes with every change of keys; cheap to read."""

@@ -1,5 +1,6 @@
 """The handlers for keys. They query the book."""
 
+from operator import attrgetter, itemgetter
 from typing import Annotated
 
 from msgspec import Meta, Struct, structs
@@ -10,7 +11,8 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.keys.report import report, reports
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate, ListedKeyUpdate
 from penstock.gateway.teams.key_policy import policies_for, within_policies
-from penstock.serve.admin.queries import MAX_LIMIT, MAX_NAMES, invalid_parameter, read_limit
+from penstock.serve.admin.lists import in_order, page_of_keys
+from penstock.serve.admin.queries import MAX_LIMIT
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.visible import visible_keys
 from penstock.stores.book.sql_book import Book
@@ -29,22 +31,14 @@ class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def list_keys(book: Book, request: AdminRequest) -> object:
-    """List keys, the oldest first."""
-    names = request.query.flag("names")
-    limit = read_limit(request.query, MAX_NAMES if names else MAX_LIMIT)
-    after = request.query.one("after")
+    """List keys, the oldest first unless `sort` says otherwise. `total` counts all that were found."""
     keys = visible_keys(book, request)
-    if after:
-        ids = [key.id for key in keys]
-        if after not in ids:
-            raise invalid_parameter("after", "after is the id of a key, from `next` of the previous page")
-        keys = keys[ids.index(after) + 1 :]
-    if not request.query.flag("all"):
-        keys = [key for key in keys if not key.unusable(request.now_ms)]
-    page: list[dict[str, object]] = [{"id": key.id, "name": key.name} for key in keys[:limit]]
-    if not names:
-        page = reports(book, book.keys([key.id for key in keys[:limit]]), request.now_ms)
-    return {"keys": page, "next": keys[limit - 1].id if len(keys) > limit else None}
+    page = page_of_keys(book, keys, request.query, request.now_ms)
+    if request.query.flag("names"):
+        names = in_order([{"id": key.id, "name": key.name} for key in keys], page.ids, itemgetter("id"))
+        return {"keys": names, "next": page.next, "total": page.total}
+    found = in_order(book.keys(page.ids), page.ids, attrgetter("id"))
+    return {"keys": reports(book, found, request.now_ms), "next": page.next, "total": page.total}
 
 
 def create_key(book: Book, request: AdminRequest) -> object:

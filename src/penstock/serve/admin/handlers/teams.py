@@ -1,16 +1,25 @@
 """The handlers for teams. They query the book."""
 
+from operator import attrgetter
+
 from penstock.gateway.teams import changes
-from penstock.gateway.teams.report import report_teams
+from penstock.gateway.teams.report import active_keys, report_teams
 from penstock.gateway.teams.team import Team
+from penstock.serve.admin.lists import in_order, page_of_teams
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.visible import visible_teams
 from penstock.stores.book.sql_book import Book
 
 
 def list_teams(book: Book, request: AdminRequest) -> object:
-    """List all [teams](teams.md), by path."""
-    return {"teams": report_teams(book, _visible(book, request), request.now_ms)}
+    """List [teams](teams.md), by path unless `sort` says otherwise: all of them, or with `limit` a page. `total` counts
+    all that were found."""
+    teams, now_ms = _visible(book, request), request.now_ms
+    page = page_of_teams(book, teams, active_keys(book, now_ms), request.query, now_ms)
+    if request.query.flag("names"):
+        return {"teams": [{"path": path} for path in page.ids], "next": page.next, "total": page.total}
+    found = in_order(teams, page.ids, attrgetter("path"))
+    return {"teams": report_teams(book, found, now_ms), "next": page.next, "total": page.total}
 
 
 def create_team(book: Book, request: AdminRequest) -> object:

@@ -29,11 +29,11 @@ export function listAndOne(showList, showOne) {
     return {
       /** @param {Address} address */
       update(address) {
+        const filter = document.activeElement?.closest('.filters') && document.activeElement.id;
         show(address);
         scrollTo(0, 0);
-        /** @type {HTMLElement | null} */ (
-          root.querySelector('.choices [aria-current]') ?? root.querySelector('h1')
-        )?.focus();
+        const same = filter ? document.getElementById(filter) : root.querySelector('.choices [aria-current]');
+        /** @type {HTMLElement | null} */ (same ?? root.querySelector('h1'))?.focus();
       },
       close() {
         request.abort();

@@ -27,6 +27,16 @@ const NAMES_SIZE = 10_000;
 const MAX_PAGES = 40;
 
 /**
+ * A page of the API keys that a query finds.
+ * @param {URLSearchParams} query
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<{ keys: Key[], next: string | null, total: number }>}
+ */
+export function fetchKeyPage(query, signal) {
+  return getJson(`/admin/keys?${query}`, signal);
+}
+
+/**
  * The API keys, with expired and revoked ones if `all`. `truncated` is set if there are more than these.
  * @param {AbortSignal} [signal]
  */
@@ -36,9 +46,9 @@ export async function fetchKeys(signal, all = false) {
   let after = '';
   for (let page = 0; page < MAX_PAGES; page++) {
     const query = new URLSearchParams({ limit: String(PAGE_SIZE), ...(all && { all: '1' }), ...(after && { after }) });
-    const answer = await getJson(`/admin/keys?${query}`, signal);
+    const answer = await fetchKeyPage(query, signal);
     keys.push(...answer.keys);
-    after = answer.next;
+    after = answer.next ?? '';
     if (!after) break;
   }
   return { keys, truncated: Boolean(after) };

@@ -71,7 +71,7 @@ export async function usageNote() {
  */
 async function fields(team) {
   /** @type {{ teams: { path: string }[] }} */
-  const { teams } = await getJson('/admin/teams').catch(() => ({ teams: [] }));
+  const { teams } = await getJson('/admin/teams?names=1').catch(() => ({ teams: [] }));
   const paths = new Set([...teams.map(({ path }) => path), ...(team ? [String(team)] : [])]);
   const options = [...(isInTeamsOnly() ? [] : [['', 'no team']]), ...[...paths].map((path) => [path, path])];
   /** @type {FormField} */

@@ -5,10 +5,11 @@ import { link, linkWith } from '../kit/address.js';
 import { showError } from '../kit/api.js';
 import { budgetMeter, budgetText, budgetWarning } from '../kit/budget.js';
 import { announce, choices, emptyState, h, opens, stateBadge, table, th } from '../kit/dom.js';
-import { fullTime, money, plural, shortTime } from '../kit/format.js';
+import { fullTime, money, shortTime } from '../kit/format.js';
 import { limitsText } from '../kit/key_fields.js';
 import { listAndOne } from '../kit/list_and_one.js';
-import { fetchHolds, fetchKeys } from '../kit/queries.js';
+import { listFilters, listQuery, noMatch, pages, totalText } from '../kit/list_page.js';
+import { fetchHolds, fetchKeyPage } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { showKey } from './key.js';
 import { createKey } from './key_forms.js';
@@ -17,6 +18,19 @@ import { rejectedRequests } from './rejections.js';
 /** @import { Address, Key } from '../types.js' */
 
 export const title = 'Keys';
+
+const STATES = [
+  ['', 'Active'],
+  ['1', 'With revoked'],
+];
+const ORDERS = [
+  ['', 'Oldest first'],
+  ['-created', 'Newest first'],
+  ['name', 'Name'],
+  ['team', 'Team'],
+  ['-spent', 'Spent most'],
+  ['-used', 'Budget used most'],
+];
 
 export const mount = listAndOne(showKeys, showKey);
 
@@ -29,10 +43,6 @@ async function showKeys(root, address, signal) {
   const all = address.query.get('all') === '1';
   const total = h('span', { class: 'sub' }, '\u00a0');
   const container = h('div', { 'aria-busy': 'true' });
-  const states = [
-    ['', 'Active'],
-    ['1', 'With revoked'],
-  ];
   root.append(
     h(
       'div',
@@ -40,17 +50,19 @@ async function showKeys(root, address, signal) {
       h('h1', { tabindex: '-1' }, 'Keys'),
       total,
       h('span', { class: 'grow' }),
-      choices('Which keys', states, all ? '1' : '', (value) => linkWith(address, { all: value })),
+      choices('Which keys', STATES, all ? '1' : '', (value) => linkWith(address, { all: value })),
       createButton(),
     ),
+    listFilters(address, 'Filter keys', 'Name, id, team or owner', ORDERS),
     container,
   );
   try {
-    const [{ keys, truncated }, { holds }] = await Promise.all([fetchKeys(signal, all), fetchHolds(signal)]);
+    const [page, { holds }] = await Promise.all([fetchKeyPage(listQuery(address), signal), fetchHolds(signal)]);
     container.removeAttribute('aria-busy');
-    total.textContent = keys.length ? `${plural(keys.length, 'key')}${truncated ? ', and more' : ''}` : '\u00a0';
-    announce(`${plural(keys.length, 'key')} listed`);
-    container.replaceChildren(keys.length ? keyTable(keys, holds) : noKeys(), rejectedRequests(signal));
+    total.textContent = totalText(page.total, page.keys.length, 'key');
+    announce(`${total.textContent} listed`);
+    const listed = page.keys.length ? keyTable(page.keys, holds) : (noMatch(address, 'keys') ?? noKeys());
+    container.replaceChildren(listed, pages(address, page.next), rejectedRequests(signal));
   } catch (error) {
     if (!signal.aborted) showError(container, error, () => location.reload());
   }
@@ -89,7 +101,7 @@ export function keyTable(keys, holds) {
     th('Created (UTC)'),
   ];
   return table(
-    'Keys, oldest first',
+    'Keys',
     columns,
     keys.map((key) => rowOf(key, Number(holds[key.id] ?? 0))),
   );

@@ -7,10 +7,11 @@ import { budgetBox } from '../kit/budget.js';
 import { confirmDialog } from '../kit/dialog.js';
 import { announce, confirmDone, emptyState, facts, h, opens, stateBadge, table, th } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
-import { count, fullTime, money, plural } from '../kit/format.js';
+import { count, fullTime, money } from '../kit/format.js';
 import { limitsText, managedText, TEAM_FIELDS, withBudgets } from '../kit/key_fields.js';
 import { listAndOne } from '../kit/list_and_one.js';
-import { fetchHolds, fetchKeys } from '../kit/queries.js';
+import { listFilters, listQuery, noMatch, PAGE_SIZE, pages, totalText } from '../kit/list_page.js';
+import { fetchHolds, fetchKeyPage } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { createKey } from './key_forms.js';
 import { keyTable } from './keys.js';
@@ -20,14 +21,21 @@ import { fetchMembers, membersSection } from './team_members.js';
 
 export const title = 'Teams';
 
+const ORDERS = [
+  ['', 'Path'],
+  ['-keys', 'Most keys'],
+  ['-spent', 'Spent most this month'],
+  ['-used', 'Budget used most'],
+];
+
 export const mount = listAndOne(showTeams, showTeam);
 
 /**
  * @param {HTMLElement} root
- * @param {Address} _address
+ * @param {Address} address
  * @param {AbortSignal} signal
  */
-async function showTeams(root, _address, signal) {
+async function showTeams(root, address, signal) {
   const total = h('span', { class: 'sub' }, '\u00a0');
   const container = h('div', { 'aria-busy': 'true' });
   const create = () => createTeam('');
@@ -40,15 +48,18 @@ async function showTeams(root, _address, signal) {
       h('span', { class: 'grow' }),
       createButton(create),
     ),
+    listFilters(address, 'Filter teams', 'Part of a path', ORDERS),
     container,
   );
   try {
-    /** @type {{ teams: Team[] }} */
-    const { teams } = await getJson('/admin/teams', signal);
+    /** @type {{ teams: Team[], next: string | null, total: number }} */
+    const page = await getJson(`/admin/teams?${listQuery(address)}`, signal);
     container.removeAttribute('aria-busy');
-    total.textContent = plural(teams.length, 'team');
-    announce(`${plural(teams.length, 'team')} listed`);
-    container.replaceChildren(teams.length ? tree(teams) : noTeams(create));
+    total.textContent = totalText(page.total, page.teams.length, 'team');
+    announce(`${total.textContent} listed`);
+    const asTree = !['find', 'sort', 'after'].some((name) => address.query.has(name));
+    const listed = page.teams.length ? tree(page.teams, asTree) : (noMatch(address, 'teams') ?? noTeams(create));
+    container.replaceChildren(listed, pages(address, page.next));
   } catch (error) {
     if (!signal.aborted) showError(container, error, () => location.reload());
   }
@@ -73,8 +84,11 @@ function createButton(create) {
   return h('button', { type: 'button', class: 'main', onclick: create }, 'Create team');
 }
 
-/** @param {Team[]} teams by path */
-function tree(teams) {
+/**
+ * @param {Team[]} teams
+ * @param {boolean} [asTree] whether those below a team are indented, and have only the last part of their path
+ */
+function tree(teams, asTree = true) {
   const columns = [
     th('Team'),
     th('State'),
@@ -85,7 +99,7 @@ function tree(teams) {
   ];
   const rows = teams.map((team) => {
     const href = link('teams', {}, team.path);
-    const depth = team.path.split('/').length - 1;
+    const depth = asTree ? team.path.split('/').length - 1 : 0;
     const models = team.models.join(', ');
     return h(
       'tr',
@@ -93,7 +107,7 @@ function tree(teams) {
       h(
         'td',
         { class: `name depth-${Math.min(depth, 3)}` },
-        h('a', { href, title: team.path }, team.path.split('/').at(-1) ?? ''),
+        h('a', { href, title: team.path }, asTree ? (team.path.split('/').at(-1) ?? '') : team.path),
         h('span', { class: 'soft' }, ` ${team.level}`),
       ),
       h('td', { class: 'tight first' }, stateBadge(team.state)),
@@ -103,7 +117,7 @@ function tree(teams) {
       h('td', { class: 'number', 'data-what': 'keys' }, count(team.keys)),
     );
   });
-  return table('Teams, by path', columns, rows);
+  return table('Teams', columns, rows);
 }
 
 /** @param {Team} team */
@@ -130,18 +144,18 @@ async function showTeam(root, { id: path }, signal) {
 
   async function load() {
     try {
-      /** @type {[Team, { teams: Team[] }, Awaited<ReturnType<typeof fetchKeys>>, { holds: Record<string, string> }, Member[]]} */
-      const [team, { teams }, { keys }, { holds }, members] = await Promise.all([
+      const some = new URLSearchParams({ team: path, limit: String(PAGE_SIZE) });
+      /** @type {[Team, { teams: Team[] }, Awaited<ReturnType<typeof fetchKeyPage>>, { holds: Record<string, string> }, Member[]]} */
+      const [team, { teams }, { keys, total }, { holds }, members] = await Promise.all([
         getJson(address(path), signal),
-        getJson('/admin/teams', signal),
-        fetchKeys(signal),
+        getJson(`/admin/teams?${new URLSearchParams({ find: `${path}/` })}`, signal),
+        fetchKeyPage(some, signal),
         fetchHolds(signal),
         fetchMembers(path, signal),
       ]);
       level.textContent = team.level;
       container.removeAttribute('aria-busy');
       const below = teams.filter((each) => each.path.startsWith(`${path}/`));
-      const own = keys.filter((key) => key.team === path);
       actions.replaceChildren(...buttons(team));
       container.replaceChildren(
         facts([
@@ -169,8 +183,9 @@ async function showTeam(root, { id: path }, signal) {
         h(
           'section',
           {},
-          h('h2', {}, 'Keys of this team'),
-          own.length ? keyTable(own, holds) : h('p', { class: 'soft' }, 'No keys yet.'),
+          h('h2', {}, below.length ? 'Keys of this team and those below it' : 'Keys of this team'),
+          keys.length ? keyTable(keys, holds) : h('p', { class: 'soft' }, 'No keys yet.'),
+          keys.length < total && h('p', {}, h('a', { href: link('keys', { team: path }) }, `All ${count(total)} keys`)),
           may('POST /admin/keys') &&
             h(
               'div',
