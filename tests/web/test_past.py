@@ -185,3 +185,23 @@ def test_long_names_push_nothing_out_of_sight(past: Site, visit: Visitor, width:
                 name = view.partition("?")[0][:12].replace("/", "-")
                 page.screenshot(path=Path(PICTURES) / f"long-{name}-{width}.png", full_page=True)
     assert not found, found
+
+
+def test_a_provider_that_is_down_now_stands_out_after_a_good_day(past: Site, visit: Visitor) -> None:
+    now = time.time() * 1000
+    good = [call(f"good-{number}", now - 3 * _HOUR_MS, "wobbly") for number in range(98)]
+    failed = AttemptEntry(provider="old", model="wobbly", outcome="failed", code="upstream_http_500")
+    bad = [call(f"bad-{number}", now - 20_000, "wobbly", outcome="failed", attempts=(failed,)) for number in range(2)]
+    fine = AttemptEntry(provider="other", model="calm", outcome="completed", cost=1)
+    book(past, *good, *bad, call("calm", now - 20_000, "calm", attempts=(fine,)))
+    page = visit("health?since=24h", elsewhere=past)
+    section = page.locator("section.now")
+    row = section.get_by_role("row").filter(has_text="old/wobbly")
+    row.get_by_text("down now").wait_for()
+    assert "2 of 2 (100%)" in row.inner_text()
+    assert "2.0%" in row.inner_text(), "the share of the day is beside it"
+    assert section.get_by_role("row").filter(has_text="other/calm").count() == 0
+    book(past, call("again", time.time() * 1000, "wobbly"))
+    row.get_by_text("67% errors now").wait_for()  # it refreshes itself
+    row.get_by_role("link", name="old/wobbly").click()
+    until(page, "document.querySelectorAll('tbody tr').length === 3")

@@ -6,9 +6,11 @@ import { getJson, showError } from '../kit/api.js';
 import { barChart, heatStrip, OUTCOMES, quantileChart, timeAxis } from '../kit/chart.js';
 import { announce, choices, emptyState, h, outcomeBadge, table, th, words } from '../kit/dom.js';
 import { axisTime, count, duration, fullTime, isoTime, percent, plural, UNKNOWN } from '../kit/format.js';
+import { errorsOf } from '../kit/now.js';
 import { RANGE_MS, RANGES } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
+import { nowSection } from './health_now.js';
 
 /** @import { Address, Counts, HealthBucket, HealthReport, HealthRow, TimeColumn } from '../types.js' */
 
@@ -71,8 +73,9 @@ export function mount(root, first) {
       rows.sort((one, other) => other.attempts - one.attempts);
       container.removeAttribute('aria-busy');
       const sections = rows.map((row) => sectionOf(row, report, since));
-      if (rows.length) container.replaceChildren(failing(rows, sections), legend(rows), ...sections);
-      else container.replaceChildren(noCalls());
+      const now = nowSection(rows, since, provider, signal);
+      if (rows.length) container.replaceChildren(now, failing(rows, sections), legend(rows), ...sections);
+      else container.replaceChildren(now, noCalls());
       announce(`${plural(rows.length, 'model')} shown`);
     } catch (error) {
       if (!signal.aborted) showError(container, error, () => show(address));
@@ -120,15 +123,7 @@ function failing(rows, sections) {
     return h('button', { type: 'button', class: 'chip', onclick }, text);
   });
   const more = found.length > MAX_FAILING && ` and ${plural(found.length - MAX_FAILING, 'more model')}`;
-  return h('p', { class: 'row lead' }, 'Errors: ', buttons, more);
-}
-
-/**
- * A provider is not to blame if the client disconnected (cancelled) or the gateway died (orphaned).
- * @param {HealthRow} row
- */
-function errorsOf({ attempts, outcomes: { completed = 0, cancelled = 0, orphaned = 0 } }) {
-  return attempts - completed - cancelled - orphaned;
+  return h('p', { class: 'row lead' }, 'Errors in this time range: ', buttons, more);
 }
 
 /** @param {HealthRow[]} rows */

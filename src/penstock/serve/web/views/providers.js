@@ -6,10 +6,13 @@ import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, emptyState, h, outcomeBadge, table, th } from '../kit/dom.js';
 import { count, cost, duration, percent, plural, shortTime, UNKNOWN } from '../kit/format.js';
+import { errorsOf, isDown, NOT_TO_BLAME, NOW, NOW_TEXT, nowRows } from '../kit/now.js';
 import { fetchEntry, testCall } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 
 /** @import { Counts, Entry, HealthReport, HealthRow, ProviderKey, ProviderSetup, RouteSetup, Setup } from '../types.js' */
+
+/** @import { NowRow } from '../kit/now.js' */
 
 export const title = 'Providers';
 
@@ -18,8 +21,6 @@ const MANY_ERRORS = 0.2;
 const FEW = 5;
 /** The most models whose errors are searched for the last one. */
 const MAX_TARGETS = 50;
-/** Outcomes of attempts for which the provider is not to blame. */
-const NOT_TO_BLAME = new Set(['completed', 'cancelled', 'orphaned']);
 const TEST_NOTE = 'Test sends a real call of at most 16 tokens. It is logged and billed like any other call.';
 
 /** @param {HTMLElement} root */
@@ -33,12 +34,14 @@ export function mount(root) {
 
   async function load() {
     try {
-      /** @type {[Setup, HealthReport, { keys: ProviderKey[] }]} */
-      const [setup, health, { keys }] = await Promise.all([
+      /** @type {[Setup, HealthReport, HealthReport, { keys: ProviderKey[] }]} */
+      const [setup, health, recent, { keys }] = await Promise.all([
         getJson('/admin/setup', signal),
         getJson('/admin/health?since=24h&bucket=12h', signal),
+        getJson(`/admin/health?since=${NOW}&bucket=${NOW}`, signal),
         getJson('/admin/provider-keys', signal),
       ]);
+      const now = nowRows(recent.rows, setup);
       container.removeAttribute('aria-busy');
       sub.textContent = `${plural(setup.providers.length, 'provider')}, ${plural(setup.routes.length, 'route')}, from ${setup.source}`;
       container.replaceChildren(
@@ -48,7 +51,10 @@ export function mount(root) {
           { class: 'cards' },
           setup.providers
             .filter((provider) => !isUnused(provider, setup.routes))
-            .map((provider) => providerCard(provider, health.rows, signal)),
+            .map((provider) => {
+              const own = now.filter((row) => row.provider === provider.name);
+              return providerCard(provider, health.rows, own, signal);
+            }),
         ),
         keys.length > 0 ? keysSection(keys) : '',
         routesSection(setup.routes, signal),
@@ -71,9 +77,10 @@ export function mount(root) {
 /**
  * @param {ProviderSetup} provider
  * @param {HealthRow[]} rows
+ * @param {NowRow[]} now of this provider
  * @param {AbortSignal} signal
  */
-function providerCard(provider, rows, signal) {
+function providerCard(provider, rows, now, signal) {
   const select = h(
     'select',
     { id: `test-${provider.name}` },
@@ -86,7 +93,7 @@ function providerCard(provider, rows, signal) {
   return h(
     'section',
     { class: 'card', 'aria-label': provider.name },
-    h('header', {}, h('h2', {}, provider.name), state(provider, errorsOf(provider, rows))),
+    h('header', {}, h('h2', {}, provider.name), state(provider, lastDay(provider, rows), now)),
     h(
       'dl',
       { class: 'facts' },
@@ -98,6 +105,7 @@ function providerCard(provider, rows, signal) {
       fact('API key', keyText(provider)),
       fact('API', provider.dialects.join(', ')),
     ),
+    nowLine(now),
     healthLine(provider, rows),
     why,
     provider.problem && h('p', { class: 'note bad' }, toSentence(provider.problem)),
@@ -119,8 +127,12 @@ function providerCard(provider, rows, signal) {
 /**
  * @param {ProviderSetup} provider
  * @param {{ attempts: number, errors: number }} lastDay
+ * @param {NowRow[]} now
  */
-function state(provider, { attempts, errors }) {
+function state(provider, { attempts, errors }, now) {
+  if (now.some(({ attempts: tried }) => tried) && now.every((row) => isDown(row) || !row.attempts)) {
+    return h('span', { class: 'outcome failed' }, 'down now');
+  }
   if (provider.problem) return h('span', { class: 'outcome failed' }, 'cannot answer');
   if (isCooling(provider)) return h('span', { class: 'outcome truncated' }, 'cooling down');
   if (attempts >= FEW && errors / attempts >= MANY_ERRORS) {
@@ -148,12 +160,12 @@ function coolingText(cooling_s) {
  * @param {ProviderSetup} provider
  * @param {HealthRow[]} all
  */
-function errorsOf({ name }, all) {
+function lastDay({ name }, all) {
   let [attempts, errors] = [0, 0];
   for (const row of all) {
     if (row.provider !== name) continue;
     attempts += row.attempts;
-    for (const [outcome, number] of Object.entries(row.outcomes)) if (!NOT_TO_BLAME.has(outcome)) errors += number;
+    errors += errorsOf(row);
   }
   return { attempts, errors };
 }
@@ -166,7 +178,7 @@ function errorsOf({ name }, all) {
  * @param {AbortSignal} signal
  */
 async function showLastError(line, provider, rows, signal) {
-  const failing = rows.filter((row) => row.provider === provider.name && errorsOf(provider, [row]).errors);
+  const failing = rows.filter((row) => row.provider === provider.name && errorsOf(row));
   if (!failing.length) return;
   const targets = failing.slice(0, MAX_TARGETS).map((row) => `${row.provider}/${row.model}`);
   const outcomes = new Set(
@@ -202,13 +214,29 @@ function keyText(provider) {
 }
 
 /**
+ * The last minutes in one line, if there were errors.
+ * @param {NowRow[]} now
+ */
+function nowLine(now) {
+  const attempts = now.reduce((sum, row) => sum + row.attempts, 0);
+  const errors = now.reduce((sum, row) => sum + row.errors, 0);
+  if (!errors) return null;
+  return h(
+    'p',
+    {},
+    h('strong', {}, `Now: ${count(errors)} of ${plural(attempts, 'attempt')} failed`),
+    ` in ${NOW_TEXT}.`,
+  );
+}
+
+/**
  * The last day in one line, with links to its calls and charts.
  * @param {ProviderSetup} provider
  * @param {HealthRow[]} all
  */
 function healthLine(provider, all) {
   const rows = all.filter((row) => row.provider === provider.name);
-  const { attempts, errors } = errorsOf(provider, all);
+  const { attempts, errors } = lastDay(provider, all);
   if (!attempts) return h('p', { class: 'soft' }, 'No calls in the last 24 hours.');
   const slowest = Math.max(...rows.map(({ first_event_ms: { p50 } }) => p50 ?? 0));
   return h(
