@@ -1,4 +1,4 @@
-"""What is logged about the calls of a killed gateway: how many were not booked, and how long they took."""
+"""What is logged and booked of the calls of a killed gateway: how many, how long they took, and whose account paid."""
 
 import os
 import re
@@ -95,3 +95,30 @@ def test_a_killed_worker_leaves_its_calls_to_its_successor(tmp_path_factory: pyt
             gateway.until(lambda: taken_over(gateway), _WAIT_S)
             check_orphan(gateway, began, killed, found_s=_MARK_S)
             assert sum(taken_over(gateway)) == 1
+
+
+OWN = "sk-ant-oat01-canary-of-the-subscription-51f0"
+
+
+@pytest.mark.parametrize(("basis", "free"), [("free", True), ("list", False)])
+def test_a_call_with_a_credential_of_the_client_keeps_its_cost_basis(
+    tmp_path_factory: pytest.TempPathFactory, basis: str, free: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("killed")
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, server={"keys": []}).replace(
+            "[providers.main]", f'[providers.main]\nclient_credentials = {{ subscription = "{basis}" }}', 1
+        )
+        model = upstream.play([head(), chunk(HELLO), sleep(30.0)])
+        with Gateway(folder, upstream, text) as first, first.client() as client:
+            headers = {"Host": "localhost", "Authorization": f"Bearer {OWN}", "x-penstock-key": "any"}
+            client.send(post(body(f"main/{model}", stream=True), headers))
+            client.read_until(b"Hello")
+            first.stop(signal.SIGKILL)
+        assert not any(OWN.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+        with Gateway(folder, upstream, text) as second:
+            second.until(lambda: taken_over(second) and [*second.book.entries()], _WAIT_S)
+            (entry,) = second.book.entries()
+    (attempt,) = entry.attempts
+    assert (entry.outcome, attempt.tokens.input > 0, attempt.cost == 0) == ("orphaned", True, free)
+    assert (entry.tags["credentials"], attempt.price) == ("client", "client" if free else "configured")

@@ -175,6 +175,28 @@ def test_a_collector_gets_neither_content_nor_secrets(tmp_path: Path, upstream: 
         assert secret.encode() not in collector.received
 
 
+@pytest.mark.parametrize("content", [False, True])
+def test_a_collector_gets_no_credential_of_a_client(
+    tmp_path: Path, upstream: Upstream, collector: Collector, content: bool
+) -> None:
+    """Not even where content is reported, and the client and the model write it into that."""
+    own = "sk-ant-oat01-canary-of-the-subscription-51f0"
+    upstream.play(stream(HELLO, sse(says(f" {own} ")), REST), "good")
+    upstream.play([status(401, JSON, ERROR_BODY.replace(b"overloaded", own.encode()))], "bad")
+    text = settings(
+        upstream.url, 0, server={"keys": []}, telemetry={"otlp": collector.url, "interval_s": 0.2, "content": content}
+    ).replace("[providers.main]", '[providers.main]\nclient_credentials = { subscription = "free" }', 1)
+    with served(tmp_path, text) as gateway, RawClient(gateway.port) as client:
+        headers = {"Host": "localhost", "Authorization": f"Bearer {own}", "x-penstock-key": "any"}
+        for model in ("good", "bad"):
+            fields = {"messages": [{"role": "user", "content": f"My token is {own}"}], "user": own}
+            client.send(post(body(f"main/{model}", stream=True, **fields), headers))
+            client.response()
+        collector.until(lambda: len(collector.spans) >= 4)
+    assert own.encode() in upstream.requests("good")[0]
+    assert own.encode() not in collector.received
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_content_is_reported_to_who_asks_for_it(
     tmp_path: Path, upstream: Upstream, collector: Collector, streamed: bool

@@ -235,7 +235,7 @@ class App:
 
             self.settlement.traces = Traces(config.telemetry, self.metrics.dropped, self._log.warning)
         if self.settlement.traces is not None:
-            self.settlement.traces.providers = config.providers
+            self.settlement.traces.use(config)
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start to accept connections. Returns the port."""

@@ -347,8 +347,8 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """`true` sends the header `traceparent` to providers, with a span of the gateway. The client's own header is never
     forwarded unchanged."""
     content: bool = False
-    """`true` exports the text of requests and answers. Answers are then kept in memory until they end, and streams do
-    not use the fast path. Messages of more than 32768 characters are left out."""
+    """`true` exports the text of requests and answers, with secrets masked. Answers are then kept in memory until they
+    end, and streams do not use the fast path. Messages of more than 32768 characters are left out."""
     interval_s: Seconds = 15.0
     """Seconds between two exports of histograms. Spans are exported when their call ends."""
 

@@ -1,9 +1,11 @@
 """Content: the messages of a request and of its answer in OpenTelemetry's format, if `[telemetry] content` is set.
 
-Text, reasoning and tool calls are exported as they are. Of any other part, such as an image, only the type is exported.
+Text, reasoning and tool calls are exported with secrets masked. Of any other part, such as an image, only the type is
+exported.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,9 +25,11 @@ from penstock.core.hub.request import Request
 
 # Longer content is omitted: a trace collector is not an archive.
 MAX_CHARS = 32_768
+# A JSON value without the secrets in it.
+Mask: TypeAlias = Callable[[object], object]
 
 
-def messages_in(request: Request | None) -> str:
+def messages_in(request: Request | None, mask: Mask) -> str:
     """The client's messages as JSON; empty if there are none or if they are too long."""
     if request is None:
         return ""
@@ -38,12 +42,12 @@ def messages_in(request: Request | None) -> str:
         if not results or len(results) < len(turn.parts):
             others = [part for part in turn.parts if not isinstance(part, ToolResult)]
             messages.append({"role": turn.role, "parts": _parts(others)})
-    return _json(messages)
+    return _json(messages, mask)
 
 
-def messages_out(completion: Completion) -> str:
+def messages_out(completion: Completion, mask: Mask) -> str:
     """The model's messages as JSON, one for each choice; empty if they are too long."""
-    return _json(answer_messages(completion))
+    return _json(answer_messages(completion), mask)
 
 
 def answer_messages(completion: Completion) -> list[object]:
@@ -86,8 +90,8 @@ def _part(part: Part) -> object:
             return {"type": type}
 
 
-def _json(messages: list[object]) -> str:
-    if not messages:
+def _json(messages: list[object], mask: Mask) -> str:
+    if not messages or len(msgspec.json.encode(messages)) > 4 * MAX_CHARS:  # in bytes; masking takes longer
         return ""
-    encoded = msgspec.json.encode(messages).decode()
+    encoded = msgspec.json.encode(mask(messages)).decode()
     return encoded if len(encoded) <= MAX_CHARS else ""

@@ -5,6 +5,7 @@ not define have the prefix `penstock.`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ from msgspec import Struct
 from penstock.amounts import NANODOLLARS
 from penstock.core.dialects.registry import DIALECTS
 from penstock.core.hub.repairs import by_level
+from penstock.gateway.content.content_mask import ContentMask
+from penstock.gateway.mask import MASK
 from penstock.gateway.record.attempt import Attempt
 from penstock.gateway.record.call import EMBEDDINGS, Call
 from penstock.gateway.record.entry import AttemptEntry, Entry
@@ -62,7 +65,7 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, Attribute]
 
 
-def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[TraceSpan]:
+def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address, mask: ContentMask) -> list[TraceSpan]:
     """The spans of a call that ended at `ended_ns`; the call's own span is the first."""
     trace = call.trace
     assert trace is not None
@@ -95,7 +98,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
                     **identity(entry, tried, address),
                     **_parameters(trace),
                     **_of_attempt(entry, attempt, tried),
-                    **_content(trace, attempt),
+                    **_content(call, attempt, mask),
                     "penstock.attempt": number,
                 },
             )
@@ -180,13 +183,15 @@ def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str
     return attributes
 
 
-def _content(trace: Trace, attempt: Attempt) -> dict[str, Attribute]:
+def _content(call: Call, attempt: Attempt, mask: ContentMask) -> dict[str, Attribute]:
     """The messages of the request and of the answer, if `[telemetry] content` is set."""
-    if attempt.answer is None or trace.request is None:
+    if attempt.answer is None or call.trace is None or call.trace.request is None:
         return {}
+    own = call.credentials.secrets.values() if call.credentials is not None else ()
+    masked = partial(mask.json, names=dict.fromkeys(own, MASK))
     messages = {
-        "gen_ai.input.messages": messages_in(trace.request),
-        "gen_ai.output.messages": messages_out(attempt.answer.completion),
+        "gen_ai.input.messages": messages_in(call.trace.request, masked),
+        "gen_ai.output.messages": messages_out(attempt.answer.completion, masked),
     }
     return {name: text for name, text in messages.items() if text}
 

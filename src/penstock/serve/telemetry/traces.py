@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError, Problem
-from penstock.gateway.config import Provider, TelemetrySettings
+from penstock.gateway.config import Config, Provider, TelemetrySettings
+from penstock.gateway.content.content_mask import ContentMask
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.entry import Entry
 from penstock.installation import install_command
@@ -61,7 +62,8 @@ class Traces:
         self.settings = settings
         self._on_drop = on_drop
         self._warn = warn
-        self.providers: Mapping[str, Provider] = {}
+        self._providers: Mapping[str, Provider] = {}
+        self._mask = ContentMask((), ())
         self._queue: queue.Queue[_CallToExport | None] = queue.Queue(MAX_QUEUED)
         self._closing = threading.Event()
         self._collector_up = True
@@ -69,6 +71,11 @@ class Traces:
         self._collector: Collector | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-telemetry")
         self._thread.start()
+
+    def use(self, config: Config) -> None:
+        """Apply a configuration to calls that are exported from now on."""
+        self._providers = config.providers
+        self._mask = ContentMask((), config.secrets())
 
     def settled(self, call: Call, entry: Entry) -> None:
         """Queue a settled call for export."""
@@ -102,7 +109,7 @@ class Traces:
                 sampled = call.trace is not None and call.trace.sampled
                 try:
                     histograms.settled(call, entry)
-                    own = spans_of(*settled, self._address) if sampled and not cooling else None
+                    own = spans_of(*settled, self._address, self._mask) if sampled and not cooling else None
                 except Exception as error:  # noqa: BLE001 - only this call's spans are lost
                     self._report(error)
                     own = None
@@ -174,7 +181,7 @@ class Traces:
                 self._loop.call_soon_threadsafe(self._on_drop, spans)
 
     def _address(self, name: str) -> tuple[str, int]:
-        provider = self.providers.get(name)
+        provider = self._providers.get(name)
         if provider is None or not provider.base_url:
             return "", 0
         parts = urlsplit(provider.base_url)
