@@ -47,6 +47,19 @@ def test_by_provider_a_call_counts_with_each_and_in_total_once() -> None:
     assert lines == [["provider", "calls"], ["openai", "2"], ["x", "1"], ["–", "1"], ["groq", "1"], ["total", "4"]]
 
 
+def test_by_month_of_the_calendar() -> None:
+    lines = [line.split()[:2] for line in invoke("usage", "--by", "month", "--month", "2026-11").stdout.splitlines()]
+    assert lines == [["month", "calls"], ["2026-11", "4"], ["total", "4"]]
+    assert invoke("usage", "--month", "2026-10").stdout == "No calls.\n"
+    for wrong in (["--month", "2026-13"], ["--month", "this", "--since", "7d"]):
+        assert invoke("usage", *wrong).exit_code == 2
+
+
+def test_by_end_user() -> None:
+    rows = [json.loads(line) for line in invoke("usage", "--by", "user", "--json").stdout.splitlines()]
+    assert {row["user"]: row["calls"] for row in rows} == {"": 3, "somebody": 1}
+
+
 def test_as_json() -> None:
     rows = [
         json.loads(line)
@@ -101,7 +114,7 @@ def test_no_calls_are_reported_as_none() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--by", "colour"], "cannot sum up by 'colour': choose from key, team, model"),
+        (["--by", "colour"], "cannot sum up by 'colour': choose from key, owner, team, tree, model"),
         (["--by", "tag"], "cannot sum up by 'tag'"),
         (["--by", "key,key"], "cannot sum up by 'key'"),
         (["--since", "soon"], "--since must be a duration such as 30d, a date"),

@@ -465,6 +465,11 @@ def test_usage_and_entries_are_reported(admin: AdminClient) -> None:
     (row,) = admin.get("/admin/usage?by=key,model&key=reader&since=1h")["usage"]
     assert row["group"] == {"key": made["id"], "model": "main/river-1"}
     assert (row["calls"], row["input"], row["output"], row["cost"]) == (7, 35, 21, "0.021035")
+    (row,) = admin.get("/admin/usage?by=month,owner,user&key=reader&month=this")["usage"]
+    assert (row["group"]["owner"], row["group"]["user"], row["calls"]) == ("", "", 7)
+    for wrong in ("month=2026-13", "month=this&since=7d", "by=months"):
+        assert admin.ask("GET", f"/admin/usage?{wrong}")[0] == 400
+    assert admin.get("/admin/usage?by=model&key=reader&month=last")["usage"] == []
     steps = admin.get("/admin/usage?by=tag:step&key=reader")["usage"]
     assert [(step["group"]["tag"], step["calls"]) for step in steps] == [("", 1), ("0", 3), ("1", 3)]
     assert admin.get("/admin/usage?key=reader&until=2020-01-01&by=day")["usage"] == []

@@ -1,5 +1,6 @@
 """The authorisation matrix: every admin route, asked by every role, about its own team and about a foreign one."""
 
+import csv
 import itertools
 import time
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/health"): ("viewer", False),
     ("GET", "/admin/rejections"): ("viewer", False),
     ("GET", "/admin/usage"): ("viewer", True),
+    ("GET", "/admin/usage.csv"): ("viewer", True),
     ("GET", "/admin/entries"): ("viewer", True),
     ("GET", "/admin/entries/{id}"): ("viewer", True),
     ("GET", "/admin/export"): ("viewer", True),
@@ -276,6 +278,10 @@ def test_lists_and_sums_have_what_is_in_the_team_only(people_site: Site, name: s
     exported = str(people_site.ask(name, "GET", "/admin/export")[1])
     assert {what for what in CALLS if call_of(keys, what) in exported} == seen
     groups = people_site.ask(name, "GET", "/admin/usage?by=key")[1]["usage"]
+    rows = csv.DictReader(str(people_site.ask(name, "GET", "/admin/usage.csv?by=key")[1]).splitlines())
+    assert {row["key"]: int(row["calls"]) for row in rows} == {row["group"]["key"]: row["calls"] for row in groups}
+    tree = people_site.ask(name, "GET", "/admin/usage?by=tree")[1]["usage"]
+    assert tree[0]["group"]["tree"] == user.team
     calls = {row["group"]["key"]: row["calls"] for row in groups}
     assert {what for what, id in keys.items() if id in calls} == user.sees
     assert calls[keys["mine"]] == (2 if name == "above" else 1)

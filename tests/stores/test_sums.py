@@ -67,6 +67,8 @@ def name(entry: Entry, attempt: AttemptEntry | None, group: Grouping) -> str:
             return entry.outcome
         case "team":
             return entry.team
+        case _:
+            raise AssertionError(f"tests of {group} are in test_grouped_usage.py")
 
 
 def kept(entries: list[Entry], wanted: Filter) -> list[Entry]:

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from penstock.amounts import DAY_MS, clock_ms, money, table_moment
 from penstock.cli.background import in_background
 from penstock.cli.book import book_of, load_config
-from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter
+from penstock.cli.ledger_options import EntryQuery, key_names, takes_filter, takes_month
 from penstock.cli.options import config_option, moment_option
 from penstock.cli.text import counted, to_json
 from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
@@ -109,6 +109,7 @@ def _before_ms(settings: LedgerSettings, wanted: int | None, now_ms: int) -> int
 
 @click.command("export", short_help="Print calls, archived ones too, as JSON lines or CSV.")
 @takes_filter
+@takes_month
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one line per call.")
 def export(query: EntryQuery, *, as_csv: bool) -> None:
     """Print all calls that match, from the archives and from the ledger: one JSON object per line.

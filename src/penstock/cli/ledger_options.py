@@ -1,6 +1,6 @@
 """Shared by `penstock usage` and `penstock ledger`: the options that select entries, and notes on archived ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -8,14 +8,14 @@ from typing import Any, TypeVar, get_args
 import click
 from msgspec import Struct, structs
 
-from penstock.amounts import table_moment
+from penstock.amounts import clock_ms, table_moment
 from penstock.cli.book import content_of, load_config
 from penstock.cli.options import config_option, moment_option
 from penstock.errors import AdminError
-from penstock.gateway.billing.queries import Archived, Filter
+from penstock.gateway.billing.queries import Archived, Filter, Grouping
 from penstock.gateway.billing.tags import clean_text
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.keys.terms import parse_tag
+from penstock.gateway.keys.terms import parse_month, parse_tag
 from penstock.gateway.record.entry import Outcome
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,6 +93,26 @@ def takes_filter(function: F) -> F:
     return taking  # type: ignore[return-value]
 
 
+def takes_month(function: F) -> F:
+    """Add the option for a month of the calendar to a command that takes a filter."""
+
+    @click.option("--month", metavar="MONTH", help="Calls of a month: 2026-11, this or last (UTC).")
+    @wraps(function)
+    def taking(*arguments: Any, query: EntryQuery, month: str | None, **named: Any) -> Any:
+        if month:
+            if query.selected.since_ms is not None or query.selected.until_ms is not None:
+                raise click.UsageError("use either --month, or --since and --until")
+            try:
+                since_ms, until_ms = parse_month(month, clock_ms())
+            except AdminError as error:
+                raise click.UsageError(str(error)) from error
+            selected = structs.replace(query.selected, since_ms=since_ms, until_ms=until_ms)
+            query = structs.replace(query, selected=selected)
+        return function(*arguments, query=query, **named)
+
+    return taking  # type: ignore[return-value]
+
+
 def note_archived_calls(archived: Archived, selected: Filter) -> None:
     """Report on stderr that calls are not listed because they are archived."""
     if archived.before_ms > (selected.since_ms or 0):
@@ -100,10 +120,10 @@ def note_archived_calls(archived: Archived, selected: Filter) -> None:
         click.echo(f"Calls before {day} are archived: `penstock ledger export` has them.", err=True)
 
 
-def note_archived_sums(archived: Archived, selected: Filter) -> None:
+def note_archived_sums(archived: Archived, selected: Filter, by: Sequence[Grouping]) -> None:
     """Report on stderr which sums do not have all calls."""
     since_ms = selected.since_ms or 0
-    if archived.before_ms > since_ms and not selected.covers_archived:
+    if archived.before_ms > since_ms and not selected.covers_archived(by):
         day = table_moment(archived.before_ms)[:10]
         click.echo(
             f"Without calls before {day}: they are archived, and have no sums by repair, loss or user.", err=True

@@ -1,21 +1,17 @@
 """`penstock usage`: sums of tokens and cost, by groups."""
 
-import csv
-import io
-from collections.abc import Sequence
-from typing import cast, get_args
+from typing import get_args
 
 import click
 
 from penstock.amounts import money, table_dollars
 from penstock.cli.book import reading
-from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter
+from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter, takes_month
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
-from penstock.gateway.billing.csv_rows import csv_cell, exact_dollars
-from penstock.gateway.billing.queries import Grouping, UsageRow, with_teams
+from penstock.gateway.billing.csv_rows import FIGURES, group_of, usage_csv
+from penstock.gateway.billing.queries import Grouping, UsageRow, read_groups, with_teams
 
-_FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Columns of the table that are omitted if all values are zero.
 _OPTIONAL = ("cached", "cache_write", "reasoning", "unpriced", "estimated", "approximate")
 _UNCERTAIN = {"": "yellow", "0": "dim"}
@@ -30,16 +26,14 @@ _HEADS = {"cache_write": "cache write"}
     "--by",
     metavar="GROUPS",
     default="model",
-    show_default=True,
-    help="key, team, model, provider, day, outcome, tag=NAME, or several with commas.",
+    help=f"One or more, with commas: {', '.join(get_args(Grouping))}=NAME.",
 )
 @takes_filter
+@takes_month
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
-    """Sum up the calls in the ledger: tokens and cost.
-    Calls that tried two providers count for both; "unpriced" ones lack a price.
-    """
+    """Sum up the calls in the ledger: tokens and cost, by model or other groups."""
     if as_json and as_csv:
         raise click.UsageError("use either --json or --csv")
     groups, tag = _groups(by)
@@ -49,64 +43,37 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
         rows = book.usage(selected, groups, tag=tag)
         total = book.usage(selected, [])[0]
         archived = book.archived()
-    if "day" not in groups:
+    if not {"day", "month", "tree"} & {*groups}:
         rows.sort(key=lambda row: (-row.cost, -row.output - row.input, row.group))
     heads = [tag if group == "tag" else group for group in groups]
     if as_json:
         for row in rows:
-            click.echo(to_json(_group(heads, row, key_names(keys)) | _figures(row)))
+            click.echo(to_json(group_of(heads, row, key_names(keys)) | _figures(row)))
     elif as_csv:
-        click.echo(_csv(heads, rows, key_names(keys)), nl=False)
+        click.echo(usage_csv(heads, rows, key_names(keys)), nl=False)
     elif not total.calls:
         click.echo("No calls.")
     else:
         _show(heads, rows, total, groups, key_names(keys))
-    note_archived_sums(archived, selected)
+    note_archived_sums(archived, selected, groups)
 
 
 def _groups(text: str) -> tuple[list[Grouping], str]:
     """The groupings, and the name of the tag if there is one."""
-    groups: list[Grouping] = []
-    tag = ""
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = part.partition("=")
-        if name in groups:
-            again = "two tags" if name == "tag" else f"{name!r} twice"
-            raise click.UsageError(f"cannot sum up by {again}: name each group once")
-        if name not in get_args(Grouping) or (name == "tag") != bool(value):
-            raise click.UsageError(
-                f"cannot sum up by {part!r}: choose from key, team, model, provider, day, outcome, tag=NAME"
-            )
-        groups.append(cast(Grouping, name))
-        tag = value or tag
-    return groups, tag
+    try:
+        return read_groups(text.split(","), "=")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _figures(row: UsageRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in _FIGURES} | {"cost_usd": money(row.cost)}
-
-
-def _group(heads: Sequence[str], row: UsageRow, names: dict[str, str]) -> dict[str, str]:
-    """The groups of a row by their heads; a key has its name, too."""
-    group = dict(zip(heads, row.group, strict=True))
-    return group | ({"key_name": names.get(group["key"], "")} if "key" in group else {})
-
-
-def _csv(heads: Sequence[str], rows: Sequence[UsageRow], names: dict[str, str]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    named = ["key_name"] if "key" in heads else []
-    writer.writerow([*heads, *named, *_FIGURES, "cost_usd"])
-    for row in rows:
-        figures = [getattr(row, name) for name in _FIGURES]
-        writer.writerow([*map(csv_cell, _group(heads, row, names).values()), *figures, exact_dollars(row.cost)])
-    return text.getvalue()
+    return {name: getattr(row, name) for name in FIGURES} | {"cost_usd": money(row.cost)}
 
 
 def _show(
     heads: list[str], rows: list[UsageRow], total: UsageRow, groups: list[Grouping], names: dict[str, str]
 ) -> None:
-    figures = [name for name in _FIGURES if name not in _OPTIONAL or getattr(total, name)]
+    figures = [name for name in FIGURES if name not in _OPTIONAL or getattr(total, name)]
     table = Table(
         (
             *(Column(head, wraps=True) for head in heads or [""]),

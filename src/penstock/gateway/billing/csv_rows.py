@@ -1,8 +1,13 @@
-"""Calls as rows of a CSV file, for `penstock ledger export --csv` and the admin API."""
+"""CSV: calls and their sums as rows, for `penstock ledger export --csv`, `penstock usage --csv` and the admin API."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from penstock.amounts import NANODOLLARS, table_moment
+from penstock.gateway.billing.queries import UsageRow
 from penstock.gateway.record.entry import Entry
 
 _TEXTS = ("id", "key", "key_name", "team", "user", "model", "surface", "outcome", "code", "error", "providers", "tags")
@@ -22,6 +27,8 @@ COLUMNS = (
     "approximate",
     "cost_usd",
 )
+FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
+"""The columns of sums, besides the groups and the cost."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -62,3 +69,22 @@ def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
         int(entry.approximate),
         exact_dollars(entry.priced),
     ]
+
+
+def usage_csv(heads: Sequence[str], rows: Sequence[UsageRow], key_names: Mapping[str, str]) -> str:
+    """Sums as a CSV file with a header. `heads` are the names of the groups; a key has its name, too."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    named = ["key_name"] if "key" in heads else []
+    writer.writerow([*heads, *named, *FIGURES, "cost_usd"])
+    for row in rows:
+        group = group_of(heads, row, key_names)
+        figures = [getattr(row, name) for name in FIGURES]
+        writer.writerow([*map(csv_cell, group.values()), *figures, exact_dollars(row.cost)])
+    return text.getvalue()
+
+
+def group_of(heads: Sequence[str], row: UsageRow, key_names: Mapping[str, str]) -> dict[str, str]:
+    """The groups of a row by their heads; a key has its name, too."""
+    group = dict(zip(heads, row.group, strict=True))
+    return group | ({"key_name": key_names.get(group["key"], "")} if "key" in group else {})

@@ -1,7 +1,7 @@
 """What is asked of the ledger's store, and its answers: filters, sums, health. `stores/book/` answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct, structs
 
@@ -10,7 +10,9 @@ from penstock.gateway.keys.team_path import within
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.teams.team import Team
 
-Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome", "team"]
+Grouping: TypeAlias = Literal[
+    "key", "owner", "team", "tree", "model", "provider", "day", "month", "outcome", "user", "tag"
+]
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -40,10 +42,10 @@ class Filter(Struct, frozen=True, kw_only=True):
     (`name=value`) or the name of a provider that was tried; or whose key is one of `text_keys`."""
     text_keys: tuple[str, ...] = ()
 
-    @property
-    def covers_archived(self) -> bool:
-        """Whether sums with this filter include archived calls."""
-        return not (self.targets or self.attempts or self.repair or self.loss or self.users or self.text)
+    def covers_archived(self, by: Sequence[Grouping] = ()) -> bool:
+        """Whether sums with this filter, by these groups, include archived calls."""
+        unknown = self.targets or self.attempts or self.repair or self.loss or self.users or self.text
+        return not unknown and "user" not in by
 
 
 def with_teams(wanted: Filter, teams: Iterable[Team]) -> Filter:
@@ -52,6 +54,25 @@ def with_teams(wanted: Filter, teams: Iterable[Team]) -> Filter:
         return wanted
     below = [team.path for team in teams if any(within(team.path, named) for named in wanted.teams)]
     return structs.replace(wanted, teams=tuple(dict.fromkeys((*wanted.teams, *below))))
+
+
+def read_groups(words: Iterable[str], separator: str) -> tuple[list[Grouping], str]:
+    """The groups of a list such as `key, month, tag=team`, and the name of the tag; raises `ValueError` with what is
+    wrong."""
+    groups: list[Grouping] = []
+    tag = ""
+    for word in filter(None, (word.strip() for word in words)):
+        name, _, value = word.partition(separator)
+        known = next((group for group in get_args(Grouping) if group == name), None)
+        if known in groups:
+            again = "two tags" if name == "tag" else f"{name!r} twice"
+            raise ValueError(f"cannot sum up by {again}: name each group once")
+        if known is None or (known == "tag") != bool(value):
+            names = ", ".join(get_args(Grouping))
+            raise ValueError(f"cannot sum up by {word[:80]!r}: choose from {names}{separator}NAME")
+        groups.append(known)
+        tag = value or tag
+    return groups, tag
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):

@@ -19,10 +19,12 @@ from msgspec import UNSET, Struct, UnsetType
 from penstock.amounts import DAY_MS, NANODOLLARS
 from penstock.errors import AdminError
 from penstock.gateway.keys.keys import Raiser
+from penstock.gateway.keys.period import period_at
 from penstock.gateway.keys.quota import Period
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
+_MONTH = re.compile(r"[1-9]\d{3}-(?:0[1-9]|1[0-2])")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _CENTURY_MS = 36_525 * _UNITS_MS["d"]
 # Of a stored key, and of the clients of a team that have a JWT (`teams/chain.py`).
@@ -133,6 +135,21 @@ def parse_moment(text: str, now_ms: int, param: str, *, past: bool = False) -> i
     except (ValueError, OverflowError):
         message = f"{param} must be a duration such as 30d, a date such as 2027-01-01, or a date and time such as "
         raise AdminError(f"{message}2027-01-01T12:00Z", param=param) from None
+
+
+def parse_month(text: str, now_ms: int) -> tuple[int, int]:
+    """Parse a month of the calendar, in UTC: `2026-11`, `this` or `last`. Returns its start and its end."""
+    this = period_at("month", now_ms)
+    if text == "this":
+        month = this
+    elif text == "last":
+        month = period_at("month", this.since - 1)
+    elif _MONTH.fullmatch(text):
+        month = period_at("month", parse_moment(f"{text}-01", now_ms, "month"))
+    else:
+        raise AdminError("month is this, last, or a month such as 2026-11", param="month")
+    assert month.until is not None
+    return month.since, month.until
 
 
 def parse_expiry(text: str, now_ms: int) -> int:

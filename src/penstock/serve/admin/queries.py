@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from penstock.errors import AdminError
-from penstock.gateway.billing.queries import Filter, Grouping
-from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
+from penstock.gateway.billing.queries import Filter, Grouping, read_groups
+from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_month, parse_tag
 from penstock.gateway.record.entry import Outcome
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ FILTERS: Mapping[str, Parameter] = {
     "until": Parameter(
         "The same. It is exclusive, here and in all commands: `until=2027-01-01` ends with 2026.",
     ),
+    "month": Parameter("A month of the calendar, in place of both: `2026-11`, `this` or `last`."),
     "key": Parameter("An id, or a name: then all keys that ever had it.", repeated=True),
     "model": Parameter("The name that the client used.", repeated=True),
     "provider": Parameter("A provider that was tried.", repeated=True),
@@ -126,9 +127,14 @@ def read_filter(query: Query, now_ms: int) -> Filter:
     for name in ("outcome", "attempt"):
         if not set(query.values.get(name, [])) <= set(get_args(Outcome)):
             raise invalid_parameter(name, f"an outcome is one of {', '.join(get_args(Outcome))}")
+    since_ms, until_ms = query.moment("since", now_ms), query.moment("until", now_ms)
+    if month := query.one("month"):
+        if since_ms is not None or until_ms is not None:
+            raise invalid_parameter("month", "month takes the place of since and until: give either")
+        since_ms, until_ms = parse_month(month, now_ms)
     return Filter(
-        since_ms=query.moment("since", now_ms),
-        until_ms=query.moment("until", now_ms),
+        since_ms=since_ms,
+        until_ms=until_ms,
         **{f"{name}s": tuple(query.values.get(name, [])) for name in _SEVERAL},
         repair=query.one("repair"),
         loss=query.one("loss"),
@@ -146,18 +152,10 @@ def _tags(given: Sequence[str]) -> dict[str, str]:
 
 def read_grouping(query: Query) -> tuple[list[Grouping], str]:
     """How usage is grouped: `by=key,model,tag:team`; and the name of the tag."""
-    by: list[Grouping] = []
-    tag = ""
-    for word in filter(None, ",".join(query.values.get("by", [])).split(",")):
-        name, colon, rest = word.partition(":")
-        known = next((group for group in get_args(Grouping) if group == name), None)
-        if known is None or known in by or (known == "tag") != bool(colon and rest):
-            raise invalid_parameter(
-                "by", "by is a list of groups, each once: key, team, model, provider, day, outcome or tag:NAME"
-            )
-        by.append(known)
-        tag = rest or tag
-    return by, tag
+    try:
+        return read_groups(",".join(query.values.get("by", [])).split(","), ":")
+    except ValueError as error:
+        raise invalid_parameter("by", str(error)) from error
 
 
 def read_limit(query: Query, most: int = MAX_LIMIT) -> int:

@@ -6,10 +6,11 @@ What each does is said by the docstring of its handler. The groups are sections 
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from penstock.gateway.billing.queries import Grouping
 from penstock.gateway.declared.plan import PlanReport
 from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
@@ -21,7 +22,7 @@ from penstock.http.exchange import Exchange
 from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
 from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, members, people, scim, teams
-from penstock.serve.admin.handlers.export import export
+from penstock.serve.admin.handlers.export import export, export_usage
 from penstock.serve.admin.lists import FIND, FIND_TEAM, KEY_SORT, TEAM_SORT
 from penstock.serve.admin.openapi import document
 from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_LIMIT, MAX_NAMES, PAGE, Parameter
@@ -90,7 +91,8 @@ _AUDIT = {
 }
 _MEMBERS = {"team": Parameter("The path of a team; without it, all teams that the user may see.")}
 _WARNINGS = {"limit": LIMIT}
-_BY = "The groups: `key`, `team`, `model`, `provider`, `day`, `outcome`, `tag:NAME`; several are separated by commas."
+_GROUPS = ", ".join(f"`{group}`" for group in get_args(Grouping) if group != "tag")
+_BY = f"The groups: {_GROUPS}, `tag:NAME`; several are separated by commas."
 _USAGE = {"by": Parameter(_BY, repeated=True), **FILTERS}
 _ENTRIES = {**PAGE, **FILTERS}
 _CAPTURE = {"attempt": Parameter("The number of the attempt; 1 if it is not given.", kind="integer")}
@@ -216,6 +218,7 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
     ],
     "Usage and entries": [
         AdminRoute("GET", "/admin/usage", ledger.usage, schemas.UsageSums, "read", in_team=True, query=_USAGE),
+        AdminRoute("GET", "/admin/usage.csv", export_usage, CSV, "read", in_team=True, query=_USAGE),
         AdminRoute(
             "GET", "/admin/entries", ledger.list_entries, schemas.EntryPage, "read", in_team=True, query=_ENTRIES
         ),

@@ -9,8 +9,8 @@ the calls. So no report changes by it. There is a row for each combination that 
 
 The tags are JSON too. Rows are combined here and not in SQL, which differs between the databases for JSON.
 
-Filters by target, outcome of attempts, repair, loss and end user find no archived calls: these combinations are too
-many, and sums outlast an end user's erasure.
+Filters by target, outcome of attempts, repair, loss and end user, and groups by end user, find no archived calls:
+these combinations are too many, and sums outlast an end user's erasure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -75,7 +75,7 @@ def archived_sums(
     reader: Queryable, wanted: Filter, requested: TimeRange, by: Sequence[Grouping], tag: str
 ) -> list[Row]:
     """The usage of archived calls: the names of the groups, then the columns of `USED`. A group may have many rows."""
-    if not wanted.covers_archived:
+    if not wanted.covers_archived(by):
         return []
     of_attempts = "provider" in by
     conditions, parameters = ["part = ?"], list[Value](["attempt" if of_attempts else "call"])

@@ -22,6 +22,7 @@ from penstock.stores.book.budget_warnings import newest as newest_warnings
 from penstock.stores.book.database import SUMMED, Database, Queryable, Row, Transaction
 from penstock.stores.book.directory import SqlDirectory
 from penstock.stores.book.export import export
+from penstock.stores.book.grouped_usage import usage
 from penstock.stores.book.health import health
 from penstock.stores.book.key_rows import STOPPED, put_keys, read_keys, stop_calls
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
@@ -46,7 +47,6 @@ from penstock.stores.book.rows import (
 from penstock.stores.book.selection import Selection, marks
 from penstock.stores.book.spending import spenders_after, spent
 from penstock.stores.book.summary import sum_up
-from penstock.stores.book.sums import sums
 from penstock.stores.book.team_rows import change_member, put_teams, read_members, read_teams
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
@@ -123,10 +123,10 @@ class Book:
     ) -> list[UsageRow]:
         """The usage by groups, sorted by name, or of the `most` expensive ones; one row if there are no groups.
 
-        `sums.py` says what the groups are. Archived calls are included, in whole hours, where `covers_archived` of
-        `wanted` is true.
+        `sums.py` and `grouped_usage.py` say what the groups are. Archived calls are included, in whole hours, where
+        `covers_archived` of `wanted` is true.
         """
-        return self.database.read(lambda reader: sums(reader, wanted, by, tag, most))
+        return self.database.read(lambda reader: usage(reader, wanted, by, tag, most))
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
         """The health of each provider's models in a time range, in buckets of `bucket_ms`."""

@@ -1,7 +1,7 @@
 """Sums: the SQL for the usage of calls by groups.
 
-`key`, `model`, `outcome`, `day`, `team` and `tag` are properties of the call: `model` is the name that the client
-requested, `day` is the UTC day on which the call was admitted, and a call without the tag is in the group "".
+`key`, `model`, `outcome`, `day`, `team`, `user` and `tag` are properties of the call: `model` is the name that the
+client requested, `day` is the UTC day on which the call was admitted, and a call without the tag is in the group "".
 
 `provider` is a property of the attempts. A call that tried two providers is counted with both, each with its own usage,
 and a call without attempts is in the group "". Where the filter names providers, only these are groups.
@@ -48,6 +48,7 @@ _GROUPS: dict[Grouping, str] = {
     "tag": "COALESCE(t.value, '')",
     "outcome": "c.outcome",
     "team": "c.team",
+    "user": "c.end_user",
 }
 _ATTEMPTS = "LEFT JOIN attempts a ON a.call = c.place"
 # The groups that the summary has, alone or with the day. For days alone any of them will do: the one with fewest names.

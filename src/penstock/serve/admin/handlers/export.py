@@ -1,7 +1,7 @@
-"""The export: sends all calls that match a filter as CSV, the newest first.
+"""The exports: all calls that match a filter as CSV, the newest first; and their sums by groups.
 
-The response is streamed, one page of the book at a time. The next page is read when the client has taken the last one,
-so memory does not grow with the number of calls, and other queries of the admin API get their turn between two pages.
+Calls are streamed, one page of the book at a time. The next page is read when the client has taken the last one, so
+memory does not grow with the number of calls, and other queries of the admin API get their turn between two pages.
 """
 
 import asyncio
@@ -10,21 +10,19 @@ import io
 from collections.abc import Mapping
 from functools import partial
 
-from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
+from penstock.gateway.billing.csv_rows import COLUMNS, csv_row, usage_csv
 from penstock.gateway.billing.queries import Filter
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.backend import Backend
-from penstock.serve.admin.queries import read_filter
+from penstock.serve.admin.queries import invalid_parameter, read_filter, read_grouping
 from penstock.serve.admin.replies import own_headers, result_of
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.visible import visible_filter
 from penstock.stores.book.sql_book import Book
 
 _PAGE = 500
-_HEADERS = {
-    "content-type": "text/csv; charset=utf-8",
-    "content-disposition": 'attachment; filename="penstock-calls.csv"',
-}
+# The rows of a report: about 20 MB.
+_MOST_SUMS = 100_000
 
 
 async def export(backend: Backend, request: AdminRequest, exchange: Exchange) -> None:
@@ -33,7 +31,7 @@ async def export(backend: Backend, request: AdminRequest, exchange: Exchange) ->
     submit, asked = backend.read_thread.submit, read_filter(request.query, request.now_ms)
     wanted, names = await result_of(submit, lambda book: (visible_filter(book, request, asked), _key_names(book)))
     text, before = await result_of(submit, partial(_page, wanted, names, None))
-    exchange.start(200, own_headers() | _HEADERS)
+    exchange.start(200, own_headers() | _headers("calls"))
     exchange.write(f"{','.join(COLUMNS)}\r\n".encode())
     while before is not None:
         exchange.write(text.encode())
@@ -42,6 +40,30 @@ async def export(backend: Backend, request: AdminRequest, exchange: Exchange) ->
             return
         text, before = await result_of(submit, partial(_page, wanted, names, before))
     exchange.end(text.encode())
+
+
+async def export_usage(backend: Backend, request: AdminRequest, exchange: Exchange) -> None:
+    """Send the sums of `GET /admin/usage` as CSV, all groups: the columns of `penstock usage --csv`. More than 100,000
+    rows are refused."""
+    asked, (by, tag) = read_filter(request.query, request.now_ms), read_grouping(request.query)
+
+    def report(book: Book) -> str:
+        rows = book.usage(visible_filter(book, request, asked), by, tag=tag, most=_MOST_SUMS + 1)
+        if len(rows) > _MOST_SUMS:
+            raise invalid_parameter("by", f"the report has more than {_MOST_SUMS:,} rows: ask for less time or groups")
+        rows.sort(key=lambda row: row.group)
+        return usage_csv([tag if group == "tag" else group for group in by], rows, _key_names(book))
+
+    text = await result_of(backend.read_thread.submit, report)
+    exchange.start(200, own_headers() | _headers("usage"))
+    exchange.end(text.encode())
+
+
+def _headers(name: str) -> dict[str, str]:
+    return {
+        "content-type": "text/csv; charset=utf-8",
+        "content-disposition": f'attachment; filename="penstock-{name}.csv"',
+    }
 
 
 async def _until_taken(exchange: Exchange) -> None:

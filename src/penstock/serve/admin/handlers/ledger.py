@@ -35,7 +35,7 @@ def usage(book: Book, request: AdminRequest) -> object:
     rows = book.usage(entry_filter, by, tag=tag, most=MAX_LIMIT + 1)
     groups = [_usage_json(by, row) for row in sorted(rows[:MAX_LIMIT], key=lambda row: row.group)]
     reply = {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT}
-    return reply | _archived(book, entry_filter) | {"archived_included": entry_filter.covers_archived}
+    return reply | _archived(book, entry_filter) | {"archived_included": entry_filter.covers_archived(by)}
 
 
 def list_entries(book: Book, request: AdminRequest) -> object:
