@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.faults.dialects import MESSAGES, PROVIDERS
 from tests.faults.gateway import settings
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status, until_read
 from tests.serve.in_process import InProcessGateway
+from tests.sockets import Socket
 from tests.streams import DONE, begins, by_event, calls, finishes, fold, piece, says, sse
 
 SCHEMA = {
@@ -47,6 +49,22 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
             "tools": [{"functionDeclarations": [{"name": "get_tide", "parametersJsonSchema": SCHEMA}]}],
         },
     ),
+    "cohere": (
+        "/v2/chat",
+        {"messages": PROMPT, "tools": [{"type": "function", "function": {"name": "get_tide", "parameters": SCHEMA}}]},
+    ),
+    "bedrock_converse": (
+        "/model/{model}/{method}",
+        {
+            "messages": [{"role": "user", "content": [{"text": "When?"}]}],
+            "toolConfig": {"tools": [{"toolSpec": {"name": "get_tide", "inputSchema": {"json": SCHEMA}}}]},
+        },
+    ),
+}
+# By client API whose path has the model: the methods, streamed and not.
+METHODS = {
+    "gemini": ("streamGenerateContent?alt=sse", "generateContent"),
+    "bedrock_converse": ("converse-stream", "converse"),
 }
 
 
@@ -66,9 +84,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessGatew
 
 def asked(running: InProcessGateway, model: str, dialect: str, *, stream: bool, **more: object) -> Response:
     path, fields = ASKED[dialect]
-    if dialect == "gemini":
-        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return running.send(post(json.dumps(fields).encode(), AUTHORIZED, path.format(model=model, method=method)))
+    if dialect in METHODS:
+        method = METHODS[dialect][0 if stream else 1]
+        path = path.format(model=quote(model, safe=""), method=method)
+        return running.send(post(json.dumps(fields).encode(), AUTHORIZED, path))
     body = {"model": model, "stream": stream} | fields | more
     return running.send(post(json.dumps(body).encode(), AUTHORIZED, path))
 
@@ -143,6 +162,19 @@ def test_an_anthropic_provider_is_repaired_too(running: InProcessGateway, dialec
         answer = read(asked(running, f"mended-messages/{model}", dialect, stream=True), dialect)
         (call,) = answer.choices[0].tool_calls
         assert (call.name, json.loads(call.arguments), answer.choices[0].text) == ("get_tide", CORRECT, "")
+
+
+@pytest.mark.parametrize("form", ["call", "text"])
+def test_a_client_on_a_websocket_gets_the_corrected_call(running: InProcessGateway, form: str) -> None:
+    model = running.upstream.play(scripted(CHAT[form, True], stream=True))
+    with Socket(running.port) as client:
+        running.expected += 1
+        messages = client.respond(f"mended/{model}", **ASKED["openai_responses"][1])
+    (item,) = messages[-1]["response"]["output"]
+    assert (item["type"], item["name"], json.loads(item["arguments"])) == ("function_call", "get_tide", CORRECT)
+    deltas = [each["delta"] for each in messages if each["type"] == "response.function_call_arguments.delta"]
+    assert json.loads("".join(deltas)) == CORRECT
+    assert not any(each["type"] == "response.output_text.delta" for each in messages)
 
 
 @pytest.mark.parametrize("stream", [True, False])

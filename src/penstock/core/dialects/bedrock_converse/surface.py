@@ -43,7 +43,8 @@ def read_call(body: bytes, headers: Mapping[str, str], path: str) -> ClientReque
     named, streams = _model_in(path)
     model = named or text_of(fields.get("model"))  # the page's playground has it in the body
     if not 0 < len(model) <= _MAX_MODEL:
-        raise refused(f"the path must name a model, in at most {_MAX_MODEL} characters", param="modelId")
+        message = f"the path must name a model, in at most {_MAX_MODEL} characters; write a slash in its name as %2F"
+        raise refused(message, param="modelId")
     stream = streams if named else fields.get("stream") is True
     tags = ((name, value) for name, value in object_of(fields.get("requestMetadata")).items() if isinstance(value, str))
     return ClientRequest(
