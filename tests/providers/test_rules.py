@@ -55,6 +55,7 @@ SUBSET: Json = {
     "properties": {"n": {"type": "integer", "description": '{"minimum":1}'}},
     "additionalProperties": False,
 }
+CACHED: Json = {"cache_control": {"type": "ephemeral"}}
 RESULT: Json = {"type": "tool_result", "tool_use_id": "c1", "content": '{"scope": {"cache_control": "x"}}'}
 FORMAT: Json = {"type": "json_schema", "json_schema": {"name": "s", "schema": BOUNDED}}
 TEXT_SUBSET: Json = {"schema": json.dumps(SUBSET, separators=(",", ":")), "name": "s"}
@@ -545,7 +546,49 @@ CASES: dict[str, list[Case]] = {
             [],
         ),
     ],
+    "claude-cache-minimum": [
+        Case(
+            f"{provider}/{prefix}{model}",
+            {"messages": [{"role": "system", "content": "word " * least}, HI]},
+            {"system": [{"type": "text", "text": "word " * least} | marked]},
+            [],
+        )
+        for provider, prefix in (("anthropic", ""), ("vertex-anthropic", ""), ("azure-anthropic", ""))
+        for model, least, marked in (
+            ("claude-opus-4-8", 1_100, CACHED),
+            ("claude-opus-4-8", 500, {}),
+            ("claude-sonnet-4-6", 1_400, {}),
+            ("claude-sonnet-4-6", 2_100, CACHED),
+            ("claude-haiku-4-5", 2_800, {}),
+            ("claude-haiku-4-5", 4_200, CACHED),
+        )
+    ]
+    + [
+        Case(
+            "bedrock/eu.anthropic.claude-sonnet-4-6",
+            {"messages": [{"role": "system", "content": "word " * least}, HI]},
+            {"system": [{"text": "word " * least}, *points]},
+            [],
+        )
+        for least, points in ((1_400, []), (2_100, [{"cachePoint": {"type": "default"}}]))
+    ],
     "openai-cache-breakpoints": [
+        Case(
+            "openai/gpt-5.6",
+            {"system": "word " * 1_100, "messages": [HI]},
+            {
+                "input": [
+                    {
+                        "type": "message",
+                        "role": "developer",
+                        "content": [{"type": "input_text", "text": "word " * 1_100} | MARK],
+                    },
+                    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+                ]
+            },
+            [],
+            MESSAGES,
+        ),
         Case(
             "openai/gpt-5.6",
             {"messages": [{"role": "user", "content": [text("Hi") | {"cache_control": {"type": "ephemeral"}}]}]},

@@ -127,6 +127,8 @@ def call_lines(call: Call) -> str:
             lines += f"x-penstock-cost: {money(cost)}\r\n"
     if progress.commit_s is not None:
         lines += f"openai-processing-ms: {progress.commit_s * 1000:.0f}\r\n"
+    if progress.breakpoints:
+        lines += f"x-penstock-cache: {','.join(progress.breakpoints)}\r\n"
     if progress.losses:
         losses = ",".join(f"{code}={count}" for code, count in counted(progress.losses).items())
         lines += f"x-penstock-losses: {losses}\r\n"

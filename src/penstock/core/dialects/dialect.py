@@ -24,6 +24,7 @@ from msgspec.structs import force_setattr
 
 from penstock.core.dialects.answer_writer import AnswerFacts as AnswerFacts
 from penstock.core.dialects.answer_writer import AnswerWriter as AnswerWriter
+from penstock.core.dialects.cache_breakpoints import Breakpoint
 from penstock.core.dialects.frame_reader import FrameReader as FrameReader
 from penstock.core.dialects.openai_errors import write_error
 from penstock.core.dialects.request_writer import Destination as Destination
@@ -54,6 +55,8 @@ class OutgoingRequest(Struct, frozen=True):
     """The client's tools that have another name or form in the request, by their names in it."""
     path: str = ""
     """Another endpoint of the API than the one for answers; empty if it is that one."""
+    breakpoints: tuple[Breakpoint, ...] = ()
+    """Where the prompt cache got breakpoints that the client did not set."""
 
 
 class RequestLimits(Struct, frozen=True, gc=False):
@@ -119,7 +122,13 @@ class UpstreamDialect:
         if (stream or self.always_says_stream) and not self.in_path:
             fields[self.stream_member] = stream
         self.complete(fields, request, destination)
-        return OutgoingRequest(msgspec.json.encode(fields), self.headers, tuple(writer.losses), names.changed())
+        return OutgoingRequest(
+            msgspec.json.encode(fields),
+            self.headers,
+            tuple(writer.losses),
+            names.changed(),
+            breakpoints=writer.breakpoints,
+        )
 
     def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:
         """Change the members of a new body that depend on what the route sets."""

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
 from penstock.core.dialects.bodies import check_translatable, refused, require_one_choice
+from penstock.core.dialects.cache_breakpoints import Breakpoint, PromptSections, set_breakpoints
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -69,6 +70,8 @@ class Destination(Struct, frozen=True, kw_only=True):
     """Identifies the provider and its account: only seals of the same issuer are sent back (`core/hub/seals.py`)."""
     shared_state: bool = False
     """Whether clients may use, and leave, state in the provider's account, which all clients share."""
+    cache: bool = True
+    """Whether requests get breakpoints for the prompt cache (`core/dialects/cache_breakpoints.py`)."""
     members: dict[str, Raw] = {}
     """`overrides` and `model` as JSON, encoded once for many requests."""
 
@@ -110,14 +113,25 @@ class RequestWriter(ABC):
         self.issuer = destination.issuer
         self.names = names
         self.losses: list[Loss] = []
+        self.breakpoints: tuple[Breakpoint, ...] = ()
+        """Where the prompt cache got breakpoints that the client did not set."""
         self._inputs = RequestInputs()
+        least = destination.settings.get("cache_minimum") if destination.cache else None
+        self._cache_minimum = least if isinstance(least, int) else 0
 
     def fields(self, request: Request) -> Json:
         """The members of a body that asks the same. Raises `RequestError` if the client demands what the API lacks."""
         check_translatable(request)
         if self.one_choice:
             require_one_choice(request.choices)
-        return self.write(request)
+        fields = self.write(request)
+        if self._cache_minimum and (sections := self.sections(fields)) is not None:
+            self.breakpoints = set_breakpoints(sections, request, self._cache_minimum)
+        return fields
+
+    def sections(self, fields: Json) -> PromptSections | None:  # noqa: ARG002
+        """The sections of a body that may get breakpoints for the prompt cache; None if the API has none."""
+        return None
 
     @abstractmethod
     def write(self, request: Request) -> Json:

@@ -108,6 +108,7 @@ class ChatAsker:
             return from_request_losses(self._lost) if self._lost else written
         self.outgoing = written
         call.progress.losses = [*written.losses]
+        call.progress.breakpoints = written.breakpoints
         if not call.strict or not changes_meaning(written.losses):
             return None
         self._lost = {**self._lost, plan.target.name: written.losses}

@@ -190,6 +190,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 settings=provider.settings_for(target.model, target.dialect),
                 issuer=issuer,
                 shared_state=self._config.server.shared_state,
+                cache=route.cache,
             ),
             own_headers=frozenset(name.lower() for name in provider.credentials(target.dialect)),
             issuer=issuer,

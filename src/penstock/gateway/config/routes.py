@@ -46,6 +46,7 @@ class RouteLoader:
             max_event=given.get("max_event", self._limits.max_event),
             set=MappingProxyType(given.get("set", {})),
             strict=given.get("strict", False),
+            cache=given.get("cache") != "off",
             repair_tool_arguments=given.get("repair_tool_arguments", False),
             record=given.get("record"),
             content=given.get("content"),

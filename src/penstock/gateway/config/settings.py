@@ -425,6 +425,8 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     strict: bool = False
     """`true` makes its calls [strict](reference/losses.md#strict-mode): a translation that would change the meaning
     fails."""
+    cache: Literal["auto", "off"] = "auto"
+    """`"off"`: requests that are translated get no [breakpoints for the prompt cache](caching.md) by themselves."""
     repair_tool_arguments: bool = False
     """`true` [corrects](providers.md#repair-of-tool-calls) JSON of tool calls and of structured output that models
     write wrong, where it has one reading that fits its schema."""

@@ -71,6 +71,8 @@ class Route(Struct, frozen=True, kw_only=True):
     content: ContentRule | None = None
     # Whether losses in translation that change the meaning are failures.
     strict: bool = False
+    # Whether requests that are translated get breakpoints for the prompt cache.
+    cache: bool = True
     # Whether JSON of tool calls and of structured output is corrected (`core/repairing_reader.py`).
     repair_tool_arguments: bool = False
     # The directory of its captures: None for that of the server, "" to record nothing.

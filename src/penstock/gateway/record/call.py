@@ -67,6 +67,8 @@ class Progress(Struct, eq=False):
     """How many heartbeats the client has got, from all attempts."""
     losses: list[Loss] = []
     """The losses in the translation of the request for the last target, and in that of its answer."""
+    breakpoints: tuple[str, ...] = ()
+    """Where the gateway has set breakpoints for the prompt cache in the request for the last target."""
     keys_at_limit: list[tuple[str, str, str]] = []
     """The keys of providers that were at their limit: provider, key and limit."""
     status: int = 0

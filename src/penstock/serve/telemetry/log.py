@@ -226,6 +226,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
         repairs=repairs,
         findings=findings,
         notices=notices,
+        breakpoints=list(call.progress.breakpoints),
         losses=dict(entry.losses),
     )
 

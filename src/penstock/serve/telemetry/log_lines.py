@@ -89,5 +89,8 @@ class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[Findings](reference/repairs.md#findings): how many, by their code."""
     notices: dict[str, int]
     """[Notices](reference/repairs.md#notices): how many, by their code."""
+    breakpoints: list[str]
+    """Where the gateway has set [breakpoints for the prompt cache](caching.md): after the `tools`, the `system` prompt,
+    the `history` or the last `message`."""
     losses: dict[str, int]
     """[Losses](reference/losses.md) of the translation between two APIs: how many, by their code."""

@@ -21,6 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
+from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
     Destination,
@@ -58,6 +59,7 @@ from penstock.core.hub.request import (
 from penstock.core.hub.seals import opened
 from penstock.core.hub.tool_ids import portable
 from penstock.core.hub.tool_map import ToolMap
+from penstock.core.json.getters import objects_of
 
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
@@ -101,6 +103,9 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     cache_scope: bool = True
     """Whether cache breakpoints may have a `scope`, for clients of this API. If not, it is left out, with the beta that
     announces it."""
+    cache_minimum: int = 0
+    """The least tokens of a prompt that its [prompt cache](caching.md) takes: from there, requests of clients of other
+    APIs get breakpoints. 0: they get none."""
     url_media: bool = True
     """Whether it fetches images and documents by their URLs. If not, see [media by URL](providers.md#media-by-url)."""
     refused_fields: tuple[str, ...] = ()
@@ -164,6 +169,11 @@ class MessagesRequestWriter(RequestWriter):
             compacted = ("context_management",)
         self.note_fields(request, known=("user", "parallel_tool_calls", "stop_sequence", *tier, *compacted))
         return fields
+
+    def sections(self, fields: Json) -> PromptSections:
+        """The sections of a body that may get breakpoints."""
+        tools, system, messages = (objects_of(fields.get(name)) for name in ("tools", "system", "messages"))
+        return PromptSections(tools=tools, system=system, messages=messages, mark=_mark)
 
     def _compaction(self, threshold: int) -> Json:
         """When the provider compacts the conversation."""
@@ -353,6 +363,10 @@ class MessagesRequestWriter(RequestWriter):
             output["format"] = {"type": "json_schema", "schema": SchemaSubset(self.losses).output(form.schema)}
         else:
             self.losses.append(Loss("schema-loosened", "json_object"))
+
+
+def _mark(blocks: list[Json]) -> None:
+    blocks[-1]["cache_control"] = {"type": "ephemeral"}
 
 
 def source_of(part: MediaPart) -> Json | None:

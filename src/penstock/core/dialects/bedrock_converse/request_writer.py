@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
+from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
     Destination,
@@ -34,6 +35,7 @@ from penstock.core.hub.request import Message, Request, Tool, ToolChoice, availa
 from penstock.core.hub.seals import opened
 from penstock.core.hub.tool_ids import portable
 from penstock.core.hub.tool_map import ToolMap
+from penstock.core.json.getters import object_of
 
 _MAX_ID = 64
 _MAX_TEMPERATURE = 1.0
@@ -62,6 +64,9 @@ class ConverseSettings(Struct, frozen=True, kw_only=True):
     cannot reason."""
     cache_points: bool = False
     """Whether the model takes hints for its prompt cache. If not, they are left out."""
+    cache_minimum: int = 0
+    """The least tokens of a prompt that the model's [prompt cache](caching.md) takes: from there, requests of clients
+    of other APIs get cache points. 0: they get none."""
     takes_top_k: bool = False
     """Whether the model takes `top_k` as an additional field, as Claude does."""
     sampling: bool = True
@@ -132,6 +137,17 @@ class ConverseRequestWriter(RequestWriter):
         tier = ("service_tier",) if request.tier in _TIERS else ()
         self.note_fields(request, known=("response_format.description", *tier))
         return fields
+
+    def sections(self, fields: Json) -> PromptSections | None:
+        """The sections of a body that may get cache points."""
+        if not self._settings.cache_points:
+            return None
+        tools = object_of(fields.get("toolConfig")).get("tools", [])
+        system, messages = fields.get("system", []), fields["messages"]
+        assert isinstance(tools, list)
+        assert isinstance(system, list)
+        assert isinstance(messages, list)
+        return PromptSections(tools=tools, system=system, messages=messages, mark=_mark)
 
     def messages(self, turns: Sequence[Message]) -> list[Json]:
         written: list[tuple[str, list[list[Json]]]] = []  # the blocks of each part
@@ -331,6 +347,10 @@ class ConverseRequestWriter(RequestWriter):
         optional = {"name": form.name, "description": form.description}
         schema |= {name: value for name, value in optional.items() if value}
         fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
+
+
+def _mark(blocks: list[Json]) -> None:
+    blocks.append({"cachePoint": {"type": "default"}})
 
 
 def _is_forced(choice: ToolChoice | None) -> bool:

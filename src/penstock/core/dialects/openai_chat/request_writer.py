@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.openai_options import (
     MAX_ID,
     MAX_USER,
@@ -72,6 +73,9 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     cache_breakpoints: bool = False
     """Whether it accepts marks for its prompt cache in parts (`prompt_cache_breakpoint`). If not, those of clients are
     left out."""
+    cache_minimum: int = 0
+    """With `cache_breakpoints`: the least tokens of a system prompt that gets one by itself, for clients of other APIs
+    that set none. See [prompt caches](caching.md). 0: none gets one."""
     call_signatures: bool = False
     """Whether its tool calls carry Google's thought signatures (`extra_content`). Clients of other APIs get them as
     reasoning without text, and each returns on its call."""
@@ -123,6 +127,12 @@ class ChatRequestWriter(RequestWriter):
         if request.stop:
             self.losses.append(Loss("stop-sequence-unreported"))
         return fields
+
+    def sections(self, fields: Json) -> PromptSections | None:
+        """The system prompt. The API sets a breakpoint after the last message itself."""
+        first = objects_of(fields["messages"])[:1]
+        own = self._settings.cache_breakpoints and bool(first) and first[0]["role"] == "system"
+        return PromptSections(system=first, mark=_mark) if own else None
 
     def messages(self, request: Request) -> list[Json]:
         written: list[Json] = []
@@ -315,6 +325,12 @@ class ChatRequestWriter(RequestWriter):
                     "type": "allowed_tools",
                     "allowed_tools": {"mode": "required" if choice.required else "auto", "tools": named},
                 }
+
+
+def _mark(messages: list[Json]) -> None:
+    content = messages[-1]["content"]
+    parts = objects_of(content) or [{"type": "text", "text": content}]
+    messages[-1]["content"] = [*parts[:-1], with_mark(parts[-1], "5m", [], accepted=True)]
 
 
 def with_placeholders(written: Raw) -> Raw | None:

@@ -18,6 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
 from penstock.core.dialects.request_writer import Destination, Json, RequestWriter
@@ -47,6 +48,7 @@ from penstock.core.hub.request import (
 from penstock.core.hub.seals import opened
 from penstock.core.hub.tool_ids import portable
 from penstock.core.hub.tool_map import ClientTool, ToolMap
+from penstock.core.json.getters import objects_of
 
 _MAX_NAME = 64
 _TIERS = ("auto", "default", "flex", "priority", "scale")
@@ -84,6 +86,9 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     cache_breakpoints: bool = False
     """Whether it accepts marks for its prompt cache in parts of the input, from clients of other APIs
     (`prompt_cache_breakpoint`)."""
+    cache_minimum: int = 0
+    """With `cache_breakpoints`: the least tokens of a system prompt that gets one by itself, for clients of other APIs
+    that set none. See [prompt caches](caching.md). 0: none gets one."""
     refused_fields: tuple[str, ...] = ()
     """Fields of the request that it refuses. They are removed."""
 
@@ -124,6 +129,12 @@ class ResponsesRequestWriter(RequestWriter):
             fields["include"] = include
         self._note_dropped(request, fields)
         return fields
+
+    def sections(self, fields: Json) -> PromptSections | None:
+        """The system prompt. The API sets a breakpoint after the last message itself."""
+        first = objects_of(fields["input"])[0]
+        own = self._settings.cache_breakpoints and first.get("role") == self._settings.system_role
+        return PromptSections(system=objects_of(first["content"]), mark=_mark) if own else None
 
     def input(self, request: Request) -> list[Json]:
         turns: Sequence[Message] = request.turns
@@ -316,6 +327,10 @@ class ResponsesRequestWriter(RequestWriter):
         accepted = ("temperature", "top_p", "top_logprobs") if self._settings.sampling else ("top_logprobs",)
         self.note_sampling(sampling, (*accepted, "logprobs"))
         return {name: getattr(sampling, name) for name in accepted}
+
+
+def _mark(parts: list[Json]) -> None:
+    parts[-1].update(with_mark({}, "5m", [], accepted=True))
 
 
 def renamed_tools(tools: Sequence[Tool]) -> dict[str, ClientTool]:
