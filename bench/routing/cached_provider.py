@@ -1,13 +1,13 @@
 """A provider of Messages with a prompt cache, by the rules that Anthropic documents:
 
-1. The prompt is the tools, the system prompt and the blocks of the messages, in this order. A prefix is cached by all of
-   its bytes; marks are no part of it.
+1. The prompt is the tools, the system prompt and the blocks of the messages, in this order. A prefix is cached by all
+   of its bytes; marks are no part of it.
 2. Entries are written at breakpoints only, at most four, and only of a prompt of the least size. They live for five
    minutes after they were written or read.
 3. A breakpoint reads the longest entry that ends at it, or at one of the 20 blocks before it.
 4. What is read costs a tenth of the input, what is written a quarter more than it.
 
-Tokens are a quarter of the bytes. Answers are from a script: calls of one tool, then a text. Time is what the caller says.
+Tokens are a quarter of the bytes. Answers are from a script, and the time is what the caller says.
 """
 
 import json
