@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.usage import Tokens, Usage
 from penstock.gateway.billing.accounting import open_entry
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.billing.price_table import PriceTable
-from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.billing.prices import PriceBook, PriceChanges
 from penstock.gateway.calls.plan import Plan, Plans
 from penstock.gateway.config import Config, load
 from penstock.gateway.keys.client_key import ClientKey
@@ -119,6 +120,21 @@ def test_a_call_of_a_stored_key_is_admitted_when_something_is_reserved(kept: Run
         assert not it.admit(call, TokenDemand(7, 50, {"a": "b"}))
         assert (it.reported, call.tags) == ([None], {"team": "search", "a": "b"})
         assert it.accounts.used(QUOTA).reserved == int(7 * 1.25) + 32 + 500
+
+    kept(test)
+
+
+@pytest.mark.parametrize(("team", "times", "source"), [("acme/x", 1.0, "-50% +100%"), ("", 0.5, "-50%")])
+def test_a_markup_of_the_team_is_reserved_and_booked(kept: Runner, team: str, times: float, source: str) -> None:
+    def test(it: Kept) -> None:
+        changes = PriceChanges({"acme": -5_000}, {"acme": 10_000, "other": 7})
+        it.ledger.prices = PriceBook(PriceTable(), {"acme/a": PRICE}, changes)
+        call = it.call(key=replace(KEY, team=team))
+        it.admit(call, TokenDemand(7, 50))
+        assert it.accounts.used(QUOTA).reserved == int(times * (int(7 * 1.25) + 32 + 500))
+        it.start(call)
+        entry = it.end(call, input=1_000, output=1_000)
+        assert (entry.cost, entry.attempts[0].price) == (int(times * 11_000), f"configured {source}")
 
     kept(test)
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 from penstock.amounts import clock_ms, dollars
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.ledger import BATCH_S, Ledger
-from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.billing.prices import PriceBook, PriceChanges
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.key_ring import KeyRing, configured
@@ -65,7 +65,7 @@ class Bookkeeping:
         """Raises `BookError` if the ledger cannot work with this configuration."""
         settings = config.ledger
         folder = state_folder(settings, environment) / "journal"
-        prices = PriceBook.load(environment, config.prices, warn)
+        prices = PriceBook.load(environment, config.prices, warn, PriceChanges.of(config.finance))
         self._journal = Journal(folder, settings.journal)
         self._warn = warn
         self._shared = _shared_accounts(config, environment)
@@ -138,7 +138,7 @@ class Bookkeeping:
         """Apply a configuration."""
         self.ledger.providers = config.providers
         self.ledger.secrets = config.secrets()
-        self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
+        self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices, PriceChanges.of(config.finance))
         self._configured = configured(config.server.keys)
         self._budgets.delivery = "waiting" if config.budgets.webhook is not None else "none"
         jwt = config.auth.jwt

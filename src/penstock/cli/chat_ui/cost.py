@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from penstock.core.hub.usage import Tokens, Usage
 from penstock.errors import UnknownTargetError
-from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.billing.prices import PriceBook, PriceChanges
 from penstock.gateway.config import Config
 from penstock.gateway.record.price import ServiceTier, charge
 
@@ -55,4 +55,4 @@ class CostReader:
         return AnswerCost(cost, priced.version, approximate)
 
     def _open(self, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
-        self._book = PriceBook.load(environment, self._config.prices, warn)
+        self._book = PriceBook.load(environment, self._config.prices, warn, PriceChanges.of(self._config.finance))

@@ -217,14 +217,14 @@ class Ledger:
             return False
         if key is None or not key.quotas:
             return True
-        prices = [priced for priced in map(self._price, plans) if priced is not None]
+        prices = [priced for priced in (self._price(plan, key.team) for plan in plans) if priced is not None]
         self._reservations.reserve(call, demand, prices, max(plan.timeouts.total_s for plan in plans), then)
         return False
 
     def start_attempt(self, call: Call, attempt: Attempt, plan: QuotedPlan) -> None:
         """An attempt starts: set its price and tier, write the call to the journal, and apply the budget's limit."""
         attempt.began_s = self._loop.time() - call.started
-        attempt.priced = self._price(plan)
+        attempt.priced = self._price(plan, call.key.team if call.key is not None else "")
         attempt.tier = call.tier
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
@@ -267,7 +267,8 @@ class Ledger:
     def _entry(self, call: Call) -> Entry:
         """The entry of a call. If an exception of ours prevents it, the call is estimated, as an orphaned one is."""
         try:
-            return entry_of(call, self._ratios.output, self._price_of)
+            team = call.key.team if call.key is not None else ""
+            return entry_of(call, self._ratios.output, partial(self._price_of, team))
         except Exception as error:
             if not call.progress.attempts:
                 raise
@@ -320,7 +321,7 @@ class Ledger:
         for entry, reached in unsettled:
             last = entry.attempts[-1]
             provider = self.providers.get(last.provider)
-            priced = self.prices.find(provider, last.model, time.time()) if provider is not None else None
+            priced = self.prices.find(provider, last.model, time.time(), entry.team) if provider is not None else None
             if last.price == OF_CLIENT.version:
                 priced = OF_CLIENT
             adopted.append(orphan(entry, reached, died_ms, priced, self._ratios.output))
@@ -337,18 +338,19 @@ class Ledger:
         for account in accounts:
             self._accounts.settle(account, entry.id, cost, tokens.input + tokens.output)
 
-    def _price(self, plan: QuotedPlan) -> PricedModel | None:
-        """The current price of a target; None if it is unknown. Looked up again only when it may have changed."""
+    def _price(self, plan: QuotedPlan, team: str = "") -> PricedModel | None:
+        """The current price of a target for the calls of a team; None if it is unknown. Looked up again only when
+        it may have changed."""
         now, quote = time.time(), plan.quote
         if quote is None or quote.book is not self.prices or not quote.since_s <= now < quote.until_s:
             target = plan.target
             plan.quote = quote = self.prices.quote(target.provider, target.model, now)
-        return quote.priced
+        return self.prices.of_team(quote, plan.target.provider.name, team) if team else quote.priced
 
-    def _price_of(self, provider: str, model: str) -> PricedModel | None:
-        """The current price of a model that is no target; None if it is unknown."""
+    def _price_of(self, team: str, provider: str, model: str) -> PricedModel | None:
+        """The current price of a model that is no target, for the calls of a team; None if it is unknown."""
         known = self.providers.get(provider)
-        return self.prices.find(known, model, time.time()) if known is not None else None
+        return self.prices.find(known, model, time.time(), team) if known is not None else None
 
     def _mark(self) -> None:
         """Write the progress of open calls to the journal, from which they are estimated if this process dies.

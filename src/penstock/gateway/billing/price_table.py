@@ -27,7 +27,7 @@ from penstock.upstream.local.weights import cache_folder
 
 PACKAGE = "genai-prices"
 # The version of the structs below and of their compilation. Change it with either.
-FORMAT = 2
+FORMAT = 3
 _COMPILER = "penstock.gateway.billing.price_compiler"
 # The compilation takes 0.35 s on an idle machine; a busy one may need much longer.
 _COMPILE_S = 60.0

@@ -8,6 +8,8 @@ the price of a model is the first of:
 3. Nothing, for the local model and for replays.
 4. The price of the seller whose API has the provider's address, else of the seller with the provider's name.
 
+A discount or markup of the provider, and of the team of the call, changes that price (`PriceChanges`).
+
 Names of sellers and models are matched as genai-prices does it: case-insensitively, the first match wins.
 
 Names of models come from clients, so the cache of quotes is bounded. A quote is cached until its price may change.
@@ -21,7 +23,9 @@ from types import MappingProxyType
 from msgspec import Struct, structs
 
 from penstock.gateway.billing.price_table import Clause, ModelRow, PriceTable, Seller, Term, load_table
-from penstock.gateway.record.price import FREE, OF_CLIENT, Price, PricedModel
+from penstock.gateway.config.finance import FinanceSettings, percent_units
+from penstock.gateway.keys.team_path import ancestry
+from penstock.gateway.record.price import FREE, OF_CLIENT, PERCENT_UNITS, Price, PricedModel
 from penstock.providers.provider import Provider
 
 CONFIGURED = "configured"
@@ -34,17 +38,51 @@ _DAY_S = 86_400
 _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
 
 
+_NO_CHANGES: Mapping[str, int] = MappingProxyType({})
 _LOCAL = PricedModel(FREE, "local")
 _REPLAYED = PricedModel(FREE, "replay")
 # The versions of prices that are always zero.
 FREE_VERSIONS = frozenset((_LOCAL.version, _REPLAYED.version, OF_CLIENT.version))
 
 
+class PriceChanges:
+    """The discounts and markups of providers and teams, in hundredths of a percent. Of the teams of a call, the
+    innermost that has one counts; it is multiplied with that of the provider."""
+
+    def __init__(self, providers: Mapping[str, int] = _NO_CHANGES, teams: Mapping[str, int] = _NO_CHANGES) -> None:
+        self._providers = providers
+        self.teams = teams
+
+    @classmethod
+    def of(cls, finance: FinanceSettings) -> "PriceChanges":
+        """Those of the configuration."""
+        tables = (finance.provider_prices, finance.team_prices)
+        return cls(*({name: percent_units(value) or 0 for name, value in table.items()} for table in tables))
+
+    def apply(self, priced: PricedModel | None, provider: str, team: str = "") -> PricedModel | None:
+        """The price of a model for the calls of a team."""
+        if priced is None or priced.price is FREE:
+            return priced
+        changes = (
+            self._providers.get(provider, 0),
+            next((self.teams[path] for path in ancestry(team) if path in self.teams), 0),
+        )
+        if not any(changes):
+            return priced
+        whole = 100 * PERCENT_UNITS
+        factor = (whole + changes[0]) * (whole + changes[1])
+        percents = " ".join(f"{change / PERCENT_UNITS:+g}%" for change in changes if change)
+        return PricedModel(priced.price.changed(factor), f"{priced.version} {percents}")
+
+
 class Quote(Struct, frozen=True, eq=False):
-    """The result of a price lookup, valid from `since_s` until `until_s`; `priced` is None if the price is unknown."""
+    """The result of a price lookup, valid from `since_s` until `until_s`; the prices are None if they are unknown."""
 
     book: "PriceBook"
+    listed: PricedModel | None
+    """The price without discounts and markups."""
     priced: PricedModel | None
+    """The price for calls of teams without a discount or markup of their own."""
     since_s: float
     until_s: float
 
@@ -52,8 +90,14 @@ class Quote(Struct, frozen=True, eq=False):
 class PriceBook:
     """Finds prices. `configured` are those of the configuration, by provider/model, with `*` as a wildcard."""
 
-    def __init__(self, table: PriceTable, configured: Mapping[str, Price] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        table: PriceTable,
+        configured: Mapping[str, Price] = MappingProxyType({}),
+        changes: PriceChanges | None = None,
+    ) -> None:
         self.table = table
+        self.changes = changes or PriceChanges()
         self._exact = {name.lower(): price for name, price in configured.items() if "*" not in name}
         patterns = sorted((name for name in configured if "*" in name), key=len, reverse=True)
         self._patterns = [(_pattern(name.lower()), configured[name]) for name in patterns]
@@ -68,27 +112,35 @@ class PriceBook:
         environment: Mapping[str, str],
         configured: Mapping[str, Price] = MappingProxyType({}),
         warn: Callable[[str], None] = lambda _: None,
+        changes: PriceChanges | None = None,
     ) -> "PriceBook":
         """A book with the installed prices. Takes 4 ms; at the very first start half a second, to compile them.
 
         The server calls this before it listens. A new configuration gets a new book with the same `table`.
         """
-        return cls(load_table(environment, warn), configured)
+        return cls(load_table(environment, warn), configured, changes)
 
-    def find(self, provider: Provider, model: str, at_s: float) -> PricedModel | None:
-        """The price of a model at a time in seconds since 1970; None if it is unknown: the model is unpriced."""
-        return self.quote(provider, model, at_s).priced
+    def find(self, provider: Provider, model: str, at_s: float, team: str = "") -> PricedModel | None:
+        """The price of a model at a time in seconds since 1970, for the calls of a team; None if it is unknown: the
+        model is unpriced."""
+        return self.of_team(self.quote(provider, model, at_s), provider.name, team)
+
+    def of_team(self, quote: Quote, provider: str, team: str) -> PricedModel | None:
+        """The price of a quote for the calls of a team."""
+        if not team or not self.changes.teams:
+            return quote.priced
+        return self.changes.apply(quote.listed, provider, team)
 
     def quote(self, provider: Provider, model: str, at_s: float) -> Quote:
         """The price of a model at a time in seconds since 1970, and the time range in which it is valid."""
         if provider.client_cost == "free":
-            return Quote(self, OF_CLIENT, -inf, inf)
+            return Quote(self, OF_CLIENT, OF_CLIENT, -inf, inf)
         key = (provider.name, provider.base_url, provider.prices_as, model)
         known = self._quotes.get(key)
         if known is not None and known.since_s <= at_s < known.until_s:
             return known
         if len(model) > _MAX_NAME:
-            return Quote(self, None, -inf, inf)
+            return Quote(self, None, None, -inf, inf)
         known = self._look_up(provider, model, at_s)
         if len(self._quotes) >= _MAX_QUOTES:
             del self._quotes[next(iter(self._quotes))]
@@ -98,16 +150,21 @@ class PriceBook:
     def _look_up(self, provider: Provider, model: str, at_s: float) -> Quote:
         price = self._configured(f"{provider.name}/{model}".lower())
         if price is not None:
-            return Quote(self, PricedModel(price, CONFIGURED), -inf, inf)
+            return self._quote(provider, PricedModel(price, CONFIGURED))
         if not provider.prices_as and (provider.embedded or provider.replay):
-            return Quote(self, _LOCAL if provider.embedded else _REPLAYED, -inf, inf)
+            return self._quote(provider, _LOCAL if provider.embedded else _REPLAYED)
         seller = self._seller(provider)
         row = self._row(seller, model.lower()) if seller is not None else None
         if row is None:
-            return Quote(self, None, -inf, inf)
+            return self._quote(provider, None)
         price = _price(_term(row.terms, at_s), at_s)
         priced = PricedModel(price, self.table.version) if price is not None else None
-        return Quote(self, priced, at_s, _next_change(row.terms, at_s))
+        return self._quote(provider, priced, at_s, _next_change(row.terms, at_s))
+
+    def _quote(
+        self, provider: Provider, listed: PricedModel | None, since_s: float = -inf, until_s: float = inf
+    ) -> Quote:
+        return Quote(self, listed, self.changes.apply(listed, provider.name), since_s, until_s)
 
     def _configured(self, name: str) -> Price | None:
         if name in self._exact:

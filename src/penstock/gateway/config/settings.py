@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Meta, Struct, inspect
 
 from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.finance import FinanceSettings
 from penstock.gateway.config.people import AuthSettings, OidcSettings
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.people.group_roles import GroupRoles, GroupSettings, PatternSettings
@@ -464,6 +465,8 @@ class Sections(Struct, frozen=True, kw_only=True):
     responses: KeptResponsesSettings = KeptResponsesSettings()
     """How [responses are kept](responses.md#kept-responses) for clients of the Responses API: in memory for a short
     time, or stored beside the ledger, in the file `content.db` in its directory or in its PostgreSQL database."""
+    finance: FinanceSettings = FinanceSettings()
+    """Changes of [prices](prices.md#discounts-and-markups), and the currency of reports."""
     admin: AdminSettings = AdminSettings()
     """The [admin API](admin.md) and the [page](page.md). Every request needs the admin token, or the credentials of a
     [user](people.md). The commands, such as `penstock keys`, do not use it."""

@@ -11,16 +11,21 @@ amount is ever a float, and only the sum of a cost is rounded, once.
 4. Providers do not report which of the cached tokens are audio. Audio tokens are taken from the uncached ones first.
 5. A service tier (flex, priority, batch) has a price of its own. The tier that the provider reports applies. If it
    reports none and the client requested one, the more expensive of that tier and the standard one applies.
-6. A cost is *approximate* if its rate is not certain: the tier was not reported or has no price, or there are cache
+6. A discount or markup (`Price.factor`) changes the whole cost, before it is rounded.
+7. A cost is *approximate* if its rate is not certain: the tier was not reported or has no price, or there are cache
    writes for an hour and only other cache writes have a rate. Those then cost twice the input, as at Anthropic.
 """
 
 from decimal import ROUND_HALF_UP, Decimal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.hub.usage import Tokens
 
+PERCENT_UNITS = 100
+"""A change of prices is in hundredths of a percent."""
+UNCHANGED = (100 * PERCENT_UNITS) ** 2
+"""The factor of a price that neither its provider nor the team of a call changes."""
 # One dollar per million tokens, in picodollars per token.
 _PER_MILLION = 1_000_000
 _PICO_IN_NANO = 1_000
@@ -63,7 +68,7 @@ class Rates(Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def _hour(self) -> int:
-        """The rate of cache writes for an hour, or an approximation of it (rule 6)."""
+        """The rate of cache writes for an hour, or an approximation of it (rule 7)."""
         if self.cache_write_1h is not None:
             return self.cache_write_1h
         return max(self.cache_write, 2 * self.input) if self.cache_write > self.input else self.cache_write
@@ -80,12 +85,19 @@ class Price(Struct, frozen=True, array_like=True):
     """The price of one model. `tiers` are in ascending order. `request` is charged for each call, in picodollars.
 
     `service_tiers` are the prices in other service tiers than the standard one, with the tier's name in lower case.
+    `factor` is what a cost is multiplied by, as a share of `UNCHANGED`: a discount or a markup.
     """
 
     rates: Rates
     tiers: tuple[Tier, ...] = ()
     request: int = 0
     service_tiers: tuple[tuple[str, "Price"], ...] = ()
+    factor: int = UNCHANGED
+
+    def changed(self, factor: int) -> "Price":
+        """The price with this factor, in all service tiers."""
+        tiers = tuple((name, structs.replace(price, factor=factor)) for name, price in self.service_tiers)
+        return structs.replace(self, factor=factor, service_tiers=tiers)
 
     def in_tier(self, name: str) -> "Price | None":
         """The price in another service tier; None if it is not known."""
@@ -138,7 +150,7 @@ STANDARD = ServiceTier()
 
 
 def charge(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> tuple[int, bool]:
-    """The cost of a call in nanodollars, and whether it is approximate (rules 5 and 6)."""
+    """The cost of a call in nanodollars, and whether it is approximate (rules 5 and 7)."""
     if (tier is STANDARD or not tier.name) and not tokens.cache_write_1h:  # nearly always
         return cost_of(tokens, price), False
     prices = tier.prices(price)
@@ -152,7 +164,10 @@ def charge(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> tuple[
 def cost_of(tokens: Tokens, price: Price) -> int:
     """The cost of a call in nanodollars in the standard tier, rounded half up."""
     rates = price.rates if not price.tiers else price.rates_for(tokens)
-    return (rates.of(tokens) + price.request + _PICO_IN_NANO // 2) // _PICO_IN_NANO
+    cost = rates.of(tokens) + price.request
+    if price.factor == UNCHANGED:
+        return (cost + _PICO_IN_NANO // 2) // _PICO_IN_NANO
+    return (cost * price.factor + _PICO_IN_NANO * UNCHANGED // 2) // (_PICO_IN_NANO * UNCHANGED)
 
 
 def rate(dollars_per_million: Decimal) -> int:
