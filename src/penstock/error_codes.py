@@ -83,6 +83,7 @@ ErrorCode: TypeAlias = Literal[
     "session_not_found",
     "too_many_concurrent_requests",
     "too_many_connections",
+    "too_many_open_requests",
     "too_many_watchers",
     "transfer_coding_not_supported",
     "translation_loss",
@@ -640,6 +641,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "request_not_found": ErrorRow(_NOT_FOUND, "client", "No request for more has this id.", "Check the id."),
         "request_answered": ErrorRow(
             _CONFLICT, "client", "The request for more was answered, withdrawn, or has expired.", "Make a new one."
+        ),
+        "too_many_open_requests": ErrorRow(
+            _CONFLICT, "client", "Five requests for more of this member wait for an answer.", "Withdraw one, or wait."
         ),
         "key_policy": ErrorRow(
             _FORBIDDEN,

@@ -216,6 +216,10 @@ def ids(served: AdminClient) -> dict[str, str]:
     }
     secret, key = served.make(name="ci", team="acme", end_users={"concurrent": 2}, **limits)
     served.ask("POST", "/admin/tokens", {"name": "reader", "role": "viewer"})
+    served.ask("POST", "/admin/tokens", {"name": "lead", "role": "team_admin", "team": "acme"})
+    wanted = {"key": "ci", "budgets": {"day": "2"}, "models": ["slow"], "reason": "a demo"}
+    lead = {"Authorization": f"Bearer {served.secrets[-1]}"}
+    assert served.send("POST", "/admin/requests", wanted, lead)[0] == 201
     headers = {"Authorization": f"Bearer {secret}"}
     with served.gateway.client() as client:
         client.send(post(body("fast", stream=False, user="ann", metadata={"x": "y"}), headers))

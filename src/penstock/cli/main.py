@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "teams": ("penstock.cli.teams", "Create, list, change and delete teams."),
     "apply": ("penstock.cli.apply", "Make the teams and keys that a file declares."),
     "tokens": ("penstock.cli.tokens", "Create, list and revoke API tokens of the admin API."),
+    "requests": ("penstock.cli.requests", "List, approve and refuse requests of members for more."),
     "sessions": ("penstock.cli.sessions", "List and end the sessions of users who signed in."),
     "roles": ("penstock.cli.roles", "Say which roles a user with some groups gets."),
     "audit": ("penstock.cli.audit", "List who changed what, and who looked at content."),

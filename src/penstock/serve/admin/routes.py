@@ -14,6 +14,7 @@ from penstock.gateway.billing.queries import Grouping
 from penstock.gateway.declared.plan import PlanReport
 from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.terms import KeyTerms, KeyUpdate
+from penstock.gateway.people.limit_requests import ApprovalTerms, RefusalTerms, RequestTerms
 from penstock.gateway.people.roles import PERMISSIONS
 from penstock.gateway.people.tokens import TokenTerms
 from penstock.gateway.teams.changes import TeamTerms, TeamUpdate
@@ -21,7 +22,19 @@ from penstock.gateway.teams.members import MemberUpdate
 from penstock.http.exchange import Exchange
 from penstock.serve.admin import schemas
 from penstock.serve.admin.backend import Backend
-from penstock.serve.admin.handlers import content, declared, gateway, keys, ledger, live, members, people, scim, teams
+from penstock.serve.admin.handlers import (
+    content,
+    declared,
+    gateway,
+    keys,
+    ledger,
+    limit_requests,
+    live,
+    members,
+    people,
+    scim,
+    teams,
+)
 from penstock.serve.admin.handlers.export import export, export_usage
 from penstock.serve.admin.lists import FIND, FIND_TEAM, KEY_SORT, TEAM_SORT
 from penstock.serve.admin.openapi import document
@@ -89,6 +102,7 @@ _AUDIT = {
     "subject": Parameter("What was acted on: the id of a key, the path of a team."),
     **PAGE,
 }
+_REQUESTS = {"all": Parameter("`1` includes those that were answered or have expired."), **PAGE}
 _MEMBERS = {"team": Parameter("The path of a team; without it, all teams that the user may see.")}
 _WARNINGS = {"limit": LIMIT}
 _GROUPS = ", ".join(f"`{group}`" for group in get_args(Grouping) if group != "tag")
@@ -166,6 +180,49 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
             "GET", "/admin/members", members.list_members, schemas.TeamMembers, "read", in_team=True, query=_MEMBERS
         ),
         AdminRoute("PATCH", "/admin/members", members.update_member, schemas.TeamMember, body=MemberUpdate),
+    ],
+    "Requests for more": [
+        AdminRoute(
+            "GET",
+            "/admin/requests",
+            limit_requests.list_requests,
+            schemas.LimitRequestPage,
+            "read",
+            in_team=True,
+            query=_REQUESTS,
+        ),
+        AdminRoute(
+            "POST",
+            "/admin/requests",
+            limit_requests.make_request,
+            schemas.LimitRequest,
+            in_team=True,
+            status=201,
+            body=RequestTerms,
+        ),
+        AdminRoute(
+            "POST",
+            "/admin/requests/{id}/approve",
+            limit_requests.approve_request,
+            schemas.LimitRequest,
+            in_team=True,
+            body=ApprovalTerms,
+        ),
+        AdminRoute(
+            "POST",
+            "/admin/requests/{id}/refuse",
+            limit_requests.refuse_request,
+            schemas.LimitRequest,
+            in_team=True,
+            body=RefusalTerms,
+        ),
+        AdminRoute(
+            "POST",
+            "/admin/requests/{id}/withdraw",
+            limit_requests.withdraw_request,
+            schemas.WithdrawnRequest,
+            in_team=True,
+        ),
     ],
     "Declared teams and keys": [
         AdminRoute("POST", DECLARED[0], declared.make_plan, PlanReport, body=declared.PlanBody),

@@ -16,6 +16,7 @@ from penstock.gateway.keys.client_key import State
 from penstock.gateway.keys.fields import FIELDS
 from penstock.gateway.keys.quota import Period
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery
+from penstock.gateway.people import limit_requests
 from penstock.gateway.people.audit import AuditEntry
 from penstock.gateway.people.roles import GlobalRole, Permission, RoleGrant, TeamRole, Via
 from penstock.gateway.people.sessions import AdminSession
@@ -165,6 +166,31 @@ class TeamPage(Struct):
 
 
 DeletedTeam = _object("DeletedTeam", "A team that was deleted.", path=str, deleted=bool)
+_WANTED = _shown("RaisedLimits", "Limits that are raised, and models that are allowed.", limit_requests.WantedLimits)
+LimitRequest = _object(
+    "LimitRequest",
+    "A request of a member for more, for a key or for its own limits in a team.",
+    id=str,
+    created=Time,
+    who=str,
+    team=str,
+    key=Annotated[str | None, Meta(description="The id of the key; null if it is about the limits of the member.")],
+    key_name=str | None,
+    wanted=_WANTED,
+    present=Annotated[_WANTED | None, Meta(description="The present limits, while it is open.")],
+    reason=str,
+    state=limit_requests.State,
+    answered=Time | None,
+    answered_by=str | None,
+    note=Annotated[str, Meta(description="Of the administrator, with the answer.")],
+    granted=_WANTED | None,
+    own=Annotated[bool, Meta(description="Whether it is yours: you can withdraw it.")],
+    may_answer=Annotated[bool, Meta(description="Whether you can approve or refuse it.")],
+)
+LimitRequestPage = _object(
+    "LimitRequestPage", "A page of requests for more.", requests=_list_of(LimitRequest), next=int | None
+)
+WithdrawnRequest = _object("WithdrawnRequest", "A request that was withdrawn.", id=str, withdrawn=bool)
 Warning = _shown(
     "Warning",
     "A part of a budget is spent.",

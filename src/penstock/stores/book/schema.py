@@ -35,6 +35,7 @@ from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction, numbers, texts
 from penstock.stores.book.directory import directory_tables
+from penstock.stores.book.limit_requests import limit_request_tables
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.spending import spending_tables
 from penstock.stores.book.summary import USED
@@ -194,7 +195,7 @@ def _members(_dialect: SqlDialect) -> Sequence[str]:
 
 
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members)
+MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:

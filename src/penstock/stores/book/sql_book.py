@@ -25,6 +25,7 @@ from penstock.stores.book.export import export
 from penstock.stores.book.grouped_usage import usage
 from penstock.stores.book.health import health
 from penstock.stores.book.key_rows import STOPPED, put_keys, read_keys, stop_calls
+from penstock.stores.book.limit_requests import SqlLimitRequests
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append, has_session
 from penstock.stores.book.retention import (
@@ -79,6 +80,11 @@ class Book:
     def directory(self) -> SqlDirectory:
         """The people and groups that an identity provider provisions."""
         return SqlDirectory(self.database, self.actor)
+
+    @property
+    def limit_requests(self) -> SqlLimitRequests:
+        """The requests of members for more."""
+        return SqlLimitRequests(self.database, self.actor)
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append entries, durably, all or none; returns the new ones. One whose id is known is not changed."""
