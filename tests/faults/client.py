@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 # Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 TIMEOUT_S = 8.0
@@ -31,6 +31,8 @@ class Response:
     """How the connection ended, if it did before the body was complete."""
     repeated: list[str] = field(default_factory=list)
     """Headers that came more than once."""
+    codes_in_streams: ClassVar[bool] = True
+    """Whether the error at the end of a stream has Penstock's code."""
 
     @property
     def request_id(self) -> str:

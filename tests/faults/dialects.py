@@ -6,7 +6,7 @@ is one more row in each of the two tables, and its rows of faults that only it h
 
 The tests play every row where client and provider both speak chat completions. For the other pairs they play the rows
 of which the outcome depends on the dialects (`is_played`), and with `PENSTOCK_FULL_TABLES=1` all. Of a dialect that
-only providers speak, chat clients get every row, and other clients a share of the others' sample (`played`).
+only providers speak here, chat clients get every row, and other clients a share of the others' sample (`played`).
 """
 
 import gzip
@@ -68,7 +68,7 @@ class Provider:
     unmarked: tuple[str, ...] = ("no-done",)
     """The repairs of an answer that is whole but for its end."""
     only_providers: bool = False
-    """Whether no client speaks the dialect."""
+    """Whether most clients of the fault tests speak another dialect (`cloud_clients.py` has the others)."""
 
     @property
     def hello(self) -> bytes:
@@ -475,7 +475,7 @@ class Pair:
 _PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in PROVIDERS.values()]
 PAIRS = [pair for pair in _PAIRS if not pair.provider.only_providers]
 PROVIDER_PAIRS = [pair for pair in _PAIRS if pair.provider.only_providers]
-"""Those with a provider of a dialect that no client speaks."""
+"""Those with a provider of a dialect that none of these clients speaks."""
 WITH_CHAT_CLIENTS = [pair for pair in PROVIDER_PAIRS if pair.client == CHAT_CLIENT]
 CHAT_ONLY, MESSAGES_ONLY = Pair(CHAT_CLIENT, CHAT), Pair(MESSAGES_CLIENT, MESSAGES)
 RESPONSES_ONLY = Pair(RESPONSES_CLIENT, RESPONSES)
@@ -486,13 +486,11 @@ def is_played(pair: Pair, *, sampled: bool) -> bool:
     return sampled or pair == CHAT_ONLY or FULL
 
 
-def played(pair: Pair, rows: Collection[str], sample: Collection[str]) -> Sequence[str]:
-    """The rows that are played for a pair; `sample`: those whose outcome depends on the dialects."""
-    if not pair.provider.only_providers:
-        return [name for name in rows if is_played(pair, sampled=name in sample)]
+def played(pair: Pair, number: int, rows: Collection[str], sample: Collection[str]) -> Sequence[str]:
+    """The rows that are played for a pair of this number; `sample`: those whose outcome depends on the dialects."""
     if pair.client == CHAT_CLIENT:
         return [*rows]
-    return share(1 + PROVIDER_PAIRS.index(pair), [name for name in rows if FULL or name in sample])
+    return share(number, [name for name in rows if FULL or name in sample])
 
 
 def same_or_translated(pair: Pair) -> bool:

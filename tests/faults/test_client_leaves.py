@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.client import RawClient, body, post
+from tests.faults.cloud_clients import WITH_CHAT_PROVIDERS
 from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, WITH_CHAT_CLIENTS, Pair, Provider, is_played
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import ERROR_BODY, HELLO, spare
@@ -39,7 +40,7 @@ def stages(each: Provider) -> dict[str, tuple[Script, bytes]]:
 # Every way to leave is the same in every dialect.
 LEFT = {
     f"{way}, {stage}, {pair}": (WAYS[way], stage, pair)
-    for pair in (*PAIRS, *WITH_CHAT_CLIENTS)
+    for pair in (*PAIRS, *WITH_CHAT_CLIENTS, *WITH_CHAT_PROVIDERS)
     for way in (WAYS if pair == CHAT_ONLY else ["C4 closes"])
     for stage in stages(CHAT)
     if is_played(pair, sampled=stage in ("C3 after the role", "C4 in full flow"))

@@ -1,7 +1,8 @@
-"""The tables of faults for providers with an API of their own: JSON lines, AWS event streams, Cohere's events.
+"""The tables of faults for providers, and for clients, of further APIs: JSON lines, AWS event streams, Cohere's events.
 
 A chat client gets every row streamed, and unstreamed those whose outcome depends on the dialects. Other clients get a
-share of these (`played`). Before the commit point, and whenever nothing was sent, the second target is asked.
+share of these, and so do clients of Cohere and of Bedrock with any provider (`played`). Before the commit point, and
+whenever nothing was sent, the second target is asked.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,6 +11,7 @@ import pytest
 
 from tests.faults.broken import BROKEN
 from tests.faults.broken import SAMPLE as BROKEN_SAMPLE
+from tests.faults.cloud_clients import CLOUD_PAIRS
 from tests.faults.dialects import CHAT_CLIENT, PROVIDER_PAIRS, Pair, played
 from tests.faults.gateway import Gateway
 from tests.faults.tolerated import SAMPLE as TOLERATED_SAMPLE
@@ -25,8 +27,8 @@ def rows(table: Mapping[str, Mapping[str, object]], sample: Collection[str]) -> 
     """The rows of a table that are played, each with whether it is streamed."""
     return [
         (pair, name, streamed)
-        for pair in PROVIDER_PAIRS
-        for name in played(pair, table[pair.provider.dialect], sample)
+        for number, pair in enumerate((*PROVIDER_PAIRS, *CLOUD_PAIRS), 1)
+        for name in played(pair, number, table[pair.provider.dialect], sample)
         for streamed in (True, False)
         if streamed or FULL or name in sample
     ]
@@ -37,7 +39,7 @@ BREAKS = rows(BROKEN, BROKEN_SAMPLE)
 ELSEWHERE = [
     (pair, name, streamed)
     for pair, name, streamed in BREAKS
-    if pair.client == CHAT_CLIENT
+    if pair.client == CHAT_CLIENT or pair in CLOUD_PAIRS
     if FULL or (name in BROKEN_SAMPLE and streamed != bool(BROKEN[pair.provider.dialect][name].sent_text))
 ]
 WHOLE = rows(TOLERATED, TOLERATED_SAMPLE)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.client import Response, body, post
+from tests.faults.cloud_clients import BEDROCK_CLIENT, WITH_CHAT_PROVIDERS
 from tests.faults.conftest import Starter
 from tests.faults.dialects import (
     CHAT,
@@ -51,7 +52,7 @@ def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 WAITED = {
     f"{pair}-{stage}": (pair, stage)
-    for pair in (*PAIRS, *WITH_CHAT_CLIENTS)
+    for pair in (*PAIRS, *WITH_CHAT_CLIENTS, *(pair for pair in WITH_CHAT_PROVIDERS if pair.client != BEDROCK_CLIENT))
     for stage in stages(CHAT)
     if is_played(pair, sampled=stage in ("before the first event", "in an event"))
 }
