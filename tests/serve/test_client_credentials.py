@@ -5,6 +5,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +393,36 @@ def test_calls_share_a_connection_and_no_headers(running: InProcessGateway, upst
     assert found == [[OAUTH], [OWN_KEY], [PROVIDER_KEY]] * 3
     connections = [connection for connection in upstream.connections if model in connection.models]
     assert any(len(set(connection.requests)) > 1 for connection in connections), "no connection was used again"
+
+
+def test_calls_at_the_same_time_keep_their_credentials(
+    running: InProcessGateway, upstream: Upstream, admin: AdminClient
+) -> None:
+    """Each has its own, in one of two headers, or that of the gateway; and each entry has its own key."""
+    model, count = upstream.play(whole_claude()), 120
+    keys = [admin.make(name=f"many-{number}", client_credentials=["claude"]) for number in range(3)]
+
+    def ask(number: int) -> Answer:
+        fields = CLAUDE | {"model": f"claude/{model}", "stream": True}
+        fields["messages"] = [{"role": "user", "content": f"I am {number}."}]
+        own = {0: {"Authorization": f"Bearer {OAUTH}-{number}"}, 1: {"x-api-key": f"{OWN_KEY}-{number}"}, 2: {}}
+        return send(running, "/v1/messages", fields, own[number % 3] | {"x-penstock-key": keys[number // 3 % 3][0]})
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(ask, range(count)))
+    assert {answer.status for answer in answers} == {200}
+    sent = {}
+    for request in upstream.requests(model):
+        (number,) = re.findall(r"I am (\d+)\.", request.decode())
+        sent[int(number)] = headers_of(request)
+    assert len(sent) == count
+    for number, headers in sent.items():
+        expected = (f"Bearer {OAUTH}-{number}", None), (None, f"{OWN_KEY}-{number}"), (None, PROVIDER_KEY)
+        assert (headers.get("authorization"), headers.get("x-api-key", "").removesuffix("-2") or None) == (
+            expected[number % 3]
+        )
+        entry = running.book.entry(answers[number].id)
+        assert (entry.key, "credentials" in entry.tags) == (keys[number // 3 % 3][1]["id"], number % 3 < 2)
 
 
 FAILED: dict[str, dict[str, str]] = {

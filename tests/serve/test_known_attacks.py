@@ -11,6 +11,9 @@ Those that have their own tests elsewhere:
 | CVE-2026-47101 | roles of the admin API: serve/test_permissions.py |
 | CVE-2026-30886 | answers of another key: `test_another_key_finds_nothing` in kept/test_kept_responses.py |
 | CVE-2026-59822 | credentials of clients: serve/test_client_credentials.py |
+| CVE-2026-12772 | sessions end, also with their user: serve/test_admin_access.py, serve/test_scim.py |
+| CVE-2025-64323 | the sockets of workers are private: serve/test_metrics.py |
+| litellm #25447 | calls at the same time keep their identities: serve/test_client_credentials.py |
 """
 
 import asyncio
@@ -291,6 +294,32 @@ def test_cve_2026_35030_tokens_that_begin_alike_are_different_clients() -> None:
                 assert isinstance(found(forged), Failure)
         finally:
             clients.close()
+
+
+NAMES_OF_SECRETS = (
+    "${HOME}",
+    "$HOME",
+    "os.environ/HOME",
+    "env:HOME",
+    "oidc/env_path/HOME",
+    "file:/etc/passwd",
+    "@/etc/passwd",
+)
+
+
+@pytest.mark.parametrize("name", NAMES_OF_SECRETS)
+def test_cve_2026_35029_a_value_of_the_api_names_no_variable_and_no_file(admin: AdminClient, name: str) -> None:
+    found = Path("/etc/passwd").read_text(encoding="utf-8").partition(":")[0] + ":x:"
+    for path, fields in {
+        "/admin/keys": {"name": name, "tags": {"a": name}, "models": [name]},
+        "/admin/tokens": {"name": name, "role": "viewer"},
+        "/admin/teams": {"path": name},
+    }.items():
+        status, made = admin.ask("POST", path, fields)
+        assert status in (201, 400, 404), (path, made)
+        assert status != 201 or made.get("name", name) == name, made
+    assert f'"{Path.home()}"'.encode() not in admin.sent_text
+    assert found.encode() not in admin.sent_text
 
 
 # By a field of keys: what would widen it.
