@@ -31,6 +31,15 @@ REQUEST_HEADERS: dict[str, str] = {
     "x-penstock-store": "`false` asks that no text of the call is kept, as `store: false` does in chat completions and "
     "Responses: neither [for the operator](privacy.md#content-of-calls) nor to be continued by its id. Every value "
     "except `1` and `true` asks for it.",
+    "x-penstock-durable": "`1` asks for a [durable stream](streams.md), to which the client can come back; `0` "
+    "forbids it.",
+    "x-conversation-id": "The client's own id of its stream, by which it [comes back](streams.md#come-back).",
+    "idempotency-key": "The same request with the same key is the same call: it gets the "
+    "[stream](streams.md#which-streams-are-durable) of the first one.",
+    "last-event-id": "The last event of a [durable stream](streams.md#come-back) that the client has.",
+    "x-penstock-on-disconnect": "What happens to a durable stream [without a reader]"
+    "(streams.md#to-leave-is-not-to-stop): `cancel`, `continue` or `linger`.",
+    "accept": "With `application/json`, `GET /v1/streams/{id}` answers [what the stream is](streams.md#come-back).",
     "anthropic-version": "Sent by all clients of the Anthropic API. With it, `GET /v1/models` answers in the form of "
     "that API.",
     "anthropic-beta": "Forwarded to providers of the Anthropic API, as are all headers that begin with `anthropic-`, "
@@ -66,6 +75,7 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
     "x-penstock-cache": "Where the gateway has set [breakpoints](caching.md) for the provider's prompt cache, such as "
     "`tools,system,message`.",
+    "location": "The address of a [durable stream](streams.md), for coming back.",
     "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
     "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "
     "targets.",

@@ -15,6 +15,7 @@ ErrorCode: TypeAlias = Literal[
     "body_too_large",
     "budget_exceeded",
     "call_not_found",
+    "cancelled_by_client",
     "capture_not_found",
     "capture_not_kept",
     "client_credentials_missing",
@@ -76,6 +77,11 @@ ErrorCode: TypeAlias = Literal[
     "response_not_found",
     "shared_state_not_allowed",
     "stopped_by_operator",
+    "stream_cursor_ahead",
+    "stream_expired",
+    "stream_gap",
+    "stream_mismatch",
+    "stream_not_found",
     "team_in_use",
     "team_not_allowed",
     "team_not_found",
@@ -84,6 +90,7 @@ ErrorCode: TypeAlias = Literal[
     "too_many_concurrent_requests",
     "too_many_connections",
     "too_many_open_requests",
+    "too_many_readers",
     "too_many_watchers",
     "transfer_coding_not_supported",
     "translation_loss",
@@ -155,6 +162,7 @@ _BAD_REQUEST: dict[int, ErrorType] = {400: "invalid_request_error"}
 _FORBIDDEN: dict[int, ErrorType] = {403: "invalid_request_error"}
 _NOT_FOUND: dict[int, ErrorType] = {404: "invalid_request_error"}
 _CONFLICT: dict[int, ErrorType] = {409: "invalid_request_error"}
+_GONE: dict[int, ErrorType] = {410: "invalid_request_error"}
 _UNSUPPORTED: dict[int, ErrorType] = {415: "invalid_request_error"}
 _UNAUTHORIZED: dict[int, ErrorType] = {401: "authentication_error"}
 _LIMITED: dict[int, ErrorType] = {429: "rate_limit_error"}
@@ -219,6 +227,47 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "client",
             "There is no kept response with this id for this key. The message says so if the gateway keeps none.",
             "Check the id and the key.",
+        ),
+        "stream_not_found": ErrorRow(
+            _NOT_FOUND,
+            "client",
+            "There is no [durable stream](streams.md) with this id for this key.",
+            "Check the id and the key. Without a stream, send the request again.",
+        ),
+        "stream_expired": ErrorRow(
+            _GONE,
+            "client",
+            "The stream has ended, and its time to be read again (`keep_s`) is over.",
+            "Send the request again, if the answer is still needed.",
+        ),
+        "stream_gap": ErrorRow(
+            _GONE,
+            "client",
+            "The stream is longer than `max_stream`, so it has lost the events that the reader needs next. The message "
+            "names the oldest one.",
+            "Read from that event on, or send the request again.",
+        ),
+        "stream_cursor_ahead": ErrorRow(
+            _CONFLICT,
+            "client",
+            "The reader names an event that the stream does not have yet. The message names the last one.",
+            "Read from an event that you have.",
+        ),
+        "stream_mismatch": ErrorRow(
+            {409: "invalid_request_error", 422: "invalid_request_error"},
+            "client",
+            "The request asks for the rest of a stream (409), or has the `Idempotency-Key` of another one (422), but "
+            "it is not the request that started it.",
+            "Send the same body, or leave the header out.",
+        ),
+        "too_many_readers": ErrorRow(
+            _LIMITED, "client", "The stream has as many readers as it may have.", "Close one, then try again."
+        ),
+        "cancelled_by_client": ErrorRow(
+            {499: "upstream_error"},
+            "client",
+            "A client has cancelled the durable stream. Its other readers get this error.",
+            "–",
         ),
         "shared_state_not_allowed": ErrorRow(
             _BAD_REQUEST,

@@ -17,6 +17,7 @@ from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.kept.summaries import Summaries, SummarySecret
 from penstock.serve.model_routes import dialect_of_list
+from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -35,7 +36,12 @@ class Apis:
     """The surfaces of all dialects. `calls` are the calls in progress. Calls `on_settled` for each that has ended."""
 
     def __init__(
-        self, calls: Calls, on_settled: OnSettled, keeper: AnswerKeeper | None, summary_secret: SummarySecret
+        self,
+        calls: Calls,
+        on_settled: OnSettled,
+        keeper: AnswerKeeper | None,
+        summary_secret: SummarySecret,
+        streams: DurableStreams,
     ) -> None:
         self._calls = calls
         self._on_settled = on_settled
@@ -47,6 +53,7 @@ class Apis:
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {_EMBEDDINGS: Embeddings(calls, on_settled)}
         self._continuations: WeakSet[Continuations] = WeakSet()
         self._kept_routes: dict[str, KeptRoutes] = {}
+        self._streams = streams
 
     def use(self, config: Config) -> None:
         """Apply a configuration."""
@@ -80,6 +87,8 @@ class Apis:
             self._surfaces[surface.path] = Answers(dialect.name, self._calls, self._on_settled)
             if dialect.unstreamed_path:
                 self._surfaces[dialect.unstreamed_path] = self._surfaces[surface.path]
+        if surface is not None and isinstance(answers := self._surfaces[surface.path], Answers):
+            answers.streams = self._streams
         if summaries is not None and continuations is not None:
             compactions = Compactions(dialect.name, continuations, summaries, self._calls, self._on_settled)
             self._surfaces[summaries.compaction.path] = compactions

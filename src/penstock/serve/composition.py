@@ -39,6 +39,8 @@ from penstock.serve.responses import error_page
 from penstock.serve.router import DRAINING, Router
 from penstock.serve.settlement import Settlement
 from penstock.serve.setup_report import provider_keys_json, setup_json
+from penstock.serve.streams.durable_streams import DurableStreams
+from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
@@ -118,16 +120,20 @@ class App:
         self.settlement = Settlement(self._calls, self._ledger, self.metrics, self.live, self.text_streams, log)
         self.settlement.content = self._call_content
         self.metrics.before_scrape = self.settlement.report
-        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, SummarySecret(self.content, home.secret))
-        self.router = Router(self.apis, self._authenticator, self.rejections, self._ledger, self._books)
-        routes = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent)
-        self.metrics.peers = self.peers = WorkerPeers(folder, routes) if folder is not None else None
+        self.streams = DurableStreams(config.streams, self.live.end)
+        self.settlement.streams = self.streams
+        secret = SummarySecret(self.content, home.secret)
+        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, self.streams)
+        routes = StreamRoutes(self.streams)
+        self.router = Router(self.apis, self._authenticator, self.rejections, self._ledger, self._books, routes)
+        peer = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent)
+        self.metrics.peers = self.peers = WorkerPeers(folder, peer) if folder is not None else None
         if self._recent is not None:
             self._recent.peers = self.peers
         self.link: GatewayLink | None = None
         if config.ledger.enabled and (config.ledger.postgres is not None or config.ledger.redis is not None):
             folder = home.subfolder("workers")
-            self.peers = self.peers or WorkerPeers(folder, routes)
+            self.peers = self.peers or WorkerPeers(folder, peer)
             board = partial(open_board, config.ledger, environment)
             self.link = GatewayLink(board, home.folder.name, folder, self.peers)
         if self._books is not None:
@@ -187,6 +193,7 @@ class App:
         if self._recent is not None:
             self._recent.use(config.responses)
         self.apis.use(config)
+        self.streams.settings = config.streams
         self.metrics.use(config)
         self._update_traces(config)
         self.live.allow_content(allowed=config.admin.content)
@@ -280,6 +287,7 @@ class App:
         await self._until(lambda: not self._calls, window_s)
         for session in list(self._calls):
             session.call.guarded(session.cut)(DRAINING)
+        self.streams.close()
         await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()

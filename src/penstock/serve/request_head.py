@@ -19,6 +19,7 @@ from penstock.serve.edge import CorsPolicy
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import endpoint, plain_path
 from penstock.serve.responses import JSON, refused
+from penstock.serve.streams.stream_options import StreamOptions, read_options
 
 
 class RequestHead(Struct):
@@ -44,6 +45,8 @@ class RequestHead(Struct):
     """The client's own credentials for a provider; None unless its key is in `x-penstock-key`."""
     allowed_by: AllowedHosts | None = None
     """The `AllowedHosts` that allowed `host` and `origin`; None before the first check."""
+    stream_options: StreamOptions | None = None
+    """What the request asks of durable streams; None if it asks nothing."""
     cors: CorsPolicy | None = None
     """The `CorsPolicy` of the request's fixed headers; None if they have no headers of CORS."""
 
@@ -61,7 +64,10 @@ def parse_head(request: HttpRequest) -> RequestHead:
         secret = signature.access_key
     post_path = path if request.method == "POST" and refusal is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin, signature, credentials)
+    digest, options = digest_of(secret), read_options(request.headers)
+    return RequestHead(
+        path, post_path, secret, digest, refusal, host, origin, signature, credentials, stream_options=options
+    )
 
 
 def _body_refusal(headers: dict[str, str]) -> Failure | None:

@@ -26,6 +26,8 @@ from penstock.serve.paths import is_root, listed_model
 from penstock.serve.rejections import Rejection, Rejections
 from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import refused, request_ids, respond_failure, respond_json
+from penstock.serve.streams.routes import StreamRoutes
+from penstock.serve.streams.stream_options import StreamOptions
 from penstock.serve.surfaces.answers import Answers
 from penstock.serve.surfaces.surface import in_thread
 
@@ -56,8 +58,10 @@ class Router:
         rejections: Rejections,
         ledger: Ledger | NoLedger,
         books: Bookkeeping | None,
+        streams: StreamRoutes,
     ) -> None:
         self._apis = apis
+        self._streams = streams
         self._calls = CallRoutes(books) if books is not None else None
         self._authenticator = authenticator
         self._rejections = rejections
@@ -97,8 +101,12 @@ class Router:
             return
         if isinstance(key, Rejection):
             self._reject(exchange, key, next(self._request_ids), surface.dialect)
-        else:
+        elif head.stream_options is None or not self._resume(exchange, head.stream_options, key, surface.dialect):
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
+
+    def _resume(self, exchange: Exchange, options: StreamOptions, key: ClientKey | None, dialect: str) -> bool:
+        """Whether the request only asks for the rest of a stream, and is answered."""
+        return self._streams.resume(exchange, options, key, next(self._request_ids), dialect)
 
     def handle_playground(self, exchange: Exchange, request_id: str, api: str) -> None:
         """Handle a call of the page's playground on an API."""
@@ -162,6 +170,8 @@ class Router:
                 self._open_socket(exchange, path, dialect)
             else:
                 self._refuse(exchange, request_id, head)
+        elif path.startswith("/streams/"):
+            self._streams.handle(exchange, path.removeprefix("/streams/"), request_id, key)
         elif (kept := self._apis.kept_routes(path)) is not None:
             routes, rest = kept
             routes.handle(exchange, rest, request_id, key)

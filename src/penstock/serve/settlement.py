@@ -14,6 +14,7 @@ from penstock.serve.edge import TrustedProxies
 from penstock.serve.kept.call_content import CallContent
 from penstock.serve.live.live_calls import LiveCalls
 from penstock.serve.live.text_stream import TextStreams
+from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Metrics
@@ -45,6 +46,8 @@ class Settlement:
         self._live = live
         self._text_streams = text_streams
         self._log = log
+        self.streams: DurableStreams | None = None
+        """The durable streams, which are empty if there are none."""
         self.content: CallContent | None = None
         """Keeps the content of calls for the operator."""
         self.traces: Traces | None = None
@@ -67,6 +70,8 @@ class Settlement:
             self._live.settled(call, entry)
         if call.on_text is not None:
             self._text_streams.settled(call, entry)
+        if self.streams:
+            self.streams.settled(call.id, entry.outcome)
         address = session.address
         if self.proxies is not None:
             address = self.proxies.client(address, session.request_headers)

@@ -191,6 +191,8 @@ class AnswerDialect(Struct, frozen=True, kw_only=True):
     """The HTTP status of an error, for clients of this API."""
     request_id_header: str = ""
     """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
+    event_ids: bool = False
+    """Whether an event of a durable stream has an `id:`, by which a client comes back. Else it counts the events."""
     write_report: Callable[[bytes, bytes], bytes] | None = None
     """Takes the last bytes of a stream, and a report on the call as JSON. Returns the bytes with the report. None: a
     comment before the last event, if the stream has server-sent events, and else nothing."""

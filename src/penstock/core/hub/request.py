@@ -251,6 +251,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
+    stream_members: Mapping[str, object] | None = None
+    """The members of the body that ask for a durable stream, which are removed from it; None if there are none."""
     unkept: bool = False
     """Whether the client asks that nothing of the call is kept."""
     failures_in_stream: frozenset[str] = frozenset()

@@ -87,6 +87,9 @@ class Gateway:
         self._all_plans = (*self._streamed.values(), *self._whole.values(), self._embeddings)
         self._leaked_keys = LeakedKeys(config)
         self._random = random.Random()
+        rules = (config.streams.durable, *(route.durable for route in config.routes.values()))
+        self.durable_by_rule = "always" in rules
+        """Whether streams are durable that no client asks for."""
         self.keep_transcripts = config.admin.content and config.admin.enabled
         """Whether attempts keep a transcript, for the admin page."""
 

@@ -41,6 +41,7 @@ from penstock.gateway.config.snapshot import Config
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.gateway.content.content_mask import PATTERNS, parse_pattern
+from penstock.gateway.streams.stream_settings import StreamSettings
 from penstock.providers.catalog import catalog, is_available
 from penstock.providers.provider import Timeouts
 
@@ -130,6 +131,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
         content=content,
         users=UserSettings(**given.get("users", {})),
         responses=responses,
+        streams=StreamSettings(**given.get("streams", {})),
         admin=admin,
         auth=auth,
         secret_files=reader.files,

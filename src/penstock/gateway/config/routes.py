@@ -50,6 +50,7 @@ class RouteLoader:
             repair_tool_arguments=given.get("repair_tool_arguments", False),
             record=given.get("record"),
             content=given.get("content"),
+            durable=given.get("durable"),
         )
 
     def _check_name(self, name: str, path: Path) -> None:

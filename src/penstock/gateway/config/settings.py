@@ -17,6 +17,7 @@ from penstock.gateway.config.people import AuthSettings, OidcSettings
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.people.group_roles import GroupRoles, GroupSettings, PatternSettings
 from penstock.gateway.record.price import Rates, rate
+from penstock.gateway.streams.stream_settings import Durability, StreamSettings
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
@@ -433,6 +434,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     write wrong, where it has one reading that fits its schema."""
     record: str | None = None
     """Overrides `server.record`; `""` records nothing."""
+    durable: Durability | None = None
+    """Which streams of the route are [durable](streams.md): overrides `durable` in
+    [`[streams]`](reference/configuration.md#streams)."""
     content: ContentRule | None = None
     """Of which calls of the route the content is kept: overrides `keep` in
     [`[content]`](reference/configuration.md#content)."""
@@ -467,6 +471,8 @@ class Sections(Struct, frozen=True, kw_only=True):
     time, or stored beside the ledger, in the file `content.db` in its directory or in its PostgreSQL database."""
     finance: FinanceSettings = FinanceSettings()
     """Changes of [prices](prices.md#discounts-and-markups), and the currency of reports."""
+    streams: StreamSettings = StreamSettings()
+    """[Durable streams](streams.md), to which clients can come back after a lost connection."""
     admin: AdminSettings = AdminSettings()
     """The [admin API](admin.md) and the [page](page.md). Every request needs the admin token, or the credentials of a
     [user](people.md). The commands, such as `penstock keys`, do not use it."""

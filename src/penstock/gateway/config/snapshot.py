@@ -9,6 +9,7 @@ from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
+from penstock.gateway.streams.stream_settings import Durability
 from penstock.providers.provider import Provider, Timeouts
 
 # In the name of a route: any text, also empty. In the model of a target: see `Route.filled`.
@@ -69,6 +70,8 @@ class Route(Struct, frozen=True, kw_only=True):
     set: Mapping[str, object] = MappingProxyType({})
     # Of which calls the content is kept; None for the rule of [content].
     content: ContentRule | None = None
+    # Which streams are durable; None for the rule of [streams].
+    durable: Durability | None = None
     # Whether losses in translation that change the meaning are failures.
     strict: bool = False
     # Whether requests that are translated get breakpoints for the prompt cache.

@@ -138,6 +138,12 @@ class LiveCalls:
             session.call.guarded(session.stop)(_STOPPED)
         return session is not None
 
+    def end(self, id: str, failure: Failure) -> None:
+        """Stop a call, if it is in progress in this process: its client keeps the text so far and gets the failure."""
+        session = self.find(id)
+        if session is not None:
+            session.call.guarded(session.stop)(failure)
+
     def stop_keys(self, keys: set[str]) -> None:
         """Stop the calls of keys for the operator."""
         for session in list(self._calls) if keys else ():

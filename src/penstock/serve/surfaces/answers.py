@@ -8,9 +8,13 @@ from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.gateway import Gateway
-from penstock.http.exchange import HttpRequest
+from penstock.gateway.keys.client_key import ClientKey
+from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.caller_report import with_report
+from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
+from penstock.serve.streams.durable_streams import DurableStreams, owner_of
+from penstock.serve.streams.stream_options import MEMBERS, StreamOptions
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, Surface
 
@@ -29,10 +33,35 @@ class Answers(Surface[ClientRequest]):
         self.dialect = dialect
         self.request_id_header = self._surface_dialect.request_id_header
 
+    streams: DurableStreams | None = None
+    """The durable streams of this process."""
+
+    def receive(
+        self, exchange: Exchange, request: ClientRequest, request_id: str, key: ClientKey | None, gateway: Gateway
+    ) -> Exchange:
+        """The exchange through which the call is answered: a log, if its stream is durable."""
+        head: RequestHead | None = exchange.request.parsed_head
+        options = head.stream_options if head is not None else None
+        if options is None and request.stream_members is None and not gateway.durable_by_rule:
+            return exchange  # nearly always
+        options = (options or StreamOptions()).with_members(request.stream_members or {})
+        if self.streams is None or not request.stream or request.unkept:
+            return exchange
+        route = gateway.config.route(request.model)
+        rule = (route.durable if route is not None else None) or gateway.config.streams.durable
+        if request.stream_type or not options.makes_durable(rule):
+            return exchange
+        return self.streams.open(exchange, request_id, owner_of(key), self.dialect, options)
+
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
         path = f"{request.path}?{request.query}" if request.query else request.path
         read = self._surface_dialect.read_request(body, request.headers, path)
+        if "stream_resumable" in read.fields or "stream_id" in read.fields:
+            own = {name: read.fields[name] for name in MEMBERS if name in read.fields}
+            edited = read.members.edited(dict.fromkeys(own))
+            read = self._surface_dialect.read_request(edited, request.headers, path)
+            read.stream_members = own
         read.reference = find_reference(self.dialect, read.fields)
         if len(body) > LARGE_BODY:
             read.issuer()  # now, in a thread: the event loop may need it

@@ -61,6 +61,17 @@ class Surface(ABC, Generic[ParsedRequest]):
         self._client = client
         self._attempts: Callable[[Gateway, Call, ParsedRequest, Any], Attempts] = attempts
 
+    def receive(
+        self,
+        exchange: Exchange,
+        request: ParsedRequest,  # noqa: ARG002 - see `Answers`
+        request_id: str,  # noqa: ARG002
+        key: ClientKey | None,  # noqa: ARG002
+        gateway: Gateway,  # noqa: ARG002
+    ) -> Exchange:
+        """The exchange through which the call is answered."""
+        return exchange
+
     @abstractmethod
     def read(self, body: bytes, request: HttpRequest) -> ParsedRequest:
         """Parse a request body. Raises `RequestError`."""
@@ -86,6 +97,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         try:
             request = self.read(body, exchange.request) if parsed is None else parsed()
             gateway.check(request)
+            exchange = self.receive(exchange, request, request_id, key, gateway)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return

@@ -83,6 +83,7 @@ def _is_forwarded(header: str) -> bool:
 MESSAGES_SURFACE = SurfaceDialect(
     name="messages",
     path="/messages",
+    event_ids=True,
     read_request=read_call,
     writer=AnthropicMessagesWriter,
     write_body=write_body,

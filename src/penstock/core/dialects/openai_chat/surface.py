@@ -44,6 +44,7 @@ def read_call(body: bytes, headers: Mapping[str, str], path: str) -> ClientReque
 CHAT_SURFACE = SurfaceDialect(
     name="chat",
     path="/chat/completions",
+    event_ids=True,
     read_request=read_call,
     writer=OpenAIChatWriter,
     write_body=write_body,

@@ -1,0 +1,1 @@
+"""Durable streams: the log of what a client is sent, which readers can come back to."""

@@ -1,0 +1,1 @@
+"""Durable streams over HTTP: the exchange that writes to a log, and the readers of logs."""
