@@ -22,19 +22,19 @@ SECRETS = {
     "DATABASE_URL": "postgresql://penstock@postgres/penstock",
     "OPENAI_API_KEY": "a-provider-key",
 }
-_HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-needs_helm = pytest.mark.skipif(_HELM is None, reason="there is no Helm for this platform (the package helm-binary)")
+HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+needs_helm = pytest.mark.skipif(HELM is None, reason="there is no Helm for this platform (the package helm-binary)")
 
 
 @functools.cache
 def template(*values: str) -> subprocess.CompletedProcess[str]:
     """`helm template` with values, as `--set` takes them, or with the name of an example."""
-    assert _HELM is not None
+    assert HELM is not None
     arguments = [
         part for value in values for part in (("-f", str(EXAMPLES[value])) if value in EXAMPLES else ("--set", value))
     ]
     return subprocess.run(
-        [_HELM, "template", "gateway", str(CHART), "--namespace", "llm", *arguments],
+        [HELM, "template", "gateway", str(CHART), "--namespace", "llm", *arguments],
         capture_output=True,
         text=True,
         check=False,

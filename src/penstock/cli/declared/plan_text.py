@@ -16,7 +16,7 @@ _SIGNS: dict[Action, tuple[str, str, str]] = {
     "block": ("-", "red", "to block"),
     "delete": ("-", "red", "to delete"),
 }
-_WIDTH = 24
+_WIDTH = 24  # of names of fields; longer ones make it wider
 
 
 def plan_lines(plan: PlanReport) -> Iterator[str]:
@@ -24,12 +24,14 @@ def plan_lines(plan: PlanReport) -> Iterator[str]:
     for change in plan.changes:
         sign, colour, _ = _SIGNS[change.action]
         yield click.style(f"  {sign} ", fg=colour) + one_line(f"{change.kind} {change.name}{_about(change)}")
-        for name in {**change.before, **change.after}:
+        names = {**change.before, **change.after}
+        width = max(_WIDTH, *(len(name) + 2 for name in names)) if names else _WIDTH
+        for name in names:
             if change.action == "create":
-                yield one_line(f"      {name:<{_WIDTH}}{_text(change.after[name])}")
+                yield one_line(f"      {name:<{width}}{_text(change.after[name])}")
             else:
                 old, new = (_text(each.get(name)) for each in (change.before, change.after))
-                yield one_line(f"      {name:<{_WIDTH}}{old} → {new}")
+                yield one_line(f"      {name:<{width}}{old} → {new}")
     for note in plan.notes:
         yield one_line(f"  note: {note}")
     if plan.changes or plan.notes:
