@@ -2,11 +2,14 @@
 
 import time
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import NamedTuple
 
 NANODOLLARS = 1_000_000_000
 """Of one US dollar."""
 DAY_MS = 86_400_000
 _CENT = NANODOLLARS // 100
+_NANO = Decimal("0.000000001")
 _MIN_SHOWN = 1000
 
 
@@ -44,6 +47,21 @@ def table_dollars(amount: int) -> str:
     if amount < _MIN_SHOWN:
         return "<$0.000001"
     return f"${amount / NANODOLLARS:,.{4 if amount >= _CENT else 6}f}"
+
+
+class Currency(NamedTuple):
+    """A currency in which costs are shown beside dollars; `rate` is how much of it a dollar is."""
+
+    code: str
+    rate: Decimal
+
+    def converted(self, amount: int) -> str:
+        """An amount in nanodollars as one of this currency, with nine decimal places."""
+        return f"{(amount * self.rate / NANODOLLARS).quantize(_NANO, ROUND_HALF_UP):f}"
+
+    def table_text(self, amount: int) -> str:
+        """An amount in nanodollars for a table, as `table_dollars` writes it, without the sign."""
+        return table_dollars(int((amount * self.rate).to_integral_value(ROUND_HALF_UP))).replace("$", "")
 
 
 def moment(at_ms: int | None) -> str | None:

@@ -55,6 +55,16 @@ def test_by_month_of_the_calendar() -> None:
         assert invoke("usage", *wrong).exit_code == 2
 
 
+def test_in_another_currency(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[finance]\ncurrency = "EUR"\nrate = 0.92')
+    lines = invoke("usage", "--by", "key").stdout.splitlines()
+    assert [line.split()[-1] for line in lines[:2]] == ["EUR", "1.1362"]
+    assert lines[-1] == "EUR: converted at 0.92 for a dollar."
+    rows = list(csv.DictReader(invoke("usage", "--by", "model", "--csv").stdout.splitlines()))
+    assert (rows[0]["cost_usd"], rows[0]["cost_eur"]) == ("1.235000000", "1.136200000")
+    assert json.loads(invoke("usage", "--by", "", "--json").stdout)["cost_eur"] == "1.136200000"
+
+
 def test_by_end_user() -> None:
     rows = [json.loads(line) for line in invoke("usage", "--by", "user", "--json").stdout.splitlines()]
     assert {row["user"]: row["calls"] for row in rows} == {"": 3, "somebody": 1}

@@ -1,9 +1,11 @@
 """Calls, spend and health: every booked call can be found, and every number links to its calls."""
 
+import csv
 import json
 import re
 import shlex
 import signal
+import time
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -174,6 +176,26 @@ def test_spend_leads_to_the_calls_behind_it(visit: Visitor) -> None:
     assert rows(page) == 1
     page.go_back()
     page.get_by_role("heading", name="By provider").wait_for()
+
+
+def test_spend_of_a_month_of_the_calendar_rolls_teams_up(visit: Visitor, site: Site) -> None:
+    month = time.strftime("%Y-%m", time.gmtime())
+    page = visit(f"spend?by=tree&month={month}")
+    page.get_by_role("heading", name="By team, with the teams below").wait_for()
+    assert page.get_by_label("Month", exact=True).input_value() == month
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Export CSV").click()
+    lines = list(csv.DictReader(started.value.path().read_text(encoding="utf-8").splitlines()))
+    reported = site.ask("GET", f"/admin/usage?by=tree&month={month}")["usage"]
+    assert {line["tree"]: int(line["calls"]) for line in lines} == {
+        row["group"]["tree"]: row["calls"] for row in reported
+    }
+    page.get_by_role("link", name="Month", exact=True).click()
+    page.get_by_label("Month", exact=True).select_option("")
+    page.get_by_role("link", name=month, exact=True).click()
+    page.get_by_role("heading", name="By day").wait_for()
+    assert page.url.endswith(f"spend?by=day&month={month}")
+    assert rows(page) >= 1
 
 
 def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:

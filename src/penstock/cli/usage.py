@@ -4,8 +4,8 @@ from typing import get_args
 
 import click
 
-from penstock.amounts import money, table_dollars
-from penstock.cli.book import reading
+from penstock.amounts import Currency, money, table_dollars
+from penstock.cli.book import book_of, load_config
 from penstock.cli.ledger_options import EntryQuery, key_names, note_archived_sums, takes_filter, takes_month
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
@@ -37,7 +37,9 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise click.UsageError("use either --json or --csv")
     groups, tag = _groups(by)
-    with reading(query.file) as book:
+    config = load_config(query.file)
+    currency = config.finance.shown
+    with book_of(config, readonly=True) as book:
         keys = book.keys()
         selected = with_teams(query.filter(keys), book.teams())
         rows = book.usage(selected, groups, tag=tag)
@@ -48,13 +50,15 @@ def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     heads = [tag if group == "tag" else group for group in groups]
     if as_json:
         for row in rows:
-            click.echo(to_json(group_of(heads, row, key_names(keys)) | _figures(row)))
+            click.echo(to_json(group_of(heads, row, key_names(keys)) | _figures(row, currency)))
     elif as_csv:
-        click.echo(usage_csv(heads, rows, key_names(keys)), nl=False)
+        click.echo(usage_csv(heads, rows, key_names(keys), currency), nl=False)
     elif not total.calls:
         click.echo("No calls.")
     else:
-        _show(heads, rows, total, groups, key_names(keys))
+        _show(heads, rows, total, (groups, key_names(keys), currency))
+        if currency is not None:
+            click.echo(f"{currency.code}: converted at {currency.rate} for a dollar.")
     note_archived_sums(archived, selected, groups)
 
 
@@ -66,13 +70,18 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
         raise click.UsageError(str(error)) from error
 
 
-def _figures(row: UsageRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in FIGURES} | {"cost_usd": money(row.cost)}
+def _figures(row: UsageRow, currency: Currency | None) -> dict[str, object]:
+    converted = {f"cost_{currency.code.lower()}": currency.converted(row.cost)} if currency is not None else {}
+    return {name: getattr(row, name) for name in FIGURES} | {"cost_usd": money(row.cost)} | converted
 
 
 def _show(
-    heads: list[str], rows: list[UsageRow], total: UsageRow, groups: list[Grouping], names: dict[str, str]
+    heads: list[str],
+    rows: list[UsageRow],
+    total: UsageRow,
+    shown: tuple[list[Grouping], dict[str, str], Currency | None],
 ) -> None:
+    groups, names, currency = shown
     figures = [name for name in FIGURES if name not in _OPTIONAL or getattr(total, name)]
     table = Table(
         (
@@ -82,11 +91,12 @@ def _show(
                 for name in figures
             ),
             Column("cost", True, {"unpriced": "yellow", "": "green"}),
+            *([Column(currency.code, True)] if currency is not None else []),
         )
     )
     table.show(
-        [[*_names(row, groups, names), *_numbers(row, figures)] for row in rows] if groups else [],
-        total=["total", *[""] * (len(heads) - 1), *_numbers(total, figures)],
+        [[*_names(row, groups, names), *_numbers(row, figures, currency)] for row in rows] if groups else [],
+        total=["total", *[""] * (len(heads) - 1), *_numbers(total, figures, currency)],
     )
 
 
@@ -98,6 +108,7 @@ def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list
     ]
 
 
-def _numbers(row: UsageRow, figures: list[str]) -> list[str]:
+def _numbers(row: UsageRow, figures: list[str], currency: Currency | None) -> list[str]:
     cost = "unpriced" if row.unpriced and not row.cost else table_dollars(row.cost)  # an unknown cost is not zero
-    return [*(f"{getattr(row, name):,}" for name in figures), cost]
+    converted = [currency.table_text(row.cost)] if currency is not None else []
+    return [*(f"{getattr(row, name):,}" for name in figures), cost, *converted]

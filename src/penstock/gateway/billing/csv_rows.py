@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.amounts import NANODOLLARS, table_moment
+from penstock.amounts import NANODOLLARS, Currency, table_moment
 from penstock.gateway.billing.queries import UsageRow
 from penstock.gateway.record.entry import Entry
 
@@ -71,16 +71,21 @@ def csv_row(entry: Entry, key_name: str) -> list[str | int | None]:
     ]
 
 
-def usage_csv(heads: Sequence[str], rows: Sequence[UsageRow], key_names: Mapping[str, str]) -> str:
-    """Sums as a CSV file with a header. `heads` are the names of the groups; a key has its name, too."""
+def usage_csv(
+    heads: Sequence[str], rows: Sequence[UsageRow], key_names: Mapping[str, str], currency: Currency | None = None
+) -> str:
+    """Sums as a CSV file with a header. `heads` are the names of the groups; a key has its name, too. With a currency,
+    the last column has the cost in it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     named = ["key_name"] if "key" in heads else []
-    writer.writerow([*heads, *named, *FIGURES, "cost_usd"])
+    converted = [f"cost_{currency.code.lower()}"] if currency is not None else []
+    writer.writerow([*heads, *named, *FIGURES, "cost_usd", *converted])
     for row in rows:
         group = group_of(heads, row, key_names)
         figures = [getattr(row, name) for name in FIGURES]
-        writer.writerow([*map(csv_cell, group.values()), *figures, exact_dollars(row.cost)])
+        also = [currency.converted(row.cost)] if currency is not None else []
+        writer.writerow([*map(csv_cell, group.values()), *figures, exact_dollars(row.cost), *also])
     return text.getvalue()
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
+from penstock.amounts import Currency
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.keys.team_path import is_team_path
 from penstock.gateway.record.price import PERCENT_UNITS
@@ -31,6 +32,11 @@ class FinanceSettings(Struct, frozen=True, kw_only=True):
     team_prices: Mapping[str, Percent] = MappingProxyType({})
     """The same for calls of teams, by their paths, such as `"acme/search"`. It applies to the teams below, too, as far
     as they have none of their own."""
+
+    @property
+    def shown(self) -> Currency | None:
+        """The currency of reports, if there is one."""
+        return Currency(self.currency, Decimal(str(self.rate))) if self.rate is not None else None
 
 
 def load_finance(given: dict[str, Any], unknown: Callable[[str], str | None], problems: Problems) -> FinanceSettings:

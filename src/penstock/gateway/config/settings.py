@@ -470,7 +470,7 @@ class Sections(Struct, frozen=True, kw_only=True):
     """How [responses are kept](responses.md#kept-responses) for clients of the Responses API: in memory for a short
     time, or stored beside the ledger, in the file `content.db` in its directory or in its PostgreSQL database."""
     finance: FinanceSettings = FinanceSettings()
-    """Changes of [prices](prices.md#discounts-and-markups), and the currency of reports."""
+    """Changes of [prices](prices.md#discounts-and-markups), and the [currency](ledger.md#currency) of reports."""
     streams: StreamSettings = StreamSettings()
     """[Durable streams](streams.md), to which clients can come back after a lost connection."""
     admin: AdminSettings = AdminSettings()

@@ -218,6 +218,7 @@ class Admin:
             now_ms=now_ms,
             scope=scope,
             group_roles=self._group_roles,
+            currency=backend.app.config.finance.shown,
         )
         if iscoroutinefunction(route.handle):
             body = await cast(LoopHandler, route.handle)(backend, request, exchange)

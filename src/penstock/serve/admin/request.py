@@ -5,6 +5,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from penstock.amounts import Currency
 from penstock.core.json.members import JsonMembers
 from penstock.errors import AdminError
 from penstock.gateway.people.group_roles import GroupRoles
@@ -26,6 +27,8 @@ class AdminRequest(Struct, frozen=True, kw_only=True):
     """The keys that the user may see and change; None for all. Only routes with `in_team` get one."""
     group_roles: GroupRoles = GroupRoles()
     """The roles of groups, as configured."""
+    currency: Currency | None = None
+    """The currency of reports, as configured."""
 
     def read_body(self, kind: type[T]) -> T:
         """Decode the JSON body. Errors do not quote it."""

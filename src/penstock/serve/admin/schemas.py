@@ -259,9 +259,13 @@ UsageSum = _like(
     UsageRow,
     group=Mapping[Grouping, str],
     cost=Annotated[Money, Meta(description="Of attempts with a price.")],
+    converted=Annotated[Money | None, Meta(description="The cost in the currency of reports, if there is one.")],
     unpriced=Annotated[int, Meta(description="Calls with an attempt without a price.")],
     estimated=Annotated[int, Meta(description="Calls with an attempt whose tokens are estimated.")],
     approximate=Annotated[int, Meta(description="Calls whose cost is approximate.")],
+)
+ReportCurrency = _object(
+    "ReportCurrency", "The currency of reports: its code, and how much of it a dollar is.", code=str, rate=str
 )
 UsageSums = _object(
     "UsageSums",
@@ -270,6 +274,7 @@ UsageSums = _object(
     tag=str | None,
     usage=_list_of(UsageSum),
     truncated=bool,
+    currency=ReportCurrency | None,
     archived_before=Time | None,
     no_sums_before=Time | None,
     archived_included=bool,

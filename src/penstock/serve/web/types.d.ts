@@ -253,6 +253,7 @@ export interface FormField {
 export interface UsageRow extends Priced {
   group: Record<string, string>;
   cost: string;
+  converted: string | null;
   calls: number;
   input: number;
   output: number;

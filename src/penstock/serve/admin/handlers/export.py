@@ -52,7 +52,8 @@ async def export_usage(backend: Backend, request: AdminRequest, exchange: Exchan
         if len(rows) > _MOST_SUMS:
             raise invalid_parameter("by", f"the report has more than {_MOST_SUMS:,} rows: ask for less time or groups")
         rows.sort(key=lambda row: row.group)
-        return usage_csv([tag if group == "tag" else group for group in by], rows, _key_names(book))
+        heads = [tag if group == "tag" else group for group in by]
+        return usage_csv(heads, rows, _key_names(book), request.currency)
 
     text = await result_of(backend.read_thread.submit, report)
     exchange.start(200, own_headers() | _headers("usage"))

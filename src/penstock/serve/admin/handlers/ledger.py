@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec import Struct, structs
 
-from penstock.amounts import moment, money
+from penstock.amounts import Currency, moment, money
 from penstock.error_codes import ERRORS
 from penstock.errors import AdminError
 from penstock.gateway.billing.queries import Filter, Grouping, HealthBucket, UsageRow
@@ -29,13 +29,21 @@ _MEANINGS: dict[str, str] = {code: row.meaning for code, row in ERRORS.items()}
 def usage(book: Book, request: AdminRequest) -> object:
     """Sum up calls. Returns at most 500 rows, those with the highest cost; `truncated` says whether there are more.
     `archived_included` says whether [archived](ledger.md#retention) calls are in the sums, and `no_sums_before` from
-    when on there are sums, if that is not always."""
+    when on there are sums, if that is not always. With a [currency](ledger.md#currency), `converted` is the cost in
+    it."""
     entry_filter = visible_filter(book, request, read_filter(request.query, request.now_ms))
     by, tag = read_grouping(request.query)
     rows = book.usage(entry_filter, by, tag=tag, most=MAX_LIMIT + 1)
-    groups = [_usage_json(by, row) for row in sorted(rows[:MAX_LIMIT], key=lambda row: row.group)]
+    groups = [_usage_json(by, row, request.currency) for row in sorted(rows[:MAX_LIMIT], key=lambda row: row.group)]
     reply = {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT}
-    return reply | _archived(book, entry_filter) | {"archived_included": entry_filter.covers_archived(by)}
+    currency = request.currency
+    shown = {"code": currency.code, "rate": str(currency.rate)} if currency is not None else None
+    return (
+        reply
+        | {"currency": shown}
+        | _archived(book, entry_filter)
+        | {"archived_included": entry_filter.covers_archived(by)}
+    )
 
 
 def list_entries(book: Book, request: AdminRequest) -> object:
@@ -91,10 +99,11 @@ def _entry_json(entry: Entry) -> dict[str, object]:
     )
 
 
-def _usage_json(by: Sequence[Grouping], row: UsageRow) -> dict[str, object]:
+def _usage_json(by: Sequence[Grouping], row: UsageRow, currency: Currency | None) -> dict[str, object]:
     """The usage of one group of calls."""
     fields = structs.asdict(row)
-    return fields | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost)}
+    converted = currency.converted(row.cost) if currency is not None else None
+    return fields | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost), "converted": converted}
 
 
 def _attempt(attempt: AttemptEntry) -> dict[str, object]:

@@ -32,9 +32,10 @@ const FILTERS = [
   'until',
   'tag',
   'team',
+  'user',
 ];
 /** Filters that only links of other views set; they are hidden unless they are set. */
-const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag', 'team']);
+const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag', 'team', 'user']);
 const PAGE_SIZE = 100;
 
 /**
@@ -193,6 +194,7 @@ function createFilters(names, onfilter) {
     textFilter('Until', 'until', 'Now'),
     textFilter('Tag', 'tag', 'Any'),
     textFilter('Team', 'team', 'Any'),
+    textFilter('End user', 'user', 'Any'),
   );
   names.then((known) => {
     for (const [id, name] of known) addOption(key.control, id).textContent = name;

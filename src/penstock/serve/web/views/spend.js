@@ -1,11 +1,12 @@
 // @ts-check
-// Spend: cost and tokens by key, model, provider or day, and what remains of each budget.
+// Spend: cost and tokens by keys, owners, teams, models, providers, end users, days or months, over a time or a month of
+// the calendar, as CSV too; and what remains of each budget.
 
 import { link, linkWith } from '../kit/address.js';
 import { getJson, inlineCode, showError } from '../kit/api.js';
 import { budgetMeter, budgetText, usedShare } from '../kit/budget.js';
 import { barChart, meter } from '../kit/chart.js';
-import { announce, choices, emptyState, figures, h, table, th } from '../kit/dom.js';
+import { announce, choices, emptyState, figures, h, select, table, th } from '../kit/dom.js';
 import { axisDay, compactCount, cost, count, isoTime, money, plural } from '../kit/format.js';
 import { fetchHolds, fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
 
@@ -15,20 +16,29 @@ import { fetchHolds, fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/q
 export const title = 'Spend';
 
 const GROUPS = [
+  ['tree', 'Team'],
   ['key', 'Key'],
-  ['team', 'Team'],
+  ['owner', 'Owner'],
   ['model', 'Model'],
   ['provider', 'Provider'],
+  ['user', 'End user'],
   ['day', 'Day'],
+  ['month', 'Month'],
 ];
+/** @type {Record<string, string>} */
+const TITLES = { tree: 'team, with the teams below', user: 'end user' };
+const MONTHS = 12;
+const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 const DAY_MS = 86_400_000;
 const MAX_BUDGETS = 200;
 const NO_BUDGETS = 'No key has a budget. Edit a key to give it one.';
 
 /**
- * The range that is shown: as the admin API takes it, and when it began.
- * @typedef {{ since: string, from: number }} Range
+ * The range that is shown: the filters of the admin API, when it begins, and when it ends.
+ * @typedef {{ filters: Record<string, string>, from: number, until: number }} Range
  */
+
+/** @typedef {{ code: string, rate: string } | null} Currency in which costs are shown beside dollars */
 
 /** @typedef {Key & { reserved: number }} BudgetKey reserved: what running calls may still cost */
 
@@ -46,11 +56,11 @@ export function mount(root, first) {
     request.abort();
     request = new AbortController();
     const { signal } = request;
-    const group = address.query.get('by') ?? '';
+    const group = address.query.get('by')?.replace(/^team$/, 'tree') ?? '';
     const by = GROUPS.some(([name]) => name === group) ? group : 'model';
-    const wanted = address.query.get('since') ?? '';
-    const since = Object.hasOwn(RANGE_MS, wanted) ? wanted : '30d';
-    const range = { since, from: Date.now() - RANGE_MS[since] };
+    const range = rangeOf(address);
+    const { since = '', month = '' } = range.filters;
+    const query = new URLSearchParams({ by, ...range.filters });
     const container = h('div', { 'aria-busy': 'true' });
     root.replaceChildren(
       h(
@@ -59,14 +69,16 @@ export function mount(root, first) {
         h('h1', { tabindex: '-1' }, 'Spend'),
         h('span', { class: 'grow' }),
         choices('Group by', GROUPS, by, (value) => linkWith(address, { by: value })),
-        choices('Time range', RANGES, since, (value) => linkWith(address, { since: value })),
+        choices('Time range', RANGES, since, (value) => linkWith(address, { since: value, month: null })),
+        monthChoice(month, (value) => (location.hash = linkWith(address, { month: value, since: null }))),
+        h('a', { class: 'button', download: true, href: `/admin/usage.csv?${query}` }, 'Export CSV'),
       ),
       container,
     );
     try {
       const [groups, days, { teams }, { keys, truncated }, { holds }, known] = await Promise.all([
-        getJson(`/admin/usage?by=${by}&since=${since}`, signal),
-        getJson(`/admin/usage?by=day&since=${since}`, signal),
+        getJson(`/admin/usage?${query}`, signal),
+        getJson(`/admin/usage?${new URLSearchParams({ by: 'day', ...range.filters })}`, signal),
         getJson('/admin/teams', signal),
         fetchKeys(signal),
         fetchHolds(signal),
@@ -74,17 +86,18 @@ export function mount(root, first) {
       ]);
       container.removeAttribute('aria-busy');
       container.replaceChildren(
-        totals(days.usage, since),
+        totals(days.usage, range, days.currency),
         archiveNote(groups),
         days.usage.length ? dailySpend(days.usage, range) : '',
         groupTable(groups, by, range, known),
+        currencyNote(days.currency),
         teamBudgets(teams),
         keyBudgets(
           keys.map((key) => ({ ...key, reserved: Number(holds[key.id] ?? 0) })),
           truncated,
         ),
       );
-      announce(`Spend by ${by}, ${plural(groups.usage.length, 'row')}`);
+      announce(`Spend by ${titleOf(by)}, ${plural(groups.usage.length, 'row')}`);
     } catch (error) {
       if (!signal.aborted) showError(container, error, () => show(address));
     }
@@ -101,6 +114,61 @@ export function mount(root, first) {
       request.abort();
     },
   };
+}
+
+/**
+ * The range that an address asks for: a month of the calendar, or one of the time ranges.
+ * @param {Address} address
+ * @returns {Range}
+ */
+function rangeOf({ query }) {
+  const month = query.get('month') ?? '';
+  if (MONTH.test(month)) {
+    const [year, number] = month.split('-').map(Number);
+    return { filters: { month }, from: Date.UTC(year, number - 1), until: Date.UTC(year, number) };
+  }
+  const wanted = query.get('since') ?? '';
+  if (query.get('by') === 'month' && !wanted) {
+    const from = monthBefore(MONTHS - 1);
+    return { filters: { since: isoTime(from) }, from, until: Date.now() };
+  }
+  const since = Object.hasOwn(RANGE_MS, wanted) ? wanted : '30d';
+  return { filters: { since }, from: Date.now() - RANGE_MS[since], until: Date.now() };
+}
+
+/**
+ * The start of a month of the calendar, that many months ago.
+ * @param {number} ago
+ */
+function monthBefore(ago) {
+  const now = new Date();
+  return Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - ago);
+}
+
+/**
+ * A choice of one of the last months, or of the one that is shown.
+ * @param {string} shown
+ * @param {(month: string) => void} onchange
+ */
+function monthChoice(shown, onchange) {
+  const months = Array.from({ length: MONTHS }, (_, ago) => isoTime(monthBefore(ago)).slice(0, 7));
+  const control = select([['', 'Month (UTC)'], ...months.map((month) => [month, month])], shown, onchange);
+  control.setAttribute('aria-label', 'Month');
+  return control;
+}
+
+/** @param {string} by */
+const titleOf = (by) => TITLES[by] ?? by;
+
+/** @param {Currency} currency */
+function currencyNote(currency) {
+  if (!currency) return '';
+  const { code, rate } = currency;
+  return h(
+    'p',
+    { class: 'soft' },
+    `${code} is converted at ${rate} for a dollar. The ledger and budgets are in dollars.`,
+  );
 }
 
 /**
@@ -123,9 +191,10 @@ const day = (at) => at.slice(0, 10);
 
 /**
  * @param {UsageRow[]} days
- * @param {string} since
+ * @param {Range} range
+ * @param {Currency} currency
  */
-function totals(days, since) {
+function totals(days, range, currency) {
   /** @param {'cost' | 'calls' | 'input' | 'output' | 'unpriced' | 'estimated' | 'approximate'} name */
   const sum = (name) => days.reduce((total, day) => total + Number(day[name]), 0);
   /**
@@ -134,8 +203,8 @@ function totals(days, since) {
    */
   const calls = (name, note) => [compactCount(sum(name)), ' ', h('small', {}, note)];
   return figures([
-    ['Spent', money(sum('cost'))],
-    ['Calls', h('a', { href: link('calls', { since }) }, compactCount(sum('calls')))],
+    ['Spent', [money(sum('cost')), currency && ' ', currency && h('small', {}, inCurrency(sum('cost'), currency))]],
+    ['Calls', h('a', { href: link('calls', timeFilters(range)) }, compactCount(sum('calls')))],
     ['Input tokens', compactCount(sum('input'))],
     ['Output tokens', compactCount(sum('output'))],
     sum('unpriced') > 0 && ['Unpriced', calls('unpriced', 'calls, not in the sum')],
@@ -145,15 +214,32 @@ function totals(days, since) {
 }
 
 /**
+ * The filters of a range, as the list of calls takes them.
+ * @param {Range} range
+ * @returns {Record<string, string>}
+ */
+function timeFilters({ filters, from, until }) {
+  return filters.since ? { since: filters.since } : { since: isoTime(from), until: isoTime(until) };
+}
+
+/**
+ * @param {number} dollars
+ * @param {{ code: string, rate: string }} currency
+ */
+function inCurrency(dollars, { code, rate }) {
+  return `${money(dollars * Number(rate)).replace('$', '')} ${code}`;
+}
+
+/**
  * @param {UsageRow[]} days
  * @param {Range} range
  */
 function dailySpend(days, range) {
   const known = new Map(days.map((day) => [day.group.day, day]));
-  const number = Math.ceil(RANGE_MS[range.since] / DAY_MS) + 1;
-  const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+  const first = Math.floor(range.from / DAY_MS);
+  const number = Math.floor((range.until - 1) / DAY_MS) - first + 1;
   const columns = Array.from({ length: number }, (_, index) => {
-    const at_ms = today - (number - 1 - index) * DAY_MS;
+    const at_ms = (first + index) * DAY_MS;
     const day = known.get(dayName(at_ms));
     const title = `${dayName(at_ms)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}`;
     return { at_ms, parts: { spent: Number(day?.cost ?? 0) }, title };
@@ -186,17 +272,18 @@ function timeOf(day, { from }) {
 }
 
 /**
- * @param {{ usage: UsageRow[], truncated: boolean }} groups
+ * @param {{ usage: UsageRow[], truncated: boolean, currency: Currency }} groups
  * @param {string} by
  * @param {Range} range
  * @param {Map<string, string>} names
  */
-function groupTable({ usage, truncated }, by, range, names) {
-  const rows = [...usage].sort(by === 'day' ? newestDay : highestCost);
+function groupTable({ usage, truncated, currency }, by, range, names) {
+  const rows = [...usage].sort(ORDERS[by] ?? highestCost);
   const highest = Math.max(1e-12, ...rows.map((row) => Number(row.cost)));
   const columns = [
-    th(by === 'day' ? 'Day (UTC)' : by[0].toUpperCase() + by.slice(1)),
+    th(HEADS[by]),
     th('Spent', 'number'),
+    ...(currency ? [th(currency.code, 'number')] : []),
     th(h('span', { class: 'visually-hidden' }, 'Share')),
     th('Calls', 'number'),
     th('Input', 'number'),
@@ -206,19 +293,32 @@ function groupTable({ usage, truncated }, by, range, names) {
   ];
   const content = rows.length
     ? table(
-        `Spend by ${by}`,
+        `Spend by ${titleOf(by)}`,
         columns,
         rows.map((row) => groupRow(row, by, range, names, Number(row.cost) / highest)),
       )
     : emptyState('No calls in this time range.');
   const note = truncated && h('p', { class: 'soft' }, `Showing the ${count(rows.length)} rows with the highest cost.`);
-  return h('section', {}, h('h2', {}, `By ${by}`), content, note);
+  return h('section', {}, h('h2', {}, `By ${titleOf(by)}`), content, note);
 }
 
-/** @type {(one: UsageRow, other: UsageRow) => number} */
-const newestDay = (one, other) => (one.group.day < other.group.day ? 1 : -1);
-/** @type {(one: UsageRow, other: UsageRow) => number} */
+/** @type {Record<string, string>} */
+const HEADS = {
+  ...Object.fromEntries(GROUPS),
+  day: 'Day (UTC)',
+  month: 'Month (UTC)',
+};
+
+/** @typedef {(one: UsageRow, other: UsageRow) => number} Order */
+
+/** @type {Order} */
 const highestCost = (one, other) => Number(other.cost) - Number(one.cost) || other.calls - one.calls;
+/** @type {Record<string, Order>} a team comes before the teams below it */
+const ORDERS = {
+  day: (one, other) => (one.group.day < other.group.day ? 1 : -1),
+  month: (one, other) => (one.group.month < other.group.month ? 1 : -1),
+  tree: (one, other) => (one.group.tree < other.group.tree ? -1 : 1),
+};
 
 /**
  * @param {UsageRow} row
@@ -229,21 +329,45 @@ const highestCost = (one, other) => Number(other.cost) - Number(one.cost) || oth
  */
 function groupRow(row, by, range, names, share) {
   const value = row.group[by];
-  const name = (by === 'key' && names.get(value)) || value || (by === 'provider' ? 'no provider called' : `no ${by}`);
-  const href = link('calls', by === 'day' ? timeOf(value, range) : { [by]: value, since: range.since });
-  const title = value ? h('a', { href, title: name }, name) : h('span', { class: 'soft' }, name);
+  const name =
+    (by === 'key' && names.get(value)) ||
+    value ||
+    (by === 'provider' ? 'no provider called' : `no ${HEADS[by].toLowerCase()}`);
+  const href = detailsOf(value, by, range);
+  const title = value && href ? h('a', { href, title: name }, name) : h('span', { class: value ? '' : 'soft' }, name);
+  const calls = value && href ? h('a', { href }, count(row.calls)) : count(row.calls);
+  const level = by === 'tree' ? value.split('/').length - 1 : 0;
   return h(
     'tr',
     {},
-    h('td', { class: 'name' }, title),
+    h('td', { class: `name level-${level}` }, title),
     h('td', { class: 'number first', 'data-what': '' }, spent(row)),
+    row.converted !== null && h('td', { class: 'number', 'data-what': 'converted' }, converted(row)),
     h('td', { class: 'share' }, meter([['spent-fill', share]], { label: `${name}: ${spent(row)}` })),
-    h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href }, count(row.calls)) : count(row.calls)),
+    h('td', { class: 'number', 'data-what': 'calls' }, calls),
     h('td', { class: 'number', 'data-what': 'in' }, compactCount(row.input)),
     h('td', { class: 'number', 'data-what': 'out' }, compactCount(row.output)),
     h('td', { class: 'number', 'data-what': 'cached' }, compactCount(row.cached)),
     h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''),
   );
+}
+
+/**
+ * The address of what a row is made of: its calls, or the days of a month. Calls have no owner, so an owner has none.
+ * @param {string} value
+ * @param {string} by
+ * @param {Range} range
+ */
+function detailsOf(value, by, range) {
+  if (by === 'owner') return '';
+  if (by === 'month') return link('spend', { by: 'day', month: value });
+  if (by === 'day') return link('calls', timeOf(value, range));
+  return link('calls', { [by === 'tree' ? 'team' : by]: value, ...timeFilters(range) });
+}
+
+/** @param {UsageRow} row */
+function converted(row) {
+  return money(row.converted).replace('$', '');
 }
 
 /**
