@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.gateway.billing.ledger import Ledger, NoLedger
-from penstock.gateway.calls.breakers import SIZE, BreakerTable
+from penstock.gateway.calls import breakers, measures
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config
@@ -114,6 +114,7 @@ class App:
         self._unbooked = own_accounts(config, home) if self._books is None else None
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger(self._unbooked)
         self._breakers = _breakers(folder)
+        self._measures = _measures(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()
         self.rejections = Rejections(log.warning, partial(count, metric_specs.REJECTED), self._loop.time)
@@ -198,7 +199,7 @@ class App:
         self._update_traces(config)
         self.live.allow_content(allowed=config.admin.content)
         self._upstreams.use(prepared)
-        health = TargetHealth(config.retries, time.monotonic, time.time, self._breakers)
+        health = TargetHealth(config.retries, time.monotonic, time.time, self._breakers, self._measures)
         self._update_recorder(config)
         upstreams = self._upstreams
         self._gateway = Gateway(config, upstreams.of, upstreams.local_models, health, self._ledger, self._recorder)
@@ -420,12 +421,20 @@ def _recent_answers(config: Config, home: RuntimeFolder) -> RecentAnswers | None
     return RecentAnswers(settings, config.server.workers, home.secret)
 
 
-def _breakers(folder: Path | None) -> BreakerTable:
+def _breakers(folder: Path | None) -> breakers.BreakerTable:
     """The circuit breakers of all targets, shared by all workers. A reload keeps them."""
     if folder is None:
-        return BreakerTable()
-    shared = SharedMemory(folder / "breakers", SIZE)
-    return BreakerTable(shared.view, shared)
+        return breakers.BreakerTable()
+    shared = SharedMemory(folder / "breakers", breakers.SIZE)
+    return breakers.BreakerTable(shared.view, shared)
+
+
+def _measures(folder: Path | None) -> measures.Measures:
+    """What is measured of all targets, shared by all workers. A reload keeps it."""
+    if folder is None:
+        return measures.Measures(time.monotonic)
+    shared = SharedMemory(folder / "measures", measures.SIZE)
+    return measures.Measures(time.monotonic, shared.view, shared)
 
 
 def validate(config: Config) -> None:

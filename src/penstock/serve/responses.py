@@ -123,6 +123,8 @@ def call_lines(call: Call) -> str:
     if attempts:
         last = attempts[-1]
         lines += _answered_by(last.provider, last.model)
+        if last.why:
+            lines += f"x-penstock-route: {header_value(last.why)}\r\n"
         if call.tells_cost and progress.entry is not None and (cost := progress.entry.cost) is not None:
             lines += f"x-penstock-cost: {money(cost)}\r\n"
     if progress.commit_s is not None:

@@ -156,7 +156,7 @@ class Ledger:
 
     def affordable(self, plans: list[Planned]) -> list[Planned]:
         """The plans that a key with a budget may use: those with a known price."""
-        return [plan for plan in plans if self._price(plan) is not None]
+        return [plan for plan in plans if self.price(plan) is not None]
 
     def admit(
         self, call: Call, demand: TokenDemand, plans: Sequence[QuotedPlan], then: Callable[[Failure | None], None]
@@ -217,14 +217,14 @@ class Ledger:
             return False
         if key is None or not key.quotas:
             return True
-        prices = [priced for priced in (self._price(plan, key.team) for plan in plans) if priced is not None]
+        prices = [priced for priced in (self.price(plan, key.team) for plan in plans) if priced is not None]
         self._reservations.reserve(call, demand, prices, max(plan.timeouts.total_s for plan in plans), then)
         return False
 
     def start_attempt(self, call: Call, attempt: Attempt, plan: QuotedPlan) -> None:
         """An attempt starts: set its price and tier, write the call to the journal, and apply the budget's limit."""
         attempt.began_s = self._loop.time() - call.started
-        attempt.priced = self._price(plan, call.key.team if call.key is not None else "")
+        attempt.priced = self.price(plan, call.key.team if call.key is not None else "")
         attempt.tier = call.tier
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
@@ -338,7 +338,7 @@ class Ledger:
         for account in accounts:
             self._accounts.settle(account, entry.id, cost, tokens.input + tokens.output)
 
-    def _price(self, plan: QuotedPlan, team: str = "") -> PricedModel | None:
+    def price(self, plan: QuotedPlan, team: str = "") -> PricedModel | None:
         """The current price of a target for the calls of a team; None if it is unknown. Looked up again only when
         it may have changed."""
         now, quote = time.time(), plan.quote
@@ -397,6 +397,9 @@ class NoLedger:
     def affordable(self, plans: list[Planned]) -> list[Planned]:
         """All plans: no key has a budget."""
         return plans
+
+    def price(self, plan: QuotedPlan) -> None:
+        """No price is known."""
 
     def admit(
         self, call: Call, demand: TokenDemand, _plans: Sequence[QuotedPlan], _then: Callable[[None], None]

@@ -34,6 +34,7 @@ from penstock.gateway.record.trace import new_span
 from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
 
 _NO_MODEL = "upstream_model_not_found"
+_STALE = "upstream_stale"
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 """What an asker has to await. The loop runs it as a task, and cancels it if the call is stopped."""
@@ -93,6 +94,7 @@ class AttemptLoop:
     _stopped = False
     _demand: TokenDemand
     _at_limit: KeyAtLimit | None = None  # the key of a provider that is free again soonest
+    _measured: int | None = None  # the target in the measures, while its attempt is in progress
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class AttemptLoop:
     def stop(self) -> None:
         """Stop: the client has disconnected or got an error."""
         self._stopped = True
+        self._end_measure()
         if self._is_probe:  # let another call be the probe
             self._is_probe = False
             self._health.release_probe(self._plan.target)
@@ -231,14 +234,27 @@ class AttemptLoop:
             call.progress.overhead_s = time.perf_counter() - call.read_s
         attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect, provider_key=plan.provider_key)
         attempt.client_credentials = plan.client_credentials
+        if call.reasons or call.progress.attempts:
+            attempt.why = self._why(plan)
         if call.trace is not None and services.config.telemetry.propagate:
             attempt.span = new_span()
         call.progress.attempts.append(attempt)
+        if plan.measured:
+            self._measured = plan.measure_key
+            services.health.measures.begin(self._measured)
         if plan.place != self._place:
             self._place, self._targets_tried = plan.place, self._targets_tried + 1
         call.progress.control = AttemptControl(attempt)
         services.ledger.start_attempt(call, attempt, plan)
         self._ask(fresh=False)
+
+    def _why(self, plan: Plan) -> str:
+        """Why this target is tried now."""
+        before, chosen = self._call.progress.attempts, self._call.reasons.get(plan.place, "")
+        if not before:
+            return chosen
+        last = before[-1]
+        return f"after {last.provider}/{last.model}: {last.code}"
 
     def _ask(self, *, fresh: bool) -> None:
         self._on_fresh_connection = fresh
@@ -262,6 +278,8 @@ class AttemptLoop:
             return
         health, target = self._health, self._plan.target
         try:
+            if self._measured is not None:
+                self._measure(self._measured, outcome)
             match outcome:
                 case Committed():
                     health.committed(target)
@@ -276,10 +294,31 @@ class AttemptLoop:
         except Exception as error:  # noqa: BLE001 - the client gets an error
             self._client.fail(error)
 
+    def _measure(self, key: int, outcome: Outcome) -> None:
+        """Take the measures of the current attempt."""
+        attempt, measures = self._call.progress.attempts[-1], self._services.health.measures
+        match outcome:
+            case Committed() if attempt.commit_s is not None:
+                measures.answered(key, attempt.commit_s)
+                return
+            case Completed() if attempt.commit_s is not None:
+                measures.completed(key, attempt.output_chars, attempt.seconds - attempt.commit_s)
+            case Failed(committed=False) if attempt.ending == "timed_out":
+                measures.late(key, attempt.seconds)
+            case Failed(failure) if failure.code == _STALE and not self._on_fresh_connection:
+                return  # it is repeated
+        self._end_measure()
+
+    def _end_measure(self) -> None:
+        """The current attempt is over."""
+        if self._measured is not None:
+            self._services.health.measures.end(self._measured)
+            self._measured = None
+
     def _on_failure(self, failure: Failure) -> None:
         """The attempt has failed before its commit point: try again, or the next target, or give up."""
         health = self._health
-        if failure.code == "upstream_stale" and not self._on_fresh_connection:
+        if failure.code == _STALE and not self._on_fresh_connection:
             attempt = self._call.progress.attempts[-1]
             attempt.code, attempt.sent = "", False  # presumably the provider has not seen the request
             self._services.ledger.guard(self._call)  # `AttemptControl.release` has removed the limit

@@ -14,16 +14,20 @@ from msgspec import structs
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DIALECTS, clients_speak
 from penstock.core.dialects.shared_state import find_route, further_models
+from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
+from penstock.gateway.calls.affinity import affinity_headers, affinity_key
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
+from penstock.gateway.calls.choice import Chooser, Facts, within_attempts
 from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_asker import LocalAsker
 from penstock.gateway.calls.plan import Plan, Plans, TargetEndpoint, with_credentials
-from penstock.gateway.calls.routing import TargetHealth, from_account, in_order, with_state
+from penstock.gateway.calls.routing import TargetHealth
+from penstock.gateway.calls.strategies import TargetEvidence
 from penstock.gateway.config import Config, ContentRule, Provider, Target
 from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.client_key import ClientKey
@@ -72,6 +76,7 @@ class Gateway:
         self.ledger = ledger
         self.local_models = local_models
         self.health = health
+        self.chooser = Chooser(health, TargetEvidence(health.measures, ledger.price, random.Random()))
         self._upstream = upstream
         self._recorder = recorder
         self.collector: ContentCollector | None = None
@@ -86,10 +91,11 @@ class Gateway:
         self._embeddings = Plans(config, "embeddings", recorded=recorded)
         self._all_plans = (*self._streamed.values(), *self._whole.values(), self._embeddings)
         self._leaked_keys = LeakedKeys(config)
-        self._random = random.Random()
         rules = (config.streams.durable, *(route.durable for route in config.routes.values()))
         self.durable_by_rule = "always" in rules
         """Whether streams are durable that no client asks for."""
+        self.routing_headers = affinity_headers(config.routes.values())
+        """The headers by which routes recognise a conversation."""
         self.keep_transcripts = config.admin.content and config.admin.enabled
         """Whether attempts keep a transcript, for the admin page."""
 
@@ -152,23 +158,36 @@ class Gateway:
             return plans  # nearly always
         if not plans:
             raise RequestError(refusals.no_embeddings(call.model))
-        if not (plans := [plan for plan in plans if not plan.client_only]):
-            raise RequestError(refusals.no_client_credentials(call.model))
-        if request is not None and request.provider_state:
-            plans = with_state(plans)
-        ready = [plan for plan in in_order(plans, self._random) if not self.health.cooling_s(plan.target)]
+        ranking = self.chooser.rank(plans, self._facts(call, plans, request))
+        ready, call.reasons = ranking.plans, ranking.reasons
         if not ready:
-            targets = plans[0].alternatives
-            wait = min(map(self.health.cooling_s, targets))
-            raise RequestError(refusals.all_cooling(wait, limited=self.health.limited(targets)))
-        if request is not None and any(plan.provider_key for plan in ready) and (issuer := _issuer(request)):
-            ready = from_account(ready, issuer)
+            raise RequestError(self._no_target(call, plans))
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
-            places = list(dict.fromkeys(plan.place for plan in ready))[: self.config.retries.max_attempts]
-            ready = [plan for plan in ready if plan.place in places]
-        if budgeted and not (ready := self.ledger.affordable(ready)):
-            raise RequestError(refusals.unpriced(call.model))
+            ready = within_attempts(ready, self.config.retries.max_attempts)
         return ready
+
+    def _facts(self, call: Call, plans: Sequence[Plan], request: ClientRequest | None) -> Facts:
+        """What the choice between plans depends on, of a call."""
+        settings, key = plans[0].settings, call.key
+        affinity = settings.affinity
+        return Facts(
+            affinity=affinity_key(affinity, request, key, call.routing_headers) if affinity else b"",
+            issuer=_issuer(request) if request is not None and any(plan.provider_key for plan in plans) else "",
+            provider_state=request is not None and bool(request.provider_state),
+            priced_only=key is not None and key.budgeted,
+        )
+
+    def _no_target(self, call: Call, plans: Sequence[Plan]) -> Failure:
+        """Why none of these plans may be tried."""
+        plans = [plan for plan in plans if not plan.client_only]
+        if not plans:
+            return refusals.no_client_credentials(call.model)
+        waits = [self.health.cooling_s(plan.target) for plan in plans]
+        if not all(waits):
+            return refusals.unpriced(call.model)
+        targets = plans[0].alternatives
+        wait = min(map(self.health.cooling_s, targets))
+        return refusals.all_cooling(wait, limited=self.health.limited(targets))
 
     def _find(self, known: Plans, model: str, key: ClientKey | None) -> Sequence[Plan]:
         """The plans of all targets of a model. Raises `RequestError` if there is no such model, or if the key does not

@@ -25,6 +25,7 @@ from penstock.core.fast.openings import OpeningTemplate
 from penstock.core.slow_path import MAX_BODY
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.calls import refusals
+from penstock.gateway.calls.measures import measure_key
 from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.quota import Quota
@@ -74,6 +75,12 @@ class Plan(Struct, eq=False, kw_only=True):
     route: str
     """The model's name in the ledger: see `Plans.full_name`."""
     target: Target
+    settings: Route
+    """The route that it belongs to."""
+    measure_key: int
+    """Names the target in the measures (`measures.py`)."""
+    measured: bool
+    """Whether its attempts are measured."""
     place: int
     """The place of the target in the route. The plans for the keys of one provider have the same place."""
     alternatives: tuple[Target, ...]
@@ -175,6 +182,9 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         return Plan(
             route=route.name,
             target=target,
+            settings=route,
+            measure_key=measure_key(provider.name, provider.base_url, target.dialect, target.model, self._kind),
+            measured=route.measured,
             place=place,
             alternatives=alternatives,
             provider_key=provider.key.name if provider.key is not None else "",

@@ -1,4 +1,4 @@
-"""Routing: in which order the targets of a model and the keys of their providers are tried, and which cool down.
+"""Routing: which targets, and which keys of their providers, cool down. `choice.py` has the order of the others.
 
 Each target has a circuit breaker. It opens after `_FAILURES_TO_COOL` consecutive failures, or when the target sends
 `Retry-After` or 429. Then the target *cools down* and is not tried. After the cool-down (half-open) one call is
@@ -17,13 +17,9 @@ refused key cools down at once while another key of the provider does not; the l
 because some providers refuse a request with the same status.
 """
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from itertools import chain, groupby
-from operator import attrgetter
 from types import MappingProxyType
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -39,6 +35,7 @@ from penstock.gateway.calls.breakers import (
     PROBE_UNTIL,
     BreakerTable,
 )
+from penstock.gateway.calls.measures import Measures
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider, Retries, Secret, Target
 
@@ -51,8 +48,6 @@ _OF_REQUEST = frozenset(("upstream_event_too_large", "upstream_bad_finish"))
 _REFUSED = "upstream_auth"
 _OF_ACCOUNT = frozenset(("upstream_no_credit", "upstream_model_not_found"))
 _OF_KEY = frozenset((_REFUSED, "upstream_rate_limited", *_OF_ACCOUNT))
-
-T = TypeVar("T")
 
 
 def is_of_key(failure: Failure, plan: Plan) -> bool:
@@ -76,9 +71,12 @@ class TargetHealth:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         table: BreakerTable | None = None,
+        measures: Measures | None = None,
     ) -> None:
         self._retries = retries
         self.retries = RetryBudget(retries.budget)
+        self.measures = Measures(clock) if measures is None else measures
+        """How soon and how fast the targets have answered lately."""
         self._clock = clock
         self._wall_clock = wall_clock
         self._table = BreakerTable() if table is None else table
@@ -314,48 +312,6 @@ class RetryBudget:
             return False
         self._tokens -= 1.0
         return True
-
-
-def in_order(plans: Sequence[Plan], random_source: random.Random) -> Sequence[Plan]:
-    """The plans of a route in the order of the attempts: targets as listed, or in random order by weight; and the keys
-    of each target likewise."""
-    if len(plans) < 2:
-        return plans
-    groups = [_by_weight(list(group), _key_weight, random_source) for _, group in groupby(plans, attrgetter("place"))]
-    ordered = _by_weight(groups, lambda group: group[0].target.weight, random_source)
-    return list(chain.from_iterable(ordered))
-
-
-def from_account(plans: Sequence[Plan], issuer: str) -> list[Plan]:
-    """The plans with the keys of one account before the other keys of each target: only this account accepts its
-    seals."""
-    groups = groupby(plans, attrgetter("place"))
-    return list(chain.from_iterable(sorted(group, key=lambda plan: plan.issuer != issuer) for _, group in groups))
-
-
-def with_state(plans: Sequence[Plan]) -> list[Plan]:
-    """The plans for a request that refers to what a provider keeps: for each target, those of the first key's account.
-
-    Which account keeps it is unknown, so it must always be the same one.
-    """
-    first = {plan.place: plan.issuer for plan in reversed(plans)}
-    return [plan for plan in plans if plan.issuer == first[plan.place]]
-
-
-def _by_weight(items: list[T], weight: Callable[[T], float | None], random_source: random.Random) -> list[T]:
-    """The items in random order by weight; unchanged if they have none."""
-    if len(items) < 2 or weight(items[0]) is None:
-        return items
-    remaining, ordered = list(items), []
-    while remaining:
-        pick = random_source.choices(range(len(remaining)), [weight(item) or 0.0 for item in remaining])[0]
-        ordered.append(remaining.pop(pick))
-    return ordered
-
-
-def _key_weight(plan: Plan) -> float | None:
-    key = plan.target.provider.key
-    return key.weight if key is not None else None
 
 
 def _digest(provider: Provider) -> bytes:

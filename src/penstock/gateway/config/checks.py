@@ -155,6 +155,11 @@ def check_set(fields: Mapping[str, object], path: Path, problems: Problems) -> N
             problems.error((*path, field), f"cannot be set by a route: {_RESERVED_FIELDS[field]}")
 
 
+def is_header_name(text: str) -> bool:
+    """Whether a text can be the name of a header."""
+    return _HEADER_NAME.fullmatch(text) is not None
+
+
 def is_name(text: str) -> bool:
     """Whether a text can be the name of a model or route: not empty, printable, without spaces at its ends."""
     return bool(text) and text == text.strip() and text.isprintable()

@@ -1,13 +1,15 @@
 """Loads [routes]: names, targets and overrides."""
 
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import structs
 
-from penstock.gateway.config.checks import check_set, is_dialect, is_name
+from penstock.gateway.config.checks import check_set, is_dialect, is_header_name, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
+from penstock.gateway.config.route_settings import StrategyName
 from penstock.gateway.config.settings import Limits
 from penstock.gateway.config.snapshot import STAR, Route, Target
 from penstock.gateway.config.toml import Path
@@ -51,7 +53,30 @@ class RouteLoader:
             record=given.get("record"),
             content=given.get("content"),
             durable=given.get("durable"),
+            strategy=self._strategy(given, targets, path),
+            max_first_event_s=given.get("max_first_event_s", inf),
+            affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),
         )
+
+    def _strategy(self, given: dict[str, Any], targets: list[Target], path: Path) -> StrategyName:
+        weighted = targets[0].weight is not None
+        strategy: StrategyName = given.get("strategy", "weights" if weighted else "order")
+        if weighted and strategy != "weights":
+            self._problems.error((*path, "strategy"), f'takes no weights, as {strategy} does; write "weights"')
+        if "max_first_event_s" in given and strategy != "cheapest":
+            message = 'is for strategy = "cheapest" only; [routes.NAME.timeouts] has the limits of attempts'
+            self._problems.error((*path, "max_first_event_s"), message)
+        if strategy == "cheapest" and "max_first_event_s" not in given:
+            message = 'needs max_first_event_s, such as 2.0; "cost" is the lowest price however late'
+            self._problems.error((*path, "strategy"), message)
+        return strategy
+
+    def _affinity(self, text: str, path: Path) -> str:
+        kind, colon, header = text.partition(":")
+        valid = text in ("", "prompt", "user") if not colon else kind == "header" and is_header_name(header)
+        if not valid:
+            self._problems.error(path, 'must be "prompt", "user" or "header:NAME", such as "header:x-session-id"')
+        return text.lower() if valid else ""
 
     def _check_name(self, name: str, path: Path) -> None:
         if not is_name(name):

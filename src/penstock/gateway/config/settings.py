@@ -7,23 +7,23 @@ Their fields are the keys of the file. Editors show their docstrings, and `scrip
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct, inspect
 
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.finance import FinanceSettings
 from penstock.gateway.config.people import AuthSettings, OidcSettings
+from penstock.gateway.config.route_settings import RouteTable, Size
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.people.group_roles import GroupRoles, GroupSettings, PatternSettings
 from penstock.gateway.record.price import Rates, rate
-from penstock.gateway.streams.stream_settings import Durability, StreamSettings
+from penstock.gateway.streams.stream_settings import StreamSettings
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
 # The maximum is a hundred times the price of today's most expensive model. More is not a price per million tokens.
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
-Size: TypeAlias = Annotated[int, Meta(ge=1024)]
 Days: TypeAlias = Annotated[float, Meta(gt=0, le=36_500)]
 WholeDays: TypeAlias = Annotated[int, Meta(ge=1, le=36_500)]
 Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
@@ -397,49 +397,6 @@ class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
 
 def _exactly(dollars: float) -> int:
     return rate(Decimal(str(dollars)))
-
-
-class TargetTable(Struct, frozen=True, kw_only=True):
-    """A target with its weight or dialect, as an item of `targets`."""
-
-    target: str
-    """provider/model"""
-    weight: Annotated[float, Meta(gt=0)] | None = None
-    """Its share of the calls, relative to the other weights."""
-    dialect: str = ""
-    """The API to use, if the provider offers several."""
-
-
-class RouteTable(Struct, frozen=True, kw_only=True):
-    """A public model name, or a pattern of such names, and its targets."""
-
-    targets: Annotated[tuple[str | TargetTable, ...], Meta(min_length=1)]
-    """At least one `provider/model`, or a table such as `{ target = "provider/model", weight = 3 }`. Either all have a
-    weight or none. `dialect` names the API to use, if the provider offers
-    [several](providers.md#providers-with-several-apis)."""
-    timeouts: Timeouts = Timeouts()
-    """Overrides of the providers' timeouts for this route."""
-    set: Mapping[str, Any] = {}
-    """Request fields that the route sets, whatever the client sends. Not `model`, `messages`, `stream` or
-    `stream_options`."""
-    max_event: Size | None = None
-    """Overrides `limits.max_event`."""
-    strict: bool = False
-    """`true` makes its calls [strict](reference/losses.md#strict-mode): a translation that would change the meaning
-    fails."""
-    cache: Literal["auto", "off"] = "auto"
-    """`"off"`: requests that are translated get no [breakpoints for the prompt cache](caching.md) by themselves."""
-    repair_tool_arguments: bool = False
-    """`true` [corrects](providers.md#repair-of-tool-calls) JSON of tool calls and of structured output that models
-    write wrong, where it has one reading that fits its schema."""
-    record: str | None = None
-    """Overrides `server.record`; `""` records nothing."""
-    durable: Durability | None = None
-    """Which streams of the route are [durable](streams.md): overrides `durable` in
-    [`[streams]`](reference/configuration.md#streams)."""
-    content: ContentRule | None = None
-    """Of which calls of the route the content is kept: overrides `keep` in
-    [`[content]`](reference/configuration.md#content)."""
 
 
 class Sections(Struct, frozen=True, kw_only=True):

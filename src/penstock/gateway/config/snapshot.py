@@ -1,11 +1,13 @@
 """Config: an immutable snapshot of the configuration. `load.py` makes it; a reload makes a new one."""
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 
 from msgspec import Struct, structs
 
 from penstock.errors import Problem, UnknownTargetError
+from penstock.gateway.config.route_settings import MEASURED, StrategyName
 from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
@@ -80,11 +82,22 @@ class Route(Struct, frozen=True, kw_only=True):
     repair_tool_arguments: bool = False
     # The directory of its captures: None for that of the server, "" to record nothing.
     record: str | None = None
+    # How the order of the targets is chosen (`gateway/calls/strategies.py`).
+    strategy: StrategyName = "order"
+    # How soon the first event of a target should come, for the strategy `cheapest`.
+    max_first_event_s: float = inf
+    # By what a conversation is recognised that stays at its target (`gateway/calls/affinity.py`); empty if none does.
+    affinity: str = ""
 
     @property
     def weighted(self) -> bool:
-        """Whether the first target is chosen by weight."""
+        """Whether its targets have weights."""
         return self.targets[0].weight is not None
+
+    @property
+    def measured(self) -> bool:
+        """Whether its strategy depends on how targets have answered lately."""
+        return self.strategy in MEASURED
 
     @property
     def is_pattern(self) -> bool:

@@ -101,6 +101,8 @@ class Attempt(Struct, eq=False):
     """Characters of text, reasoning and tool calls so far."""
     audio_chars: int = 0
     """Characters of base64-encoded audio so far."""
+    why: str = ""
+    """Why this target was chosen; empty if there was no choice."""
     provider_key: str = ""
     """The name of the provider's key, if the provider has several."""
     client_credentials: bool = False

@@ -161,6 +161,10 @@ class Call(Struct, eq=False):
     """Whether the client asks for a report at the end of a stream."""
     strict: bool = False
     """Whether a loss that changes the meaning is a failure."""
+    reasons: Mapping[int, str] = {}
+    """Why its targets are in their order, by the place of each in the route; empty if there was no choice."""
+    routing_headers: Mapping[str, str] = {}
+    """The headers of its request by which routes recognise a conversation."""
     keeping: AnswerKeeping | None = None
     """Keeps its answer, if the client may continue it."""
     content: CollectedContent | None = None

@@ -124,6 +124,8 @@ class Surface(ABC, Generic[ParsedRequest]):
         head: RequestHead | None = exchange.request.parsed_head
         if head is not None and head.credentials is not None:
             call.credentials = head.credentials
+        if gateway.routing_headers:
+            call.routing_headers = {name: headers[name] for name in gateway.routing_headers if name in headers}
         if self.request_id_header:
             call.progress.headers = {self.request_id_header: request_id}
         client = self._client(exchange, call, self._on_settled)

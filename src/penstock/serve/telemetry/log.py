@@ -212,6 +212,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
                 target=f"{tried.provider}/{tried.model[:_MAX_NAME]}",
                 dialect=tried.dialect if answers else None,
                 provider_key=tried.provider_key or None,
+                chosen=tried.why,
                 client_credentials=tried.client_credentials,
                 status=tried.status,
                 code=tried.code,

@@ -31,6 +31,9 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     provider_key: str | None
     """The name of the provider's key, if the provider has [several](provider-keys.md#several-keys-of-a-provider);
     otherwise null."""
+    chosen: str
+    """Why this [target was chosen](routing.md#strategies), such as `latency: first event 0.31 s`, or the failure that
+    it was tried after; empty if there was no choice."""
     client_credentials: bool
     """Whether the request had a [credential of the client's own](provider-keys.md#credentials-of-clients)."""
     status: int

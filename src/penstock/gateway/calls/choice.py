@@ -1,0 +1,134 @@
+"""Choice: which targets of a model may be tried for a call, in which order, and why. `Chooser` makes it.
+
+    all plans ─ usable? ─▶ candidates ─ strategy, affinity ─▶ in order ─▶ the plans to try
+                  └─▶ excluded, each with the reason
+
+One function decides, for calls and for `penstock explain`: `Chooser.rank`. The same
+facts and the same evidence give the same ranking; what is left to chance comes from the random source of the evidence.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
+
+from msgspec import Struct
+
+from penstock.gateway.calls.affinity import by_affinity, key_weight, target_name
+from penstock.gateway.calls.plan import Plan
+from penstock.gateway.calls.routing import TargetHealth
+from penstock.gateway.calls.strategies import STRATEGIES, RankedTarget, TargetEvidence, drawn, weight_of
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a choice depends on, of the call."""
+
+    affinity: bytes = b""
+    """What its conversation is recognised by; empty if its route has no affinity."""
+    issuer: str = ""
+    """The account of a provider that made what the request has in it; empty if none did, or if it is unknown."""
+    provider_state: bool = False
+    """Whether the request refers to what a provider keeps."""
+    priced_only: bool = False
+    """Whether only targets with a known price may be tried, because a budget limits the call."""
+
+
+class Excluded(Struct, frozen=True):
+    """A plan that may not be tried, and why."""
+
+    plan: Plan
+    why: str
+
+
+class Ranking(Struct, frozen=True):
+    """The targets that may be tried, in order, and those that may not."""
+
+    candidates: Sequence[RankedTarget]
+    excluded: Sequence[Excluded]
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans to try, in order."""
+        return list(chain.from_iterable(candidate.plans for candidate in self.candidates))
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """The reason for the place of each target, by its place in the route."""
+        return {candidate.plan.place: candidate.why for candidate in self.candidates}
+
+
+class Chooser:
+    """Puts the targets of a route in order."""
+
+    def __init__(self, health: TargetHealth, evidence: TargetEvidence) -> None:
+        self._health = health
+        self._evidence = evidence
+
+    def rank(self, plans: Sequence[Plan], facts: Facts) -> Ranking:
+        """The plans of a route's targets (all of one kind of call), ranked for a call."""
+        usable, excluded = self._usable(plans, facts)
+        if not usable:
+            return Ranking((), excluded)
+        settings = usable[0].settings
+        strategy, evidence = STRATEGIES[settings.strategy], self._evidence
+        candidates = [RankedTarget([*group]) for _, group in groupby(usable, attrgetter("place"))]
+        if len(candidates) > 1:
+            ordered = strategy.order(candidates, evidence)
+            if facts.affinity and strategy.by_affinity:
+                ordered = self._by_affinity(ordered, facts.affinity)
+        else:
+            candidates[0].why = f"{settings.strategy}: no other target"
+            ordered = candidates
+        for candidate in ordered:
+            if len(candidate.plans) > 1:
+                candidate.plans = self._keys(candidate.plans, facts)
+        return Ranking(ordered, excluded)
+
+    def _usable(self, plans: Sequence[Plan], facts: Facts) -> tuple[list[Plan], list[Excluded]]:
+        """The plans that may be tried, and the others."""
+        usable: list[Plan] = []
+        excluded: list[Excluded] = []
+        accounts = {plan.place: plan.issuer for plan in reversed(plans) if not plan.client_only}
+        for plan in plans:
+            if why := self._obstacle(plan, facts, accounts.get(plan.place, "")):
+                excluded.append(Excluded(plan, why))
+            else:
+                usable.append(plan)
+        return usable, excluded
+
+    def _obstacle(self, plan: Plan, facts: Facts, account: str) -> str:
+        """Why a plan may not be tried; empty if it may. `account` is that of the target's first key."""
+        if plan.client_only:
+            return "is called with credentials of clients only"
+        # Which account keeps what a request refers to is unknown, so it must always be the same one.
+        if facts.provider_state and plan.issuer != account:
+            return "may not have what the request refers to: another account may keep it"
+        if wait := self._health.cooling_s(plan.target):
+            return f"cools down for {wait:.0f} s"
+        if facts.priced_only and self._evidence.price(plan) is None:
+            return "has no known price, and a budget limits the call"
+        return ""
+
+    def _by_affinity(self, ordered: list[RankedTarget], key: bytes) -> list[RankedTarget]:
+        """The candidates, with the one first at which the conversation stays."""
+        tolerable = STRATEGIES[ordered[0].plan.settings.strategy].tolerable(ordered, self._evidence)
+        staying = by_affinity(tolerable, key, lambda candidate: target_name(candidate.plan), weight_of)
+        for candidate in staying:
+            candidate.why = f"affinity; {candidate.why}"
+        return staying + [candidate for candidate in ordered if candidate not in staying]
+
+    def _keys(self, plans: list[Plan], facts: Facts) -> list[Plan]:
+        """The plans with the keys of one provider, in order: those of the account that made the request's reasoning
+        first, because only it accepts its seals; then by affinity, by weight, or as listed."""
+        key = plans[0].target.provider.key
+        if facts.affinity:
+            plans = by_affinity(plans, facts.affinity, attrgetter("provider_key"), key_weight)
+        elif key is not None and key.weight is not None:
+            plans = drawn(plans, key_weight, self._evidence.random)
+        return sorted(plans, key=lambda plan: plan.issuer != facts.issuer) if facts.issuer else plans
+
+
+def within_attempts(plans: Iterable[Plan], most: int) -> list[Plan]:
+    """The plans of the first targets, of which a call tries at most so many."""
+    plans = list(plans)
+    places = list(dict.fromkeys(plan.place for plan in plans))[:most]
+    return [plan for plan in plans if plan.place in places]

@@ -1,0 +1,69 @@
+"""The settings of [routes]: a route, and its targets."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from penstock.gateway.content.collected import ContentRule
+from penstock.gateway.streams.stream_settings import Durability
+from penstock.providers.provider import Seconds, Timeouts
+
+Size: TypeAlias = Annotated[int, Meta(ge=1024)]
+StrategyName: TypeAlias = Literal["order", "weights", "least_busy", "latency", "cost", "cheapest"]
+MEASURED: frozenset[StrategyName] = frozenset(("least_busy", "latency", "cheapest"))
+"""The strategies that depend on how targets have answered lately."""
+
+
+class TargetTable(Struct, frozen=True, kw_only=True):
+    """A target with its weight or dialect, as an item of `targets`."""
+
+    target: str
+    """provider/model"""
+    weight: Annotated[float, Meta(gt=0)] | None = None
+    """Its share of the calls, relative to the other weights."""
+    dialect: str = ""
+    """The API to use, if the provider offers several."""
+
+
+class RouteTable(Struct, frozen=True, kw_only=True):
+    """A public model name, or a pattern of such names, and its targets."""
+
+    targets: Annotated[tuple[str | TargetTable, ...], Meta(min_length=1)]
+    """At least one `provider/model`, or a table such as `{ target = "provider/model", weight = 3 }`. Either all have a
+    weight or none. `dialect` names the API to use, if the provider offers
+    [several](providers.md#providers-with-several-apis)."""
+    timeouts: Timeouts = Timeouts()
+    """Overrides of the providers' timeouts for this route."""
+    set: Mapping[str, Any] = {}
+    """Request fields that the route sets, whatever the client sends. Not `model`, `messages`, `stream` or
+    `stream_options`."""
+    max_event: Size | None = None
+    """Overrides `limits.max_event`."""
+    strict: bool = False
+    """`true` makes its calls [strict](reference/losses.md#strict-mode): a translation that would change the meaning
+    fails."""
+    cache: Literal["auto", "off"] = "auto"
+    """`"off"`: requests that are translated get no [breakpoints for the prompt cache](caching.md) by themselves."""
+    repair_tool_arguments: bool = False
+    """`true` [corrects](providers.md#repair-of-tool-calls) JSON of tool calls and of structured output that models
+    write wrong, where it has one reading that fits its schema."""
+    record: str | None = None
+    """Overrides `server.record`; `""` records nothing."""
+    durable: Durability | None = None
+    """Which streams of the route are [durable](streams.md): overrides `durable` in
+    [`[streams]`](reference/configuration.md#streams)."""
+    content: ContentRule | None = None
+    """Of which calls of the route the content is kept: overrides `keep` in
+    [`[content]`](reference/configuration.md#content)."""
+    strategy: StrategyName | None = None
+    """How the order of the targets is [chosen](routing.md#strategies): `"order"` (as listed), `"weights"` (at random,
+    by weight), `"least_busy"` (the fewest answers in progress), `"latency"` (soonest and fastest), `"cost"` (the lowest
+    price) or `"cheapest"` (the lowest price of those that are soon enough). Default: `"weights"` if the targets have
+    weights, otherwise `"order"`."""
+    max_first_event_s: Seconds | None = None
+    """With `strategy = "cheapest"`: how soon the first event should come, in seconds."""
+    affinity: str = ""
+    """Keeps a conversation at the target and the key that have its [prompt cache](routing.md#prompt-cache-affinity):
+    `"prompt"` recognises it by the beginning of its requests or the client's `prompt_cache_key`, `"user"` by the end
+    user, and `"header:NAME"` by a header."""
