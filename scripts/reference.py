@@ -269,7 +269,7 @@ it. The header is missing if a price is not known. A stream begins before its co
 |---|---|
 | those with server-sent events, except Gemini | a comment before the last event, `: penstock {{"id": …}}` |
 | Gemini, as events or as a JSON array | the member `penstock` of the last message: Google's SDK accepts no comments |
-| any other stream | not sent; ask for the call afterwards |
+| Bedrock Converse | an event `penstockReport` after the last one, which boto3 ignores |
 
 `GET /v1/calls/{{x-request-id}}` returns the same for any call that has ended, with the key that made it. To another
 key, and to another user with a JWT, the call does not exist (404). The report has no content.

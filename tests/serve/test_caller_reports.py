@@ -11,11 +11,17 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from botocore import UNSIGNED
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.eventstream import EventStreamBuffer
+from botocore.session import get_session
 from google import genai
 from google.genai.types import HttpOptions
 
 from tests.faults.client import CLIENT_KEY, Response, get, post
-from tests.faults.dialects import CHAT, CLIENTS, MESSAGES, PROVIDERS, RESPONSES, TEXT, Client, Provider
+from tests.faults.cloud_clients import BEDROCK_CLIENT
+from tests.faults.dialects import BEDROCK, CHAT, CLIENTS, MESSAGES, PROVIDERS, RESPONSES, TEXT, Client, Provider
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Upstream, chunk, fin, head, last_chunk
@@ -225,6 +231,47 @@ def test_the_last_message_of_a_gemini_stream_has_the_report(running: InProcessGa
     assert (last["penstock"]["cost"], last["penstock"]["id"]) == (COST, answer.request_id)
     assert last["usageMetadata"]["candidatesTokenCount"] == 3
     assert not any("penstock" in message for message in before)
+
+
+@pytest.mark.parametrize("provider", [CHAT, BEDROCK], ids=["chat", "bedrock"])
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut off"])
+def test_the_report_is_an_event_behind_a_stream_of_bedrock(
+    running: InProcessGateway, provider: Provider, *, cut: bool
+) -> None:
+    """After an exception, too."""
+    script = [head(), chunk(provider.hello), fin()] if cut else provider.whole()
+    model = running.upstream.play(script)
+    request = BEDROCK_CLIENT.request(f"main{provider.suffix}/{model}", stream=True)
+    answer = running.send(request.replace(b"\r\n", b"\r\nx-penstock-report: 1\r\n", 1))
+    buffer = EventStreamBuffer()
+    buffer.add_data(answer.body)
+    *before, last = buffer
+    assert last.headers[":event-type"] == "penstockReport"
+    report = json.loads(last.payload)
+    assert (report["id"], report["outcome"]) == (answer.request_id, "truncated" if cut else "completed")
+    assert cut or report["cost"] == COST
+    types = [message.headers.get(":event-type") or message.headers[":exception-type"] for message in before]
+    assert types[-1] == ("modelStreamErrorException" if cut else "metadata")
+
+
+def test_botocore_reads_streams_with_a_report(running: InProcessGateway) -> None:
+    def add(request: AWSRequest, **_: object) -> None:
+        for name, value in (REPORT | {"Authorization": f"Bearer {CLIENT_KEY}"}).items():
+            request.headers[name] = value
+
+    client = get_session().create_client(
+        "bedrock-runtime",
+        region_name="eu-west-3",
+        endpoint_url=f"http://127.0.0.1:{running.port}",
+        config=Config(signature_version=UNSIGNED, proxies={}),
+    )
+    client.meta.events.register("before-sign.bedrock-runtime", add)
+    model = running.upstream.play(CHAT.whole())
+    messages = [{"role": "user", "content": [{"text": "Say hello."}]}]
+    events = list(client.converse_stream(modelId=f"main/{model}", messages=messages)["stream"])
+    client.close()
+    assert "".join(each["contentBlockDelta"]["delta"]["text"] for each in events if "contentBlockDelta" in each) == TEXT
+    assert events[-1]["metadata"]["usage"]["outputTokens"] == 3
 
 
 @pytest.mark.slow

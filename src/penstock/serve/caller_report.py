@@ -2,7 +2,7 @@
 
 - the header `x-penstock-cost` of an answer that is not streamed (`serve/responses.py`);
 - at the end of a stream, for a client that asks with `x-penstock-report`: a comment before the last server-sent event,
-  or a member of the last message of the Gemini API;
+  or what the client's API has in its place, such as a member of the last message of the Gemini API;
 - `GET /v1/calls/{id}` (`call_routes.py`): for any call of the client's key that has ended.
 
 They have no content. `[server] caller_reports = false` turns them off.

@@ -10,7 +10,7 @@ from itertools import islice
 from penstock.core.dialects.bedrock_converse.body import write_body, write_error
 from penstock.core.dialects.bedrock_converse.reader import NAME
 from penstock.core.dialects.bedrock_converse.request import read_request
-from penstock.core.dialects.bedrock_converse.writer import BedrockConverseWriter
+from penstock.core.dialects.bedrock_converse.writer import BedrockConverseWriter, write_report
 from penstock.core.dialects.bodies import MAX_INTEGER, check_lengths, decode_fields, decode_members, refused
 from penstock.core.dialects.dialect import SurfaceDialect
 from penstock.core.dialects.paths import model_at
@@ -82,4 +82,5 @@ CONVERSE_SURFACE = SurfaceDialect(
     write_error=write_error,
     status_of=status_of,
     request_id_header="x-amzn-requestid",
+    write_report=write_report,
 )

@@ -198,8 +198,16 @@ class BedrockConverseWriter(AnswerWriter):
         self._delta(block, {"image": {"source": {"bytes": data}}})
 
     def _emit(self, name: str, fields: Json) -> None:
-        headers = {":event-type": name, ":content-type": _JSON, ":message-type": "event"}
-        self.out.append(write_message(headers, msgspec.json.encode(fields | {"p": _FILLER})))
+        self.out.append(_event(name, msgspec.json.encode(fields | {"p": _FILLER})))
+
+
+def write_report(data: bytes, report: bytes) -> bytes:
+    """The last bytes of a stream, with the report as one more event: SDKs ignore events that they do not know."""
+    return data + _event("penstockReport", report)
+
+
+def _event(name: str, payload: bytes) -> bytes:
+    return write_message({":event-type": name, ":content-type": _JSON, ":message-type": "event"}, payload)
 
 
 def _exception(type: str, message: str) -> bytes:
