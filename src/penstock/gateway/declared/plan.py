@@ -21,7 +21,7 @@ from penstock.gateway.keys.keys import Key, Limited
 from penstock.gateway.keys.report import facts
 from penstock.gateway.keys.team_path import ancestry, is_team_path, level_of, within
 from penstock.gateway.keys.terms import check_manager
-from penstock.gateway.teams.team import Team
+from penstock.gateway.teams.team import NO_POLICY, Team
 
 Action: TypeAlias = Literal["create", "update", "adopt", "delete", "block"]
 Kind: TypeAlias = Literal["organisation", "team", "project", "key"]
@@ -306,6 +306,8 @@ def _shown(subject: Limited | None) -> dict[str, Any]:
     shown["blocked"] = subject.blocked_ms is not None
     if shown.get("budget") is None:
         shown.pop("period", None)
+    if isinstance(subject, Team) and subject.member_keys == NO_POLICY:
+        del shown["member_keys"]
     return dict(_flat("", shown))
 
 
