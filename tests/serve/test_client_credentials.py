@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.responses import answer as responses_answer
 from tests.responses import says_all as responses_says_all
 from tests.serve.in_process import InProcessGateway
 from tests.serve.support import WAIT_S, AdminClient
+from tests.sockets import Socket
 
 # Of a subscription of Claude, of ChatGPT, and a key of the client's own. None may appear in anything that is written.
 OAUTH = "sk-ant-oat01-canary-of-the-subscription-51f0"
@@ -233,20 +235,49 @@ PATHS: dict[str, Mapping[str, object]] = {
     "/v1/messages": CLAUDE,
     "/v1/messages/count_tokens": CLAUDE,
     "/v1/responses": RESPONSES,
+    "/v1/responses/input_tokens": {"model": "", "input": "Hi"},
+    "/v1/responses/compact": {"model": "", "input": "Hi"},
     "/v1/embeddings": {"model": "", "input": "Hi"},
+    "/v1beta/models/{model}:generateContent": {"contents": [{"parts": [{"text": "Hi"}]}]},
+    "/v1beta/models/{model}:streamGenerateContent?alt=sse": {"contents": [{"parts": [{"text": "Hi"}]}]},
+    "/v1beta/models/{model}:countTokens": {"contents": [{"parts": [{"text": "Hi"}]}]},
+    "/v2/chat": CHAT | {"stream": True},
+    "/model/{model}/converse": {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+    "/model/{model}/converse-stream": {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
 }
 
 
-@pytest.mark.parametrize(("path", "fields"), PATHS.items(), ids=PATHS)
+def send_for(running: InProcessGateway, path: str, model: str, headers: Mapping[str, str]) -> Answer:
+    """Send the request of a path for a model, which is in the path or in the body."""
+    named = {"model": model} if "model" in PATHS[path] else {}
+    return send(running, path.format(model=quote(model, safe="")), {**PATHS[path], **named}, headers)
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_the_account_of_the_gateway_is_not_used_instead(
-    running: InProcessGateway, upstream: Upstream, key: str, path: str, fields: Mapping[str, object]
+    running: InProcessGateway, upstream: Upstream, key: str, path: str
 ) -> None:
     """The provider takes no credentials of clients: what the client pays for itself is not booked to the operator."""
     model = upstream.play(unstreamed())
-    answer = send(running, path, {**fields, "model": f"ours/{model}"}, subscribed(key))
+    answer = send_for(running, path, f"ours/{model}", subscribed(key))
     assert (answer.status, b"x-penstock-key" in answer.body) == (403, True), answer.body
     assert not upstream.requests(model)
-    assert send(running, path, {**fields, "model": "nowhere/x"}, subscribed(key)).status == 404
+    assert send_for(running, path, "nowhere/x", subscribed(key)).status == 404
+
+
+def test_on_a_websocket_it_is_not_used_either(running: InProcessGateway, upstream: Upstream, key: str) -> None:
+    """Also where the provider takes credentials, but the key is not allowed to send one."""
+    model, narrow = upstream.play(whole_responses()), {"Authorization": f"Bearer {CHATGPT}"}
+    for secret, provider in ((key, "ours"), (CLIENT_KEY, "chatgpt")):
+        with Socket(running.port, key="", headers=narrow | {"x-penstock-key": secret}) as client:
+            for generate in (True, False):
+                (error,) = client.respond(f"{provider}/{model}", generate=generate)
+                assert (error["status"], error["error"]["code"]) == (403, "client_credentials_not_allowed")
+    assert not upstream.requests(model)
+    with Socket(running.port, key="", headers=narrow | {"x-penstock-key": key}) as client:
+        first = client.respond(f"chatgpt/{model}", store=False)[-1]["response"]
+        client.respond(f"chatgpt/{model}", previous_response_id=first["id"], store=False)
+    assert [headers_of(each)["authorization"] for each in upstream.requests(model)] == [f"Bearer {CHATGPT}"] * 2
 
 
 def test_a_provider_that_needs_no_credential_is_called_and_gets_none(
