@@ -45,6 +45,8 @@ ACCEPTED: dict[str, bytes] = {
     "an IPv6 address": lines(host="[::1]:8080"),
     "chunked in capitals": chunked().replace(b"chunked", b"CHUNKED"),
     "a target in absolute form": lines(target="http://there:81/a"),
+    "a key twice": lines("x-key: a", "X-Key: a"),
+    "two values of another header": lines("keys: a", "keys: b", "accept: a", "accept: b"),
 }
 REFUSED: dict[str, tuple[bytes, int, str]] = {
     "a longer target": (lines(target="/" + "a" * 40), 414, "the URL exceeds 40 bytes"),
@@ -61,6 +63,13 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "a larger body in chunks": (chunked(b"x" * 13, b"x" * 8), 413, "the body exceeds 20 bytes"),
     "no host": (lines(host=""), 400, "there must be exactly one Host header"),
     "two hosts": (lines("Host: there"), 400, "there must be exactly one Host header"),
+    "two bearer tokens": (
+        lines("Authorization: Bearer a", "authorization: Bearer b"),
+        400,
+        "the header authorization has two values: send one",
+    ),
+    "two keys, of which one is empty": (lines("X-Api-Key: a", "X-Api-Key:"), 400, "the header x-api-key has two"),
+    "two origins": (lines("Origin: http://a", "Origin: http://b"), 400, "the header origin has two values"),
     "a host that is none": (lines(host="here/there"), 400, "the Host header is not a host"),
     "another coding": (lines("Transfer-Encoding: gzip", method="POST"), 400, "must be `chunked`, once"),
     "another coding first": (

@@ -33,6 +33,8 @@ from penstock.http.limits import FrontLimits
 from penstock.http.sockets import authority
 
 _HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
+# Headers that say who asks, or from where. Keys of other kinds, such as Idempotency-Key, have one value, too.
+_IDENTITY = re.compile(r"authorization|origin|(?:.+-)?key")
 _MAX_PIPELINED = 65_536
 # The pieces of a larger body are joined in a thread: 28 MB take 24 ms, most of it for new pages of memory.
 _LARGE_BODY = 1_000_000
@@ -411,8 +413,8 @@ class ServerConnection(asyncio.Protocol):
                 raise _RefusedError(400, "there must be exactly one Host header")
         elif not _HOST.match(host):
             raise _RefusedError(400, "the Host header is not a host")
-        elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count("host") > 1:
-            raise _RefusedError(400, "there must be exactly one Host header")
+        if len(headers) < len(self._headers):
+            self._check_repeated(headers)
         if "transfer-encoding" in headers:
             self._check_transfer_encoding()
         if self._max_body_for is not None:
@@ -424,6 +426,14 @@ class ServerConnection(asyncio.Protocol):
         self._framing_bytes = 0
         if headers.get("expect", "").lower() == "100-continue" and not self._ready:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_repeated(self, headers: dict[str, str]) -> None:
+        """Refuse a head of which a proxy in front may read another host or another identity."""
+        if [name for name, _ in self._headers].count("host") > 1:
+            raise _RefusedError(400, "there must be exactly one Host header")
+        for name, value in self._headers:
+            if value != headers[name] and _IDENTITY.fullmatch(name):
+                raise _RefusedError(400, f"the header {name} has two values: send one")
 
     def _check_transfer_encoding(self) -> None:
         """Accept one `Transfer-Encoding: chunked` and nothing else.
