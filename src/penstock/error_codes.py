@@ -113,6 +113,7 @@ ErrorCode: TypeAlias = Literal[
     "upstream_no_credit",
     "upstream_rate_limited",
     "upstream_redirect",
+    "upstream_refusal",
     "upstream_reset",
     "upstream_stale",
     "upstream_timeout_headers",
@@ -542,6 +543,13 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "The model ended its answer in a way that leaves none, for example with a malformed tool call. The "
             "provider works, so the target does not cool down.",
             "Retry, change the prompt or the tools, or use another model.",
+        ),
+        "upstream_refusal": ErrorRow(
+            _UPSTREAM,
+            "provider",
+            "The model refused, or its answer was filtered, and the target that the route names for that was tried "
+            "instead. Only attempts have this code.",
+            "Nothing.",
         ),
         "upstream_bad_response": ErrorRow(
             _UPSTREAM, "provider", "The provider's answer is not valid HTTP, JSON or server-sent events.", _RETRY

@@ -52,7 +52,7 @@ def settings(url: str, pairs: int = 4, dialects: Iterable[Provider] = (CHAT,), /
     with its suffix; the second target of a route is always `spare`.
     """
     server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
-    retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
+    retries: Table = {"budget": 1.0, "same_target": 0} | dict(tables.pop("retries", {}))
     lines = [*_table("server", server), *_table("retries", retries)]
     for name, table in tables.items():
         lines += _table(name, table)

@@ -19,6 +19,8 @@ from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
 from penstock.providers.provider import Provider
 
 TARGETS = """
+[retries]
+same_target = 0
 [providers.one]
 base_url = "http://one.example"
 [providers.two]

@@ -8,8 +8,10 @@ import pytest
 from tests.faults.client import AUTHORIZED, Response, post
 from tests.faults.gateway import settings
 from tests.faults.scripts import whole
-from tests.faults.upstream import JSON, Script, Upstream, status
+from tests.faults.upstream import JSON, Connection, Script, Upstream, abort, chunk, head, last_chunk, status
 from tests.serve.in_process import InProcessGateway
+from tests.streams import DONE, begins, finishes, sse
+from tests.streams import chunk as chunk_of
 
 TARGETS = 'targets = ["main/first-*", "spare/second-*"]\n'
 ROUTES = f"""
@@ -76,3 +78,85 @@ def test_a_route_with_one_target_has_no_reason(running: InProcessGateway) -> Non
     response = ask(running, f"main/{running.upstream.play(ANSWER)}")
     assert "x-penstock-route" not in response.headers
     assert running.call(response)["attempts"][0]["chosen"] == ""
+
+
+# Retries at the same target, and targets for a cause.
+
+USED = chunk_of(usage={"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12})
+BUSY = [status(429, JSON | {"retry-after": "1"}, b"{}")]
+TOO_LONG = [status(400, JSON, b'{"error":{"code":"context_length_exceeded","message":"maximum context length is 9"}}')]
+MODERATED = [status(403, JSON, b'{"error":{"code":"flagged_input","message":"no"}}')]
+LATER = [status(429, JSON | {"retry-after": "60"}, b"{}")]
+FILTERED = [head(), chunk(sse(begins(), finishes("content_filter"), USED, DONE)), last_chunk()]
+CUT = [head(), chunk(sse(begins(), USED)), abort()]
+CAUSES: dict[str, Script] = {
+    "too_long": TOO_LONG,
+    "content_policy": MODERATED,
+    "refusal": FILTERED,
+    "rate_limit": BUSY,
+    "overload": [status(529, JSON, b"{}")],
+}
+
+
+def in_turn(*scripts: Script) -> Script:
+    """What a target answers that plays one script after the other, and the last one from then on."""
+    left = list(scripts)
+
+    async def op(connection: Connection) -> None:
+        for each in left.pop(0) if len(left) > 1 else left[0]:
+            await each(connection)
+
+    return [op]
+
+
+@pytest.fixture(scope="module")
+def recovering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessGateway]:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0, retries={"same_target": 2, "backoff_s": 0.01, "max_wait_s": 2.0})
+        text += '[routes."lone-*"]\ntargets = ["main/first-*"]\n'
+        text += '[routes."billed-*"]\nretry_billed = true\ntargets = ["main/first-*"]\n'
+        for cause in CAUSES:
+            text += f'[routes."{cause}-*"]\ntargets = ["main/first-*"]\nfallbacks.{cause} = ["spare/second-*"]\n'
+        with InProcessGateway(tmp_path_factory.mktemp("gateway"), upstream, text) as gateway:
+            yield gateway
+
+
+@pytest.mark.parametrize(
+    ("name", "scripts", "attempts", "code"),
+    [
+        ("passing", (FAILS, ANSWER), 2, 200),
+        ("twice", (FAILS, FAILS, ANSWER), 3, 200),
+        ("always", (FAILS,), 3, 502),
+        ("busy", (BUSY, ANSWER), 2, 200),
+        ("later", (LATER, ANSWER), 1, 429),
+        ("wrong", (TOO_LONG, ANSWER), 1, 400),
+        ("billed", (CUT, ANSWER), 1, 502),
+    ],
+)
+def test_the_same_target_is_tried_again(
+    recovering: InProcessGateway, name: str, scripts: tuple[Script, ...], attempts: int, code: int
+) -> None:
+    response = ask(recovering, f"lone-{play(recovering, name, first=in_turn(*scripts))}")
+    assert (response.status, response.headers["x-penstock-attempts"]) == (code, str(attempts))
+
+
+def test_what_is_billed_is_tried_again_only_if_the_route_says_so(recovering: InProcessGateway) -> None:
+    response = ask(recovering, f"billed-{play(recovering, 'paid', first=in_turn(CUT, ANSWER))}")
+    assert (response.status, response.headers["x-penstock-attempts"]) == (200, "2")
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_cause_leads_to_the_target_that_the_route_names_for_it(recovering: InProcessGateway, cause: str) -> None:
+    name = play(recovering, cause, first=CAUSES[cause])
+    response = ask(recovering, f"{cause}-{name}")
+    assert (response.status, response.headers["x-penstock-provider"]) == (200, "spare")
+    other = next(each for each in ("too_long", "refusal") if each != cause)
+    assert ask(recovering, f"{other}-{name}").headers.get("x-penstock-provider") != "spare"
+
+
+def test_the_attempts_of_a_call_are_its_bill(recovering: InProcessGateway) -> None:
+    response = ask(recovering, f"refusal-{play(recovering, 'bill', first=FILTERED)}")
+    entry = recovering.book.entry(response.request_id)
+    refused, answered = entry.attempts
+    assert (refused.code, refused.tokens.input, refused.tokens.output) == ("upstream_refusal", 9, 3)
+    assert entry.cost == (refused.cost or 0) + (answered.cost or 0) > (answered.cost or 0) > 0

@@ -28,6 +28,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The provider's own error, which clients of the same dialect get unchanged."""
     dialect: str = ""
     """The dialect of `body`."""
+    content_policy: bool = False
+    """Whether the provider's moderation refuses the content."""
 
     def __post_init__(self) -> None:
         if not self.status:

@@ -1,8 +1,9 @@
 """AttemptLoop: tries the targets of a call one after another, until one commits.
 
-Each attempt after the first is taken from the retry budget. Two kinds of retries are free: on a new connection, if a
+Each attempt after the first is taken from the retry budget. Three kinds of retries are free: on a new connection, if a
 pooled one fails so soon that the provider has presumably not seen the request (`http/upstream_connection.py`, rule 3);
-and with another key of the same provider, if the provider refuses one, which then cools down.
+with another key of the same provider, if the provider refuses one, which then cools down; and at a target that the
+route names for a cause that lies in the request. `recovery.py` has the causes, and when the same target is tried again.
 
 A key of a provider that is at its own limit (`gateway/limits/provider_keys.py`) is skipped without an attempt. If no
 target is left because of that, the client gets a 429.
@@ -16,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import structs
@@ -24,8 +26,10 @@ from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.plan import Plan
+from penstock.gateway.calls.recovery import CAUSED_BY_REQUEST, Repetitions, cause_of
 from penstock.gateway.calls.routing import NoHealth, TargetHealth, is_of_key
 from penstock.gateway.config import Config, Target
+from penstock.gateway.config.route_settings import Cause
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.provider_keys import KeyAtLimit
 from penstock.gateway.record.attempt import Attempt, AttemptControl
@@ -93,6 +97,8 @@ class AttemptLoop:
     _task: asyncio.Task[None] | None = None
     _stopped = False
     _demand: TokenDemand
+    _repetitions: Repetitions | None = None  # since the first failure
+    _timer: asyncio.TimerHandle | None = None  # of a repetition
     _at_limit: KeyAtLimit | None = None  # the key of a provider that is free again soonest
     _measured: int | None = None  # the target in the measures, while its attempt is in progress
 
@@ -124,7 +130,10 @@ class AttemptLoop:
 
     def _admit(self, demand: TokenDemand) -> None:
         self._demand = demand
-        if self._services.ledger.admit(self._call, demand, self._plans, self._on_decided):
+        fallbacks, plans = self._plan.fallbacks, self._plans
+        if fallbacks:
+            plans = [*plans, *chain.from_iterable(self._usable(each) for each in fallbacks.values())]
+        if self._services.ledger.admit(self._call, demand, plans, self._on_decided):
             self._try()
 
     def _on_decided(self, failure: Failure | None) -> None:
@@ -152,6 +161,8 @@ class AttemptLoop:
             self._health.release_probe(self._plan.target)
         if self._task is not None:
             self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _try(self, failed: Failure | None = None) -> None:
         """Try the current target, or the next one that the request can be written for.
@@ -245,6 +256,8 @@ class AttemptLoop:
         if plan.place != self._place:
             self._place, self._targets_tried = plan.place, self._targets_tried + 1
         call.progress.control = AttemptControl(attempt)
+        if plan.fallbacks and "refusal" in plan.fallbacks:
+            call.progress.control.refusal_fails = bool(self._untried("refusal"))
         services.ledger.start_attempt(call, attempt, plan)
         self._ask(fresh=False)
 
@@ -326,26 +339,89 @@ class AttemptLoop:
             return
         self._is_probe = False
         health.failed(self._plan.target, failure, self._alternatives(failure))
-        following = self._following(failure) if failure.retryable else None
+        following = self._next(failure)
         if following is not None:
             self._use_plan(following)
             self._try(failure)
-            return
-        wait = min(map(health.cooling_s, self._plan.alternatives))
+        elif not self._repeat_later(failure):
+            self._give_up(failure)
+
+    def _give_up(self, failure: Failure) -> None:
+        """Send the client a failure, with the time after which a target may be tried again."""
+        wait = min(map(self._health.cooling_s, self._plan.alternatives))
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
         self._refuse(failure)
 
-    def _following(self, failure: Failure) -> int | None:
+    def _next(self, failure: Failure) -> int | None:
         """The number of the plan to try after a failure; None if there is none, or the retry budget is used up."""
+        plans, following = self._plans, self._number + 1
+        another_key = following < len(plans) and plans[following].place == self._plan.place
+        if failure.retryable and another_key and is_of_key(failure, self._plan):
+            return following
+        fallback = self._fallback(failure) if self._plan.fallbacks else None
+        return self._following() if fallback is None and failure.retryable else fallback
+
+    def _following(self) -> int | None:
+        """The number of the first plan of the next target."""
         place, following = self._plan.place, self._number + 1
-        if is_of_key(failure, self._plan) and following < len(self._plans) and self._plans[following].place == place:
-            return following  # another key of the same target
         while following < len(self._plans) and self._plans[following].place == place:
             following += 1
         if following == len(self._plans) or self._targets_tried >= self._services.config.retries.max_attempts:
             return None
         return following if self._health.retries.spend() else None
+
+    def _fallback(self, failure: Failure) -> int | None:
+        """The number of the first target that the route names for the cause of a failure; None if there is none."""
+        cause = cause_of(failure)
+        named = self._untried(cause) if cause is not None else []
+        if not named or self._targets_tried >= self._services.config.retries.max_attempts:
+            return None
+        in_request, number = cause in CAUSED_BY_REQUEST, self._number + 1
+        if not in_request and not self._health.retries.spend():
+            return None
+        further = [] if in_request else [plan for plan in self._plans[number:] if plan not in named]
+        self._plans = [*self._plans[:number], *named, *further]
+        return number
+
+    def _untried(self, cause: Cause) -> list[Plan]:
+        """The plans that the route names for a cause, of targets that were not tried and do not cool down."""
+        tried = [(attempt.provider, attempt.model) for attempt in self._call.progress.attempts]
+        named = self._usable(self._plan.fallbacks.get(cause, ()))
+        return [
+            plan
+            for plan in named
+            if (plan.provider, plan.model) not in tried and not self._health.cooling_s(plan.target)
+        ]
+
+    def _usable(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Those of these plans that the call may use."""
+        usable, key = [plan for plan in plans if not plan.client_only], self._call.key
+        return self._services.ledger.affordable(usable) if key is not None and key.budgeted else usable
+
+    def _repeat_later(self, failure: Failure) -> bool:
+        """Try the same target again after a wait, if it may pass what has failed now. Return whether that is done."""
+        if self._plan.client_credentials or self._plan.is_local:
+            return False
+        if self._repetitions is None:
+            self._repetitions = Repetitions(self._services.config.retries)
+        attempt, target = self._call.progress.attempts[-1], self._plan.target
+        cooling_s, billed_too = self._health.cooling_s(target), self._plan.settings.retry_billed
+        wait_s = self._repetitions.wait_s(failure, attempt, cooling_s, billed_too=billed_too)
+        if wait_s is None or not self._health.retries.spend():
+            return False
+        repeat = self._call.guarded(self._repeat)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, repeat, failure)
+        return True
+
+    def _repeat(self, failure: Failure) -> None:
+        """Try the same target again, unless other calls have found meanwhile that it fails."""
+        if self._stopped:
+            return
+        if self._health.cooling_s(self._plan.target):
+            self._give_up(failure)
+        else:
+            self._try(failure)
 
     def _alternatives(self, failure: Failure) -> Sequence[Target]:
         """The targets that can replace the current one. None if the client named the provider's model, in a pattern:

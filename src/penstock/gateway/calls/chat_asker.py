@@ -140,7 +140,8 @@ class ChatAsker:
             if any(each.repair_tool_arguments for each in self._plans):
                 with suppress(RequestError):
                     self._request.read()
-            for each in self._plans[self._plans.index(plan) :]:
+            following = self._plans[self._plans.index(plan) :] if plan in self._plans else (plan,)  # for a cause
+            for each in following:
                 outgoing = written[each] = self._write(each)
                 if self._is_usable(outgoing):
                     return

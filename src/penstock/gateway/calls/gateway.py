@@ -7,6 +7,7 @@ commits (`attempt_loop.py`).
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from msgspec import structs
@@ -125,7 +126,7 @@ class Gateway:
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
         asker: Asker = (chat := ChatAsker(self, call, client, request, plans))
-        if any(plan.is_local for plan in plans):
+        if any(plan.is_local for plan in (*plans, *chain.from_iterable(plans[0].fallbacks.values()))):
             asker = LocalAsker(self, call, client, chat)
         return AttemptLoop(self, call, plans, asker, client)
 

@@ -27,6 +27,7 @@ from penstock.gateway.billing.prices import Quote
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.measures import measure_key
 from penstock.gateway.config import Config, ContentRule, Provider, Route, Target
+from penstock.gateway.config.route_settings import Cause
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.keys.quota import Quota
 from penstock.gateway.limits.provider_keys import quota_of
@@ -116,6 +117,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """Of which of its calls the content is kept."""
     record: str
     """The directory for captures of its answers; empty if it is not recorded."""
+    fallbacks: Mapping[Cause, Sequence["Plan"]] = MappingProxyType({})
+    """The plans that follow for a cause only, for all plans of the route."""
     client_only: bool = False
     """Whether only credentials of clients can authorize it."""
     client_credentials: bool = False
@@ -149,21 +152,36 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         route = self._config.route(name)
         if route is None:
             return None
-        client = "" if route.set or self._kind == "embeddings" else self._client
-        able = [
-            target.for_client(client).by_key()
-            for target in route.targets
-            if self._kind != "embeddings" or target.provider.embeddings
-        ]
-        all_able = tuple(chain.from_iterable(able))
-        plans = tuple(
-            self._plan(route, target, place, all_able) for place, targets in enumerate(able) for target in targets
-        )
+        plans = self._for_targets(route, route.targets, 0)
+        if route.fallbacks and plans:
+            self._add_fallbacks(route, plans)
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
             for plan in plans if self._kind == "streamed" else ():
                 plan.opening_template = OpeningTemplate()  # only a cached plan can learn it
         return plans
+
+    def _for_targets(self, route: Route, targets: Sequence[Target], first: int) -> tuple[Plan, ...]:
+        """The plans of those targets that serve this kind of call; `first` is the place of the first one."""
+        client = "" if route.set or self._kind == "embeddings" else self._client
+        able = [
+            target.for_client(client).by_key()
+            for target in targets
+            if self._kind != "embeddings" or target.provider.embeddings
+        ]
+        all_able = tuple(chain.from_iterable(able))
+        return tuple(
+            self._plan(route, target, place, all_able) for place, each in enumerate(able, first) for target in each
+        )
+
+    def _add_fallbacks(self, route: Route, plans: Sequence[Plan]) -> None:
+        """Give these plans, and those that follow for a cause, the plans that do."""
+        place, fallbacks = len(route.targets), dict[Cause, Sequence[Plan]]()
+        for cause, targets in route.fallbacks.items():
+            fallbacks[cause] = self._for_targets(route, targets, place)
+            place += len(targets)
+        for plan in (*plans, *chain.from_iterable(fallbacks.values())):
+            plan.fallbacks = MappingProxyType(fallbacks)
 
     def full_name(self, name: str) -> str:
         """The model's name in the ledger: the name of its route, or provider/model if the client sent a bare name."""
@@ -265,6 +283,7 @@ def _for_call(plan: Plan, provider: Provider, given: ClientCredentials, key: str
         plan,
         target=target,
         alternatives=(target,),
+        fallbacks=MappingProxyType({}),
         provider_key="",
         quota=None,
         secrets=provider.secrets(),

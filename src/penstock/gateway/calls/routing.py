@@ -44,7 +44,7 @@ _FAILURES_TO_COOL = 5
 # The prefix of the error codes that are the provider's fault, unlike those of the gateway, of clients and of budgets.
 _PROVIDERS = "upstream_"
 # Not the provider's fault: the request decides whether an answer exceeds the gateway's limit, or how the model ends it.
-_OF_REQUEST = frozenset(("upstream_event_too_large", "upstream_bad_finish"))
+_OF_REQUEST = frozenset(("upstream_event_too_large", "upstream_bad_finish", "upstream_refusal"))
 _REFUSED = "upstream_auth"
 _OF_ACCOUNT = frozenset(("upstream_no_credit", "upstream_model_not_found"))
 _OF_KEY = frozenset((_REFUSED, "upstream_rate_limited", *_OF_ACCOUNT))

@@ -15,6 +15,10 @@ MEASURED: frozenset[StrategyName] = frozenset(("least_busy", "latency", "cheapes
 """The strategies that depend on how targets have answered lately."""
 
 
+Cause: TypeAlias = Literal["too_long", "content_policy", "refusal", "rate_limit", "overload"]
+"""Why an attempt has failed, as far as a route may name other targets for it."""
+
+
 class TargetTable(Struct, frozen=True, kw_only=True):
     """A target with its weight or dialect, as an item of `targets`."""
 
@@ -61,6 +65,12 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     by weight), `"least_busy"` (the fewest answers in progress), `"latency"` (soonest and fastest), `"cost"` (the lowest
     price) or `"cheapest"` (the lowest price of those that are soon enough). Default: `"weights"` if the targets have
     weights, otherwise `"order"`."""
+    fallbacks: Mapping[Cause, tuple[str | TargetTable, ...]] = {}
+    """Targets that are tried only [for a cause](routing.md#fallbacks-by-cause): `too_long`, `content_policy`,
+    `refusal`, `rate_limit` or `overload`, such as `fallbacks.too_long = ["gemini/gemini-2.5-pro"]`."""
+    retry_billed: bool = False
+    """`true` also retries at the same target what the provider bills although it failed, such as an answer that broke
+    off."""
     max_first_event_s: Seconds | None = None
     """With `strategy = "cheapest"`: how soon the first event should come, in seconds."""
     affinity: str = ""

@@ -1,5 +1,6 @@
 """Loads [routes]: names, targets and overrides."""
 
+from collections.abc import Sequence
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +40,8 @@ class RouteLoader:
             if (*path, "targets") not in self._problems.document.lines:
                 self._problems.error(path, 'needs targets, such as ["groq/llama-3.3-70b-versatile"]')
             return None
-        targets = self._targets(given, path, name)
+        timeouts = given.get("timeouts", {})
+        targets = self._targets(given["targets"], timeouts, (*path, "targets"), name)
         if not targets:
             return None
         return Route(
@@ -54,6 +56,13 @@ class RouteLoader:
             content=given.get("content"),
             durable=given.get("durable"),
             strategy=self._strategy(given, targets, path),
+            fallbacks=MappingProxyType(
+                {
+                    cause: tuple(self._targets(items, timeouts, (*path, "fallbacks", cause), name))
+                    for cause, items in given.get("fallbacks", {}).items()
+                }
+            ),
+            retry_billed=given.get("retry_billed", False),
             max_first_event_s=given.get("max_first_event_s", inf),
             affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),
         )
@@ -95,12 +104,12 @@ class RouteLoader:
             message = f"hides the model {model!r} of the provider {provider!r}, which is called by the same name"
             self._problems.warn(path, message)
 
-    def _targets(self, given: dict[str, Any], path: Path, route: str) -> list[Target]:
+    def _targets(self, items: Sequence[Any], timeouts: dict[str, Any], path: Path, route: str) -> list[Target]:
         targets: list[Target] = []
         seen: set[tuple[str, str]] = set()
         weighted: list[bool] = []
-        for index, item in enumerate(given["targets"]):
-            place: Path = (*path, "targets", index)
+        for index, item in enumerate(items):
+            place: Path = (*path, index)
             table = item if isinstance(item, dict) else {"target": item}
             weighted.append((*place, "weight") in self._problems.document.lines)
             text = table.get("target")
@@ -117,10 +126,10 @@ class RouteLoader:
             if target is not None:
                 if dialect:
                     self._check_dialect(target.provider, dialect, (*place, "dialect"))
-                timeouts = structs.replace(target.timeouts, **given.get("timeouts", {}))
-                targets.append(structs.replace(target, dialect=dialect, weight=table.get("weight"), timeouts=timeouts))
+                own = structs.replace(target.timeouts, **timeouts)
+                targets.append(structs.replace(target, dialect=dialect, weight=table.get("weight"), timeouts=own))
         if any(weighted) and not all(weighted):
-            self._problems.error((*path, "targets"), "either all targets have a weight, or none")
+            self._problems.error(path, "either all targets have a weight, or none")
         return targets
 
     def _check_dialect(self, provider: Provider, dialect: str, path: Path) -> None:

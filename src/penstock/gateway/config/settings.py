@@ -165,13 +165,21 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Retries(Struct, frozen=True, kw_only=True):
-    """Retries at the next target, and cool-downs of failing ones."""
+    """Retries, and cool-downs of failing targets."""
 
     max_attempts: Annotated[int, Meta(ge=1, le=10)] = 3
     """Targets that one call can try, including the first."""
     # When everything fails, more attempts only add to the load that made it fail.
     budget: Annotated[float, Meta(ge=0, le=1)] = 0.15
     """Retries as a share of all calls. If everything fails, more retries would only add load."""
+    same_target: Annotated[int, Meta(ge=0, le=5)] = 1
+    """Retries of a call [at the same target](routing.md#retries), if there is no other one to try."""
+    backoff_s: Seconds = 0.5
+    """The wait before the first of them, in seconds. It doubles from one to the next, and a random part of it, up to
+    half, is left out."""
+    # A client waits meanwhile, without a heartbeat.
+    max_wait_s: Seconds = 5.0
+    """The longest wait, in seconds. If `Retry-After` demands more, the client gets it with the failure."""
     cooldown_s: Seconds = 15.0
     """The first cool-down of a failing target, in seconds."""
     max_cooldown_s: Seconds = 300.0

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from msgspec import Struct, structs
 
 from penstock.errors import Problem, UnknownTargetError
-from penstock.gateway.config.route_settings import MEASURED, StrategyName
+from penstock.gateway.config.route_settings import MEASURED, Cause, StrategyName
 from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
@@ -88,6 +88,10 @@ class Route(Struct, frozen=True, kw_only=True):
     max_first_event_s: float = inf
     # By what a conversation is recognised that stays at its target (`gateway/calls/affinity.py`); empty if none does.
     affinity: str = ""
+    # The targets that are tried only for a cause (`gateway/calls/recovery.py`).
+    fallbacks: Mapping[Cause, tuple[Target, ...]] = MappingProxyType({})
+    # Whether what a provider bills is tried again at the same target.
+    retry_billed: bool = False
 
     @property
     def weighted(self) -> bool:
@@ -125,10 +129,16 @@ class Route(Struct, frozen=True, kw_only=True):
         prefix, _, suffix = self.name.partition(STAR)
         matched = name[len(prefix) : len(name) - len(suffix)]
         whole = name[prefix.rfind("/") + 1 :]
-        models = (whole if target.model == STAR else target.model.replace(STAR, matched) for target in self.targets)
-        filled = (structs.replace(target, model=model) for target, model in zip(self.targets, models, strict=True))
-        named = tuple(target for target in filled if target.model and target.provider.can_name(target.model))
-        return structs.replace(self, name=name, targets=named) if named else None
+
+        def named(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+            models = (whole if target.model == STAR else target.model.replace(STAR, matched) for target in targets)
+            filled = (structs.replace(target, model=model) for target, model in zip(targets, models, strict=True))
+            return tuple(target for target in filled if target.model and target.provider.can_name(target.model))
+
+        if not (targets := named(self.targets)):
+            return None
+        fallbacks = MappingProxyType({cause: named(others) for cause, others in self.fallbacks.items()})
+        return structs.replace(self, name=name, targets=targets, fallbacks=fallbacks)
 
 
 class Config(Sections, frozen=True, kw_only=True):

@@ -162,6 +162,8 @@ class AttemptControl:
     """The relay, while the answer arrives."""
     transcript: Transcript | None = None
     """The text so far, if the operator allows the admin page to show it."""
+    refusal_fails = False
+    """Whether a refusal of the model is a failure, because the route has another target for it."""
     _limit = NO_LIMIT
 
     def __init__(self, attempt: Attempt) -> None:

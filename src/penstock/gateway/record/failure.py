@@ -18,6 +18,7 @@
 | the gateway or the local model cannot serve it | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
 | a replay provider has no capture | `capture_not_found` | 404 | no |
 | the local model takes text only | `local_text_only` | 400 | yes |
+| the model refuses, and the route names a target for that | `upstream_refusal` | 502 | that one |
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
@@ -82,6 +83,8 @@ TRANSLATION_LOSS: ErrorCode = "translation_loss"
 TOO_LONG: ErrorCode = "context_length_exceeded"
 # The model has generated something, but no answer.
 BAD_FINISH: ErrorCode = "upstream_bad_finish"
+# The model has refused, and the route has another target for that.
+REFUSED: ErrorCode = "upstream_refusal"
 # Statuses with which providers refuse a request that is too long.
 _REFUSALS = (400, 413, 422)
 _OPENAI_CODE = b'"context_length_exceeded"'
@@ -189,6 +192,7 @@ def from_fault(fault: Fault) -> Failure:
             retryable=False,
             client_may_retry=False,
             upstream_status=status,
+            content_policy=True,
         )
     if problem is not None:
         return _of_account(problem, code, fault.message)
@@ -259,6 +263,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         upstream_status=status,
         body=error.envelope,
         dialect=dialect,
+        content_policy=problem == "content",
     )
 
 

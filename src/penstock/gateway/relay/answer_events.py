@@ -18,6 +18,7 @@ from penstock.gateway.record.call import Call
 from penstock.gateway.record.failure import from_answer_losses
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta))
+_REFUSALS = frozenset(("refusal", "content_filter"))
 # Dialects without content blocks have audio and images in extra fields of a delta. These are the JSON types of such
 # fields.
 _MEDIA_TYPES = (dict, list)
@@ -26,6 +27,11 @@ _MEDIA_TYPES = (dict, list)
 def is_content(events: list[Event]) -> bool:
     """Whether these events have content: what comes with them commits the answer."""
     return not _CONTENT.isdisjoint(map(type, events)) or any(map(_has_media, events))
+
+
+def is_refusal(finishes: list[str]) -> bool:
+    """Whether an answer with these finish reasons is a refusal of the model, or was filtered."""
+    return bool(finishes) and _REFUSALS.issuperset(finishes)
 
 
 def _has_media(event: Event) -> bool:

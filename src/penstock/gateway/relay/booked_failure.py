@@ -8,7 +8,7 @@ from penstock.core.hub.usage import Usage
 from penstock.core.stream import EventReader
 from penstock.error_codes import ErrorCode
 from penstock.gateway.record.attempt import Attempt
-from penstock.gateway.record.failure import BAD_FINISH, TRANSLATION_LOSS
+from penstock.gateway.record.failure import BAD_FINISH, REFUSED, TRANSLATION_LOSS
 from penstock.gateway.relay.answer_events import reported_usage
 
 TOO_LARGE: ErrorCode = "upstream_event_too_large"
@@ -28,7 +28,7 @@ def book_failure(
         failure.code in (TOO_LARGE, TRANSLATION_LOSS) or (unstreamed and ending in ("truncated", "timed_out"))
     )
     # What a provider reports before it fails of its own accord is not its bill, unless it has generated something.
-    if attempt.output_chars or ending != "failed" or failure.code == BAD_FINISH:
+    if attempt.output_chars or ending != "failed" or failure.code in (BAD_FINISH, REFUSED):
         usage = reported if isinstance(reported, Usage) else _usage_at_end(reported)
         if usage is not None:
             attempt.usage = usage

@@ -47,10 +47,10 @@ from penstock.error_codes import TRUNCATION_CODES
 from penstock.gateway.record.attempt import MAX_CHARS
 from penstock.gateway.record.call import NOTED, Call
 from penstock.gateway.record.error_body import MAX_ERROR_BODY
-from penstock.gateway.record.failure import from_answer, from_fault, from_transport, redacted, sentence
+from penstock.gateway.record.failure import REFUSED, from_answer, from_fault, from_transport, redacted, sentence
 from penstock.gateway.record.timeouts import AttemptTimeouts
 from penstock.gateway.record.transcript import TEXT_EVENTS
-from penstock.gateway.relay.answer_events import reported_usage, with_correct_usage
+from penstock.gateway.relay.answer_events import is_refusal, reported_usage, with_correct_usage
 from penstock.gateway.relay.booked_failure import TOO_LARGE, book_failure, is_unstreamed
 from penstock.gateway.relay.decompressing import DecompressingReceiver
 from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
@@ -230,7 +230,7 @@ class Relay:
         """Forward an unstreamed answer as it came if it is healthy, unless a limit is reached. Return whether that was
         done."""
         plain, attempt = whole.plain_body(), self._attempt
-        if plain is None or attempt.output_chars + plain.chars >= self._control.check_at:
+        if plain is None or self._control.refusal_fails or attempt.output_chars + plain.chars >= self._control.check_at:
             return False
         attempt.note_whole(plain)
         body = whole.forward(plain)
@@ -486,6 +486,9 @@ class Relay:
             # Without the finishes: a client that stops at a finish reason would regard the answer as complete.
             self._deliver([event for event in events[:-1] if type(event) is not Finish])
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
+            return
+        if self._control.refusal_fails and self._phase == "waiting" and is_refusal(self._attempt.finishes):
+            self._fail(Failure(code=REFUSED, message="the model refused to answer"))
             return
         answer = self._streamed or self._whole
         assert answer is not None
