@@ -282,6 +282,15 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pyt
         assert output.removesuffix("…\n") in invoke(*command.split()).output
 
 
+def test_every_command_of_the_guide_exists() -> None:
+    shown = re.findall(r"^\$ penstock ((?:[a-z]+ )+)(.*)$", PAGE, re.MULTILINE)
+    assert len(shown) > 10
+    for words, rest in shown:
+        help_text = invoke(*words.split()[:2], "--help").output
+        for option in re.findall(r"(?<!\w)--?[a-z][a-z-]*", rest):
+            assert option in help_text, f"penstock {words}{option}"
+
+
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )

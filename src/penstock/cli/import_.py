@@ -60,7 +60,7 @@ def command() -> None:
 def litellm_command(
     source: Path, *, output: Path | None, report: Path | None, dry_run: bool, as_json: bool, **keys: Any
 ) -> None:
-    """Convert LiteLLM's config.yaml into a configuration of Penstock (docs/litellm.md).
+    """Convert LiteLLM's config.yaml into a configuration of Penstock (docs/litellm-import.md).
 
     The report has every field: taken, approximated (and how), or not possible (and what to do). Secrets are not copied:
     they become environment variables, which the report names. With --keys, the teams and keys of LiteLLM's database are
