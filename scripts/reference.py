@@ -25,6 +25,7 @@ from penstock.serve.admin.route import AdminRoute
 from penstock.serve.admin.routes import ROUTE_GROUPS
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine
 from scripts.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from scripts.client_setups import connect_json
 from scripts.provider_table import provider_table, rule_table
 from scripts.schemas import config_schema, field_docs, log_schema
 from scripts.settings_tables import provider_addresses, settings_page
@@ -385,6 +386,7 @@ def pages() -> dict[Path, str]:
             for name in ("alerts.yaml", "grafana.json")
         },
         ROOT / "src" / "penstock" / "serve" / "web" / "losses.js": _losses_script(),
+        ROOT / "src" / "penstock" / "serve" / "web" / "connect.json": connect_json(),
     }
 
 

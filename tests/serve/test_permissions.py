@@ -38,6 +38,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/openapi.json"): ("viewer", True),
     ("GET", "/admin/state"): ("viewer", False),
     ("GET", "/admin/models"): ("viewer", False),
+    ("GET", "/admin/connect"): ("viewer", True),
     ("GET", "/admin/holds"): ("viewer", False),
     ("GET", "/admin/provider-keys"): ("viewer", False),
     ("GET", "/admin/setup"): ("viewer", False),

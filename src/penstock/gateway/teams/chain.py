@@ -7,6 +7,7 @@ the account of its organisation, which all share.
 """
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, get_args
 
 from msgspec import structs
@@ -140,3 +141,9 @@ def _budgets(limits: KeyLimits, holder: str, spender: Spender) -> tuple[Quota, .
 
 def _rates(limits: KeyLimits) -> dict[str, Any]:
     return {name: getattr(limits, name) for name in RateLimits.__struct_fields__}
+
+
+def allows_model(teams: Iterable[Team], path: str, model: str) -> bool:
+    """Whether a team and those above it allow a model."""
+    limited = [team.models for team in teams if team.path in ancestry(path) and team.models]
+    return all(any(fnmatchcase(model, pattern) for pattern in models) for models in limited)

@@ -326,6 +326,7 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
         AdminRoute("POST", "/admin/inspect", gateway.inspect, _JSON, "operate", body=_BYTES),
     ],
     "The gateway": [
+        AdminRoute("GET", "/admin/connect", gateway.show_connection, schemas.ClientConnection, "read", in_team=True),
         AdminRoute("GET", "/admin/openapi.json", show_document, _JSON, "read", in_team=True),
         AdminRoute("GET", "/admin/state", gateway.show_state, schemas.GatewayState, "read"),
         AdminRoute("GET", METRICS, gateway.send_metrics, "text/plain", "read"),

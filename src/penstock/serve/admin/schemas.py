@@ -443,6 +443,15 @@ class ClientModels(Struct):
     apis: list[ClientApi]
 
 
+class ClientConnection(Struct):
+    """What clients need to use the gateway."""
+
+    public_url: str | None
+    listening: list[str]
+    tls: bool
+    models: list[str]
+
+
 class LedgerState(Struct):
     """The state of the ledger. Without one, only `enabled` is there."""
 

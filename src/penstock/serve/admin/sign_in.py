@@ -43,7 +43,13 @@ _MAX_GROUPS = 1_000
 _MAX_QUERY = 8_000
 _MAX_FIELDS = 20
 _MARK = b"<!-- sign-in -->"
-_BUTTON = b'<p><a class="button" href="/login">Sign in</a></p>'
+_BUTTON = (
+    b'<p><a class="button" href="/login">Sign in</a></p>'
+    b"<p>You sign in with the account of your organisation. Without access, ask your administrator for it.</p>"
+)
+_NO_BUTTON = (
+    b"<p>This gateway has no sign-in for users: ask your administrator for a key, or for access to this page.</p>"
+)
 _FAILED = "The sign-in failed. Try again."
 _EXPIRED = "The sign-in took too long, or was started in another browser. Try again."
 _UNAVAILABLE = "The identity provider does not answer, or its answer is not valid. Try again later."
@@ -101,12 +107,16 @@ class SignIn:
         from html import escape  # noqa: PLC0415 - brings a large table
 
         parts = [f'<p role="alert">{escape(message)}</p>'.encode()] if message else []
+        body = self._locked.body
         if self._provider is not None:
             parts.append(_BUTTON)
+        else:
+            parts.append(_NO_BUTTON)
+            body = body.replace(b"<details>", b"<details open>")
         headers = HARDENING | {"content-type": self._locked.media_type, "cache-control": "no-store"}
         if exchange.request.path == CALLBACK:
             headers["set-cookie"] = self._cookie("", 0)
-        exchange.respond(status, headers, self._locked.body.replace(_MARK, b"\n".join(parts)))
+        exchange.respond(status, headers, body.replace(_MARK, b"\n".join(parts)))
 
     async def _begin(self, exchange: Exchange, provider: "OpenIdProvider") -> None:
         request = await self._in_thread(provider.begin, self._access.origin(exchange.request.headers) + CALLBACK)

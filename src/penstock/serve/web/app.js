@@ -4,17 +4,19 @@
 // changes, and `close()`, called before another view is shown.
 
 import { readAddress } from './kit/address.js';
-import { change, errorBox } from './kit/api.js';
+import { change, errorBox, getJson } from './kit/api.js';
 import { byId, emptyState, h } from './kit/dom.js';
-import { fetchUser, may } from './kit/user.js';
+import { plural } from './kit/format.js';
+import { fetchUser, isMember, may } from './kit/user.js';
 
-/** @import { MountedView, View } from './types.js' */
+/** @import { LimitRequest, MountedView, View } from './types.js' */
 
 /**
  * The views. Without the request that it needs, a view has nothing to show or to do.
  * @type {Record<string, { needs: string, load: () => Promise<View> }>}
  */
 const VIEWS = {
+  start: { needs: 'GET /admin/connect', load: () => import('./views/start.js') },
   live: { needs: 'GET /admin/live', load: () => import('./views/live.js') },
   calls: { needs: 'GET /admin/entries', load: () => import('./views/calls.js') },
   health: { needs: 'GET /admin/health', load: () => import('./views/health.js') },
@@ -22,10 +24,22 @@ const VIEWS = {
   spend: { needs: 'GET /admin/usage', load: () => import('./views/spend.js') },
   keys: { needs: 'GET /admin/keys', load: () => import('./views/keys.js') },
   teams: { needs: 'GET /admin/teams', load: () => import('./views/teams.js') },
+  requests: { needs: 'GET /admin/requests', load: () => import('./views/requests.js') },
   audit: { needs: 'GET /admin/audit', load: () => import('./views/audit.js') },
   playground: { needs: 'POST /admin/playground', load: () => import('./views/playground.js') },
   inspect: { needs: 'POST /admin/inspect', load: () => import('./views/inspect.js') },
 };
+
+/** The tabs of the bar, by their first view, and the views of each. A tab leads to the first view that is allowed. */
+const TABS = [
+  ['start'],
+  ['live'],
+  ['calls'],
+  ['health', 'providers'],
+  ['spend'],
+  ['keys', 'teams', 'requests', 'audit'],
+  ['playground', 'inspect'],
+];
 
 /** @type {View} */
 const NOT_ALLOWED = {
@@ -55,11 +69,13 @@ const main = byId('main');
 /** @type {(MountedView & { view: string }) | null} */
 let shown = null;
 let visits = 0;
+/** The open requests that the user may answer, when the page was loaded. */
+let waiting = 0;
 
 async function show() {
   if (location.hash === '#main') return;
   const address = readAddress();
-  if (/^#?\/?$/.test(location.hash)) address.view = allowedViews()[0] ?? address.view;
+  if (/^#?\/?$/.test(location.hash)) address.view = firstView() ?? address.view;
   if (shown?.view === address.view && shown.update) {
     shown.update(address);
     return;
@@ -67,10 +83,7 @@ async function show() {
   const visit = ++visits;
   shown?.close?.();
   shown = null;
-  for (const link of document.querySelectorAll('.bar nav a')) {
-    if (link.getAttribute('href') === `#/${address.view}`) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
-  }
+  showTabs(address.view);
   try {
     const { title, mount } = await viewNamed(address.view);
     if (visit !== visits) return; // the user has gone on to another view
@@ -94,6 +107,40 @@ async function viewNamed(name) {
 
 function allowedViews() {
   return Object.keys(VIEWS).filter((name) => may(VIEWS[name].needs));
+}
+
+/** Where the page begins: users of the gateway get to know how to use it, those who run it what it does. */
+function firstView() {
+  const views = allowedViews();
+  return isMember() ? views[0] : (views.find((name) => name !== 'start') ?? views[0]);
+}
+
+/**
+ * Marks the tab of a view, and shows the views that share it.
+ * @param {string} view
+ */
+function showTabs(view) {
+  const links = [...document.querySelectorAll('.bar nav a')];
+  const number = TABS.findIndex((views) => views.includes(view));
+  links.forEach((link) => {
+    if (link instanceof HTMLElement && link.dataset.tab === TABS[number]?.[0])
+      link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  });
+  const allowed = (TABS[number] ?? []).filter((name) => may(VIEWS[name].needs));
+  const shared = allowed.length > 1 ? allowed : [];
+  const row = byId('tabs');
+  row.hidden = !shared.length;
+  row.replaceChildren(
+    ...shared.map((name) =>
+      h(
+        'a',
+        { href: `#/${name}`, 'aria-current': name === view ? 'page' : null },
+        capitalized(name),
+        name === 'requests' && waiting > 0 && h('span', { class: 'count' }, String(waiting)),
+      ),
+    ),
+  );
 }
 
 function focusHeading() {
@@ -137,10 +184,12 @@ async function setUpUser() {
   if (!user) return;
   const allowed = allowedViews();
   for (const link of document.querySelectorAll('.bar nav a')) {
-    const view = link.getAttribute('href')?.replace('#/', '') ?? '';
-    if (!allowed.includes(view)) link.remove();
+    const views = TABS.find(([name]) => link instanceof HTMLElement && name === link.dataset.tab) ?? [];
+    const first = views.find((name) => allowed.includes(name));
+    if (first) link.setAttribute('href', `#/${first}`);
+    else link.remove();
   }
-  if (allowed.length) document.querySelector('.bar .brand')?.setAttribute('href', `#/${allowed[0]}`);
+  if (allowed.length) document.querySelector('.bar .brand')?.setAttribute('href', `#/${firstView()}`);
   const name = byId('user');
   const teams = user.teams.map((each) => `${each.role} of ${each.team}`);
   name.textContent = user.name === 'link' ? 'Signed in by link' : user.name;
@@ -158,6 +207,19 @@ async function setUpUser() {
   });
 }
 
+/** Counts the requests that wait for the user, in the tab that has them. */
+async function countRequests() {
+  if (!may('POST /admin/requests/{id}/approve')) return;
+  /** @type {{ requests: LimitRequest[] }} */
+  const { requests } = await getJson('/admin/requests?limit=100').catch(() => ({ requests: [] }));
+  waiting = requests.filter(({ may_answer }) => may_answer).length;
+  const tab = document.querySelector('.bar nav a[data-tab=keys]');
+  tab?.querySelector('.count')?.remove();
+  if (waiting)
+    tab?.append(h('span', { class: 'count', title: `${plural(waiting, 'request')} to answer` }, String(waiting)));
+  showTabs(readAddress().view);
+}
+
 setUpTheme();
 document.querySelector('.skip')?.addEventListener('click', (event) => {
   event.preventDefault();
@@ -165,4 +227,6 @@ document.querySelector('.skip')?.addEventListener('click', (event) => {
 });
 await setUpUser();
 addEventListener('hashchange', show);
+addEventListener('requests-changed', countRequests);
 show();
+countRequests();

@@ -34,6 +34,21 @@ export interface User {
   can_sign_out: boolean;
 }
 
+/** What clients need to use the gateway (`/admin/connect`). */
+export interface Connection {
+  public_url: string | null;
+  listening: string[];
+  tls: boolean;
+  models: string[];
+}
+
+/** The set-up of clients (`/connect.json`), with the address and the model that the page replaces. */
+export interface Setups {
+  address: string;
+  model: string;
+  clients: { group: string; name: string; steps: { text?: string; code?: string; language?: string }[] }[];
+}
+
 export type Filters = URLSearchParams | Record<string, string | null | undefined>;
 export type Counts = Record<string, number>;
 
@@ -151,6 +166,30 @@ export interface KeyPolicy extends UserLimits {
   days: number | null;
   models: string[];
   raised_by: 'team_admin' | 'admin';
+}
+
+export interface RaisedLimits extends UserLimits {
+  models: string[];
+}
+
+/** A request of a member for more. */
+export interface LimitRequest {
+  id: string;
+  created: string;
+  who: string;
+  team: string;
+  key: string | null;
+  key_name: string | null;
+  wanted: RaisedLimits;
+  present: RaisedLimits | null;
+  reason: string;
+  state: 'open' | 'approved' | 'refused' | 'expired';
+  answered: string | null;
+  answered_by: string | null;
+  note: string;
+  granted: RaisedLimits | null;
+  own: boolean;
+  may_answer: boolean;
 }
 
 /** A member of a team, with its limits over all its keys. */

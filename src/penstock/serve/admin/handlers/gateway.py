@@ -4,10 +4,12 @@ import os
 
 from penstock.amounts import money
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
+from penstock.gateway.teams.chain import allows_model
 from penstock.http.exchange import Exchange
 from penstock.installation import version
 from penstock.serve.admin.backend import Backend
 from penstock.serve.admin.queries import invalid_parameter
+from penstock.serve.admin.replies import result_of
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.responses import new_request_id
 
@@ -24,6 +26,17 @@ async def show_state(backend: Backend, _request: AdminRequest, _exchange: Exchan
     """Describe the process that answers, and its ledger."""
     admin = str(backend.endpoint.address)
     return {"version": version(), "pid": os.getpid(), "admin": admin, **backend.app.state()}
+
+
+async def show_connection(backend: Backend, request: AdminRequest, _exchange: Exchange) -> object:
+    """Return what clients need: the public URL, or where this process listens; and the models that they can name. For a
+    user with roles in teams only, those that the teams allow."""
+    state, scope = backend.app.state(), request.scope
+    models = [str(model["id"]) for model in backend.app.models()]
+    if scope is not None:
+        teams = await result_of(backend.read_thread.submit, lambda book: book.teams())
+        models = [each for each in models if any(allows_model(teams, path, each) for path in scope.teams)]
+    return {**{name: state[name] for name in ("public_url", "listening", "tls")}, "models": models}
 
 
 async def list_models(backend: Backend, _request: AdminRequest, _exchange: Exchange) -> object:

@@ -21,7 +21,7 @@ export class ApiError extends Error {
 
 /** @type {Record<number, string>} */
 const HINTS = {
-  401: 'Run `penstock open` on the machine where the gateway runs to get a new link.',
+  401: 'Reload the page to sign in again. Without a sign-in, `penstock open` on the gateway’s machine makes a new link.',
   403: 'Open the page at the address that the gateway printed when it started.',
   404: '',
   413: 'Send a shorter part of it.',

@@ -19,7 +19,7 @@ export function listFilters(address, label, placeholder, orders) {
   /** @param {Record<string, string>} changes */
   const go = (changes) => void (location.hash = linkWith(address, { ...changes, after: '' }));
   const find = h('input', {
-    type: 'search',
+    type: 'text',
     value: address.query.get('find') ?? '',
     placeholder,
     autocomplete: 'off',

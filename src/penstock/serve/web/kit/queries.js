@@ -4,7 +4,7 @@
 import { ApiError, getJson, post } from './api.js';
 import { may } from './user.js';
 
-/** @import { Entry, Key, UsageRow } from '../types.js' */
+/** @import { Connection, Entry, Key, UsageRow } from '../types.js' */
 
 export const RANGES = [
   ['1h', '1 hour'],
@@ -57,13 +57,22 @@ export async function fetchKeys(signal, all = false) {
 /**
  * The URL of the gateway for clients: the public one. Without it, it is where the gateway listens; if that is all
  * addresses, it is where this page is.
- * @param {{ listening?: string[], tls?: boolean, public_url?: string | null }} state
+ * @param {Partial<Connection>} connection
  */
 export function baseUrl({ listening = [], tls, public_url }) {
   if (public_url) return public_url;
   const [address = '127.0.0.1:8080'] = listening;
   const host = address.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
   return `${tls ? 'https' : 'http'}://${host}/v1`;
+}
+
+/**
+ * What clients need to use the gateway.
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Connection>}
+ */
+export function fetchConnection(signal) {
+  return getJson('/admin/connect', signal);
 }
 
 /**

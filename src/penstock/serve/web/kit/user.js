@@ -15,6 +15,11 @@ export async function fetchUser() {
   return user;
 }
 
+/** The user who is signed in, as far as the gateway says. */
+export function signedIn() {
+  return user;
+}
+
 /**
  * Whether the roles of the user allow a request.
  * @param {string} route as the gateway lists it: `POST /admin/keys/{id}/rotate`
@@ -26,4 +31,9 @@ export function may(route) {
 /** Whether the user has the right to change things only within its teams. */
 export function isInTeamsOnly() {
   return user !== null && !user.permissions.includes('manage');
+}
+
+/** Whether the user has roles in teams, and no global one. */
+export function isMember() {
+  return user !== null && user.role === null && user.teams.length > 0;
 }

@@ -5,7 +5,7 @@ import { link } from '../kit/address.js';
 import { ApiError, getJson, inlineCode, showError, toSentence } from '../kit/api.js';
 import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
-import { baseUrl } from '../kit/queries.js';
+import { baseUrl, fetchConnection } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, FINDINGS, NOTICES, REPAIRS } from '../repairs.js';
@@ -38,10 +38,11 @@ export async function showCall(root, address, names, signal) {
   try {
     const path = `/admin/entries/${encodeURIComponent(address.id)}`;
     const state = may('GET /admin/state') ? getJson('/admin/state', signal) : null;
-    const [entry, known, gateway] = await Promise.all([getJson(path, signal), names, state]);
+    const connecting = fetchConnection(signal).catch(() => ({}));
+    const [entry, known, gateway, connection] = await Promise.all([getJson(path, signal), names, state, connecting]);
     heading.textContent = entry.model;
     container.removeAttribute('aria-busy');
-    container.replaceChildren(...sections(entry, known, baseUrl(gateway ?? {})));
+    container.replaceChildren(...sections(entry, known, baseUrl(connection)));
     const recorded = gateway?.recording && entry.attempts.length > 0;
     if (recorded && may('GET /admin/calls/{id}/capture')) container.append(captures(entry, signal));
     if (may('GET /admin/calls/{id}/content')) container.append(conversation(entry.id, signal));

@@ -6,13 +6,15 @@ import { getJson, showError } from '../kit/api.js';
 import { barChart, heatStrip, OUTCOMES, quantileChart, timeAxis } from '../kit/chart.js';
 import { announce, choices, emptyState, h, outcomeBadge, table, th, words } from '../kit/dom.js';
 import { axisTime, count, duration, fullTime, isoTime, percent, plural, UNKNOWN } from '../kit/format.js';
-import { errorsOf } from '../kit/now.js';
+import { errorsOf, fetchNow } from '../kit/now.js';
 import { RANGE_MS, RANGES } from '../kit/queries.js';
 import { may } from '../kit/user.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
 import { nowSection } from './health_now.js';
 
 /** @import { Address, Counts, HealthBucket, HealthReport, HealthRow, TimeColumn } from '../types.js' */
+
+/** @import { NowRow } from '../kit/now.js' */
 
 export const title = 'Health';
 
@@ -67,13 +69,16 @@ export function mount(root, first) {
       container,
     );
     try {
-      /** @type {HealthReport} */
-      const report = await getJson(`/admin/health?since=${since}&bucket=${BUCKETS[since]}`, signal);
+      /** @type {[HealthReport, NowRow[] | null]} */
+      const [report, atOnce] = await Promise.all([
+        getJson(`/admin/health?since=${since}&bucket=${BUCKETS[since]}`, signal),
+        fetchNow(signal).catch(() => null), // the charts do not depend on it
+      ]);
       const rows = report.rows.filter((row) => !provider || row.provider === provider);
       rows.sort((one, other) => other.attempts - one.attempts);
       container.removeAttribute('aria-busy');
       const sections = rows.map((row) => sectionOf(row, report, since));
-      const now = nowSection(rows, since, provider, signal);
+      const now = nowSection(rows, since, provider, atOnce, signal);
       if (rows.length) container.replaceChildren(now, failing(rows, sections), legend(rows), ...sections);
       else container.replaceChildren(now, noCalls());
       announce(`${plural(rows.length, 'model')} shown`);

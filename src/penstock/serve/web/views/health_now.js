@@ -6,7 +6,6 @@ import { h, setText, table, th } from '../kit/dom.js';
 import { count, percent, plural, UNKNOWN } from '../kit/format.js';
 import { errorsOf, fetchNow, hasTrouble, isDown, NOW, NOW_TEXT, nowBadge } from '../kit/now.js';
 import { RANGES } from '../kit/queries.js';
-import { may } from '../kit/user.js';
 
 /** @import { HealthRow } from '../types.js' */
 /** @import { NowRow } from '../kit/now.js' */
@@ -18,28 +17,34 @@ const MAX_ROWS = 20;
  * @param {HealthRow[]} rows of the longer time range
  * @param {string} since that range
  * @param {string | null} provider the only one that is shown
+ * @param {NowRow[] | null} first what is wrong now; null if that is not known
  * @param {AbortSignal} signal
  */
-export function nowSection(rows, since, provider, signal) {
+export function nowSection(rows, since, provider, first, signal) {
   const range = RANGES.find(([value]) => value === since)?.[1] ?? since;
   const sub = h('span', { class: 'soft' });
   const container = h('div');
   const section = h('section', { class: 'now', hidden: true }, h('header', {}, h('h2', {}, 'Now'), sub), container);
-  if (may('GET /admin/setup')) refresh();
+  if (first) show(first);
+  later();
   return section;
+
+  function later() {
+    setTimeout(() => signal.aborted || refresh(), REFRESH_MS);
+  }
 
   async function refresh() {
     try {
-      const found = (await fetchNow(signal)).filter((row) => !provider || row.provider === provider);
-      show(found);
+      show(await fetchNow(signal));
     } catch {
-      // The charts below say what is wrong, if it is the gateway.
+      // The next time may succeed. What is shown stays.
     }
-    if (!signal.aborted) setTimeout(() => signal.aborted || refresh(), REFRESH_MS);
+    if (!signal.aborted) later();
   }
 
-  /** @param {NowRow[]} found */
-  function show(found) {
+  /** @param {NowRow[]} all */
+  function show(all) {
+    const found = all.filter((row) => !provider || row.provider === provider);
     const bad = found.filter(hasTrouble);
     const attempts = found.reduce((sum, row) => sum + row.attempts, 0);
     const down = bad.filter(isDown).length;

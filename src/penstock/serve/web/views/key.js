@@ -11,6 +11,7 @@ import { fullTime, money } from '../kit/format.js';
 import { limitsText, managedText } from '../kit/key_fields.js';
 import { fetchHolds } from '../kit/queries.js';
 import { may } from '../kit/user.js';
+import { askButton } from './ask.js';
 import { history } from './audit.js';
 import { editKey, usageNote } from './key_forms.js';
 import { rejectedRequests } from './rejections.js';
@@ -85,6 +86,7 @@ export async function showKey(root, address, signal) {
       h('button', { type: 'button', class: className || null, onclick }, text);
     const mayChange = may('PATCH /admin/keys/{id}');
     return [
+      askButton({ key }),
       mayChange &&
         button('Edit', () => editKey(key, () => changed('Saved. The gateway applies the change within a second.'))),
       may('POST /admin/keys/{id}/rotate') && key.state !== 'expired' && button('Rotate', () => rotate(key)),

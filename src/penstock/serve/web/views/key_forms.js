@@ -7,8 +7,8 @@ import { secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { KEY_FIELDS } from '../kit/key_fields.js';
-import { baseUrl } from '../kit/queries.js';
-import { isInTeamsOnly, may } from '../kit/user.js';
+import { baseUrl, fetchConnection } from '../kit/queries.js';
+import { isInTeamsOnly } from '../kit/user.js';
 
 /** @import { FormField, FormValues, Key } from '../types.js' */
 
@@ -54,14 +54,15 @@ export async function editKey(key, then) {
 
 /** How clients use a secret. */
 export async function usageNote() {
-  const state = may('GET /admin/state') ? await getJson('/admin/state').catch(() => null) : null;
-  const url = state && baseUrl(state);
+  const connection = await fetchConnection().catch(() => null);
+  const url = connection && baseUrl(connection);
   return h(
     'p',
     { class: 'soft' },
     'Clients use it as their API key',
     url && [', with the base URL ', h('code', {}, url)],
-    '.',
+    '. ',
+    h('a', { href: link('start') }, 'Set up a client'),
   );
 }
 
