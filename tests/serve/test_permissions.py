@@ -47,6 +47,7 @@ MATRIX: dict[tuple[str, str], tuple[str, bool]] = {
     ("GET", "/admin/rejections"): ("viewer", False),
     ("GET", "/admin/usage"): ("viewer", True),
     ("GET", "/admin/usage.csv"): ("viewer", True),
+    ("GET", "/admin/focus.csv"): ("viewer", True),
     ("GET", "/admin/entries"): ("viewer", True),
     ("GET", "/admin/entries/{id}"): ("viewer", True),
     ("GET", "/admin/export"): ("viewer", True),

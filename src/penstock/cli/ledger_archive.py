@@ -22,6 +22,7 @@ from penstock.gateway.billing.csv_rows import COLUMNS, csv_row
 from penstock.gateway.billing.queries import with_teams
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.record.entry import AttemptEntry, Entry
+from penstock.stores.book.focus_export import focus_csv
 from penstock.stores.book.open import archive_folder
 from penstock.stores.book.sql_book import Book
 
@@ -111,14 +112,21 @@ def _before_ms(settings: LedgerSettings, wanted: int | None, now_ms: int) -> int
 @takes_filter
 @takes_month
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one line per call.")
-def export(query: EntryQuery, *, as_csv: bool) -> None:
+@click.option("--focus", is_flag=True, help="Print the costs of each day as CSV in the format FOCUS 1.2.")
+def export(query: EntryQuery, *, as_csv: bool, focus: bool) -> None:
     """Print all calls that match, from the archives and from the ledger: one JSON object per line.
 
     Archived calls come first. The order is about that of time.
     """
+    if as_csv and focus:
+        raise click.UsageError("use either --csv or --focus")
     config = load_config(query.file)
     with book_of(config, readonly=True) as book:
         keys = book.keys()
+        if focus:
+            for part in focus_csv(book, with_teams(query.filter(keys), book.teams())):
+                click.echo(part, nl=False)
+            return
         write = _csv_writer(key_names(keys)) if as_csv else _write_json
         folder = archive_folder(config.ledger, os.environ)
         missing = book.export(with_teams(query.filter(keys), book.teams()), folder, write)

@@ -35,6 +35,7 @@ from penstock.serve.model_routes import ModelRoutes
 from penstock.serve.peer_routes import peer_routes
 from penstock.serve.recording.capture_directory import directories, prepare
 from penstock.serve.rejections import Rejections
+from penstock.serve.reports import Reports
 from penstock.serve.responses import error_page
 from penstock.serve.router import DRAINING, Router
 from penstock.serve.settlement import Settlement
@@ -96,6 +97,7 @@ class App:
         self.metrics = Metrics(self._gauges, folder)
         count = self.metrics.count
         open_ledger = partial(open_book, config.ledger, environment)
+        self._reports = Reports(self._upstreams.remote, open_ledger, log.warning)
         self._webhook = Webhook(self._upstreams.remote, open_ledger, log.warning, partial(count, metric_specs.WEBHOOKS))
         self.content: KeptContent | None = None
         self._call_content: CallContent | None = None
@@ -182,6 +184,7 @@ class App:
         self.certificates.refresh()
         self._update_jwt(config)
         self._webhook.use(config.budgets)
+        self._reports.use(config.finance)
         if self._books is not None:
             self._books.use(config)
             content = self.content if config.users.pseudonyms else None
@@ -293,6 +296,7 @@ class App:
         for connection in list(self._connections):
             connection.abort()
         await self._webhook.close()
+        await self._reports.close()
         self._upstreams.close()
         self.certificates.close()
         self.settlement.report()

@@ -145,21 +145,26 @@ class Webhook:
         endpoint = self._endpoint
         if endpoint is None:
             return "the webhook was removed from the configuration"
-        connection, response = None, CollectedResponse(0)
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                connection = await endpoint.open(_TIMEOUT_S)
-                headers = signed_headers(self._secret, message_id(id), int(time.time()), body)
-                lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-                connection.send(endpoint.request(body, lines.encode()), response)
-                await response.done
-        except (UpstreamError, TimeoutError) as error:
-            if not response.status:  # the body does not matter
-                return error.code if isinstance(error, UpstreamError) else "it did not answer in time"
-        finally:
-            if connection is not None:
-                connection.close()
-        return "" if 200 <= response.status < 300 else f"it answered with the status {response.status}"
+        return await send_signed(endpoint, self._secret, message_id(id), body, _TIMEOUT_S)
+
+
+async def send_signed(endpoint: RemoteEndpoint, secret: bytes, id: str, body: bytes, timeout_s: float) -> str:
+    """Send a signed request. Returns why it has failed; empty if the receiver has accepted it."""
+    connection, response = None, CollectedResponse(0)
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await endpoint.open(timeout_s)
+            headers = signed_headers(secret, id, int(time.time()), body)
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            connection.send(endpoint.request(body, lines.encode()), response)
+            await response.done
+    except (UpstreamError, TimeoutError) as error:
+        if not response.status:  # the body does not matter
+            return error.code if isinstance(error, UpstreamError) else "it did not answer in time"
+    finally:
+        if connection is not None:
+            connection.close()
+    return "" if 200 <= response.status < 300 else f"it answered with the status {response.status}"
 
 
 def _take(book: Book) -> TakenWarning | int | None:

@@ -1,21 +1,40 @@
-"""Loads [finance]: changes of prices, and the currency of reports."""
+"""The settings of [finance]: changes of prices, the currency of reports, and monthly reports."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from penstock.amounts import Currency
-from penstock.gateway.config.problems import Problems
-from penstock.gateway.keys.team_path import is_team_path
 from penstock.gateway.record.price import PERCENT_UNITS
+from penstock.providers.secret import Secret
 
 Percent: TypeAlias = Annotated[float, Meta(ge=-100, le=1_000)]
+ReportGroup: TypeAlias = Literal["key", "owner", "team", "tree", "model", "provider", "day", "month", "outcome", "user"]
 Rate: TypeAlias = Annotated[float, Meta(gt=0, le=1_000_000_000)]
-_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+class ReportSettings(Struct, frozen=True, kw_only=True):
+    """A [report](ledger.md#monthly-reports) of every month, as CSV."""
+
+    folder: str = ""
+    """The folder in which a file is written for each month, such as `penstock-2026-10.csv`. Several gateways write each
+    file once, into the folder of one of them."""
+    webhook: Secret | None = None
+    """The URL to which reports are sent, in place of a folder."""
+    webhook_secret: Secret | None = None
+    """The secret with which these requests are signed, as those of [warnings](teams.md#warnings) are."""
+    format: Literal["usage", "focus"] = "usage"
+    """`usage`, the columns of `penstock usage --csv`; or `focus`, those of [FOCUS](ledger.md#focus)."""
+    by: tuple[ReportGroup, ...] = ("team", "key", "model")
+    """The groups of `usage`, of those that `penstock usage --by` has."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether reports are made."""
+        return bool(self.folder) or self.webhook is not None
 
 
 class FinanceSettings(Struct, frozen=True, kw_only=True):
@@ -33,31 +52,13 @@ class FinanceSettings(Struct, frozen=True, kw_only=True):
     """The same for calls of teams, by their paths, such as `"acme/search"`. It applies to the teams below, too, as far
     as they have none of their own."""
 
+    report: ReportSettings = ReportSettings()
+    """A [report](ledger.md#monthly-reports) of every month."""
+
     @property
     def shown(self) -> Currency | None:
         """The currency of reports, if there is one."""
         return Currency(self.currency, Decimal(str(self.rate))) if self.rate is not None else None
-
-
-def load_finance(given: dict[str, Any], unknown: Callable[[str], str | None], problems: Problems) -> FinanceSettings:
-    """The settings of finance. `unknown` returns the error for a name that no provider has."""
-    finance = FinanceSettings(**given)
-    for table in ("provider_prices", "team_prices"):
-        for name, percent in getattr(finance, table).items():
-            if isinstance(percent, (int, float)) and percent_units(percent) is None:
-                problems.error(("finance", table, name), "may have two decimal places")
-    for name in finance.provider_prices:
-        if (wrong := unknown(name)) is not None:
-            problems.error(("finance", "provider_prices", name), wrong)
-    for path in finance.team_prices:
-        if not is_team_path(path):
-            problems.error(("finance", "team_prices", path), "is no path of a team, such as acme/search")
-    if finance.currency and not _CURRENCY.fullmatch(finance.currency):
-        problems.error(("finance", "currency"), "must be a code of three capital letters, such as EUR")
-    if bool(finance.currency) != (finance.rate is not None):
-        missing = "rate, how much of it a dollar is" if finance.currency else "currency, such as EUR"
-        problems.error(("finance",), f"needs {missing}")
-    return finance
 
 
 def percent_units(percent: float) -> int | None:

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from penstock.gateway.config.addresses import parse_url
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import BudgetSettings, LedgerSettings
+from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
 
 _POSTGRES = ("postgresql", "postgres")
@@ -37,21 +38,27 @@ def load_ledger(given: dict[str, Any], problems: Problems) -> LedgerSettings:
 def load_budgets(given: dict[str, Any], ledger: LedgerSettings, problems: Problems) -> BudgetSettings:
     """The settings of budget warnings."""
     budgets = BudgetSettings(**given)
-    if isinstance(budgets.webhook, Secret):
-        try:
-            parse_url(budgets.webhook.reveal().partition("?")[0])
-        except ValueError as error:
-            problems.error(("budgets", "webhook"), str(error))
-        if budgets.webhook_secret is None:
-            problems.error(("budgets",), "a webhook needs webhook_secret, with which its requests are signed")
-        elif isinstance(budgets.webhook_secret, Secret):
-            try:
-                signing_key(budgets.webhook_secret.reveal())
-            except ValueError as error:
-                problems.error(("budgets", "webhook_secret"), str(error))
-        if not ledger.enabled:
-            problems.error(("budgets", "webhook"), "needs the ledger, which has the budgets; enable it")
+    check_webhook(("budgets",), budgets.webhook, budgets.webhook_secret, problems)
+    if isinstance(budgets.webhook, Secret) and not ledger.enabled:
+        problems.error(("budgets", "webhook"), "needs the ledger, which has the budgets; enable it")
     return budgets
+
+
+def check_webhook(path: Path, webhook: Secret | None, secret: Secret | None, problems: Problems) -> None:
+    """Report what is wrong with a webhook and the secret of its table."""
+    if not isinstance(webhook, Secret):
+        return
+    try:
+        parse_url(webhook.reveal().partition("?")[0])
+    except ValueError as error:
+        problems.error((*path, "webhook"), str(error))
+    if secret is None:
+        problems.error(path, "a webhook needs webhook_secret, with which its requests are signed")
+    elif isinstance(secret, Secret):
+        try:
+            signing_key(secret.reveal())
+        except ValueError as error:
+            problems.error((*path, "webhook_secret"), str(error))
 
 
 def signing_key(secret: str) -> bytes:

@@ -18,10 +18,9 @@ from msgspec import structs
 from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.extras import missing_extras
-from penstock.gateway.config.finance import load_finance
 from penstock.gateway.config.ledger import load_budgets, load_ledger
 from penstock.gateway.config.people import load_auth
-from penstock.gateway.config.prices import load_prices
+from penstock.gateway.config.prices import load_finance, load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
@@ -111,7 +110,7 @@ def load(  # noqa: PLR0913 - options of a command override the file
     for name, route in routes.items():
         if route.content not in (None, "never") and not ledger.enabled:
             problems.error(("routes", name, "content"), _NEEDS_LEDGER)
-    finance = load_finance(given.get("finance", {}), providers.unknown, problems)
+    finance = load_finance(given.get("finance", {}), providers, ledger, problems)
     prices = load_prices(given.get("prices", {}), providers, problems)
     providers.warn()
     if server.only_routes and not routes:

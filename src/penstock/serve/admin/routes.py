@@ -35,7 +35,7 @@ from penstock.serve.admin.handlers import (
     scim,
     teams,
 )
-from penstock.serve.admin.handlers.export import export, export_usage
+from penstock.serve.admin.handlers.export import export, export_focus, export_usage
 from penstock.serve.admin.lists import FIND, FIND_TEAM, KEY_SORT, TEAM_SORT
 from penstock.serve.admin.openapi import document
 from penstock.serve.admin.queries import FILTERS, LIMIT, MAX_LIMIT, MAX_NAMES, PAGE, Parameter
@@ -275,6 +275,7 @@ ROUTE_GROUPS: Mapping[str, Sequence[AdminRoute]] = {
     ],
     "Usage and entries": [
         AdminRoute("GET", "/admin/usage", ledger.usage, schemas.UsageSums, "read", in_team=True, query=_USAGE),
+        AdminRoute("GET", "/admin/focus.csv", export_focus, CSV, "read", in_team=True, query=FILTERS),
         AdminRoute("GET", "/admin/usage.csv", export_usage, CSV, "read", in_team=True, query=_USAGE),
         AdminRoute(
             "GET", "/admin/entries", ledger.list_entries, schemas.EntryPage, "read", in_team=True, query=_ENTRIES

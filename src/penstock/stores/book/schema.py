@@ -15,6 +15,7 @@
     api_tokens, admin_sessions, audit   of the users of the admin API: only `people.py` writes them
     member_limits limits of single members of teams: only `team_rows.py` writes them
     people, people_…  the directory of an identity provider: only `directory.py` writes them
+    reports           months that were reported, and what waits to be: only `report_rows.py` writes them
     budget_warnings   budgets that were warned of, and what waits for the webhook: only `budget_warnings.py` writes them
 
 Rules:
@@ -37,6 +38,7 @@ from penstock.stores.book.database import Database, Queryable, SqlDialect, Trans
 from penstock.stores.book.directory import directory_tables
 from penstock.stores.book.limit_requests import limit_request_tables
 from penstock.stores.book.people import people_tables
+from penstock.stores.book.report_rows import report_tables
 from penstock.stores.book.spending import spending_tables
 from penstock.stores.book.summary import USED
 from penstock.stores.book.team_rows import member_tables
@@ -195,7 +197,7 @@ def _members(_dialect: SqlDialect) -> Sequence[str]:
 
 
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables)
+MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables, report_tables)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:

@@ -28,6 +28,7 @@ from penstock.stores.book.key_rows import STOPPED, put_keys, read_keys, stop_cal
 from penstock.stores.book.limit_requests import SqlLimitRequests
 from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.people import SqlPeople, append, has_session
+from penstock.stores.book.report_rows import TakenReport, end_report, take_report
 from penstock.stores.book.retention import (
     Pruner,
     archived,
@@ -285,6 +286,14 @@ class Book:
     def end_delivery(self, taken: TakenWarning, delivery: Delivery, due_ms: int | None = None) -> None:
         """Store the result of an attempt to deliver a budget warning."""
         end_delivery(self.database, taken, delivery, due_ms)
+
+    def take_report(self, now_ms: int, until_ms: int) -> TakenReport | int:
+        """Take the monthly report that is due, until a time; or when to look again."""
+        return take_report(self.database, now_ms, until_ms)
+
+    def end_report(self, taken: TakenReport, due_ms: int | None = None) -> None:
+        """Store the result of an attempt to deliver a monthly report."""
+        end_report(self.database, taken, due_ms)
 
     def close(self) -> None:
         """Close the database."""

@@ -18,6 +18,7 @@ from penstock.serve.admin.queries import invalid_parameter, read_filter, read_gr
 from penstock.serve.admin.replies import own_headers, result_of
 from penstock.serve.admin.request import AdminRequest
 from penstock.serve.admin.visible import visible_filter
+from penstock.stores.book.focus_export import FOCUS_HEADER, focus_day, focus_days
 from penstock.stores.book.sql_book import Book
 
 _PAGE = 500
@@ -58,6 +59,25 @@ async def export_usage(backend: Backend, request: AdminRequest, exchange: Exchan
     text = await result_of(backend.read_thread.submit, report)
     exchange.start(200, own_headers() | _headers("usage"))
     exchange.end(text.encode())
+
+
+async def export_focus(backend: Backend, request: AdminRequest, exchange: Exchange) -> None:
+    """Send the costs of each day as CSV in the format [FOCUS 1.2](ledger.md#focus)."""
+    submit, asked = backend.read_thread.submit, read_filter(request.query, request.now_ms)
+    days = await result_of(submit, lambda book: focus_days(book, visible_filter(book, request, asked)))
+    exchange.start(200, own_headers() | _headers("focus"))
+    exchange.write(FOCUS_HEADER.encode())
+    for day in days:
+        text = await result_of(submit, partial(_day, day))
+        if exchange.over:
+            return
+        exchange.write(text.encode())
+        await _until_taken(exchange)
+    exchange.end(b"")
+
+
+def _day(day: Filter, book: Book) -> str:
+    return focus_day(book, day)
 
 
 def _headers(name: str) -> dict[str, str]:

@@ -72,6 +72,11 @@ export function mount(root, first) {
         choices('Time range', RANGES, since, (value) => linkWith(address, { since: value, month: null })),
         monthChoice(month, (value) => (location.hash = linkWith(address, { month: value, since: null }))),
         h('a', { class: 'button', download: true, href: `/admin/usage.csv?${query}` }, 'Export CSV'),
+        h(
+          'a',
+          { class: 'button', download: true, href: `/admin/focus.csv?${new URLSearchParams(range.filters)}` },
+          'FOCUS',
+        ),
       ),
       container,
     );
