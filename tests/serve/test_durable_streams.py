@@ -193,7 +193,7 @@ def test_a_client_cancels_a_stream_and_again_nothing_changes(running: InProcessG
 def test_a_stream_does_not_exist_for_another_key(running: InProcessGateway) -> None:
     model = running.upstream.play(whole())
     answer = running.send(post(body(f"main/{model}", stream=True), DURABLE), calls=1)
-    id, other = stream_id(answer), {"authorization": f"Bearer {OTHER_KEY}"}
+    id, other = stream_id(answer), {"Authorization": f"Bearer {OTHER_KEY}"}
     unknown = "req_" + "0" * 24
     for method, action in (("GET", ""), ("DELETE", ""), ("POST", "/cancel")):
         replies = [
