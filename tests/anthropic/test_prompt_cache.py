@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests import messages as ant
 from tests.anthropic.support import ANSWER, MessagesGateway, sent, start, streams
 from tests.faults.client import Response, body, post
 from tests.faults.upstream import Upstream
@@ -24,6 +25,11 @@ dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "provider-key-canary-12345"
 settings.cache_minimum = 1_024
+[prices."caching/*"]
+input = 5.0
+output = 25.0
+cached = 0.5
+cache_write = 6.25
 [routes.uncached]
 targets = ["caching/{model}"]
 cache = "off"
@@ -60,6 +66,15 @@ def test_a_route_turns_them_off(caching: MessagesGateway) -> None:
     assert response.status == 200
     assert "x-penstock-cache" not in response.headers
     assert caching.call(response)["breakpoints"] == []
+
+
+def test_what_a_cache_saves_is_in_the_ledger(caching: MessagesGateway) -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 2_000, "cache_creation_input_tokens": 400}
+    model = caching.upstream.play(streams(ant.answer(*ant.says_all("Hello"), begin=ant.begins(usage=usage))))
+    response = ask(caching, f"caching/{model}")
+    entry = caching.book.entry(response.request_id)
+    assert (entry.tokens.input, entry.tokens.cached, entry.tokens.cache_write) == (2_410, 2_000, 400)
+    assert entry.saved == 2_000 * 4_500 - 400 * 1_250
 
 
 def test_a_client_of_the_same_api_sets_its_own(caching: MessagesGateway) -> None:

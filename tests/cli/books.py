@@ -21,6 +21,7 @@ def tried(provider: str, cost: int | None, *, output: int = 10, estimated: bool 
         measure="estimated" if estimated else "reported",
         tokens=Tokens(input=1_000, output=output, cached=400),
         cost=cost,
+        saved=0 if cost is None else 400_000,
         price="built-in 2026-11-01",
         first_event_ms=90,
         duration_ms=1_200,

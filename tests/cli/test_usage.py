@@ -25,20 +25,20 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_by_model_with_a_total() -> None:
     assert invoke("usage").stdout.splitlines() == [
-        "model     calls  input  cached  output  unpriced  estimated      cost",
-        "smart         3  2,000     800      20         0          1   $1.2350",
-        r"\x1b[31m      1  1,000     400      10         1          0  unpriced",
-        "total         4  3,000   1,200      30         1          1   $1.2350",
+        "model     calls  input  cached  output  unpriced  estimated  hit rate      saved      cost",
+        "smart         3  2,000     800      20         0          1     40.0%  $0.000800   $1.2350",
+        r"\x1b[31m      1  1,000     400      10         1          0     40.0%         $0  unpriced",
+        "total         4  3,000   1,200      30         1          1     40.0%  $0.000800   $1.2350",
     ]
 
 
 def test_keys_have_their_names_and_days_their_order() -> None:
     assert invoke("usage", "--by", "day,key", "--key", "Search", "--key", "key_bare").stdout.splitlines() == [
-        "day         key       calls  input  cached  output  unpriced  estimated       cost",
-        "2026-11-01  Search        1  1,000     400      10         0          0    $1.2345",
-        "2026-11-08  key_bare      1  1,000     400      10         1          0   unpriced",
-        "2026-11-08  Search        1  1,000     400      10         0          1  $0.000500",
-        "total                     3  3,000   1,200      30         1          1    $1.2350",
+        "day         key       calls  input  cached  output  unpriced  estimated  hit rate      saved       cost",
+        "2026-11-01  Search        1  1,000     400      10         0          0     40.0%  $0.000400    $1.2345",
+        "2026-11-08  key_bare      1  1,000     400      10         1          0     40.0%         $0   unpriced",
+        "2026-11-08  Search        1  1,000     400      10         0          1     40.0%  $0.000400  $0.000500",
+        "total                     3  3,000   1,200      30         1          1     40.0%  $0.000800    $1.2350",
     ]
 
 

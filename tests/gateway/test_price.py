@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.core.hub.usage import Tokens
-from penstock.gateway.record.price import FREE, Price, Rates, Tier, cost_of, rate
+from penstock.gateway.record.price import FREE, Price, Rates, Tier, cost_of, rate, saved_by_cache
 
 # Powers of ten, so that a figure shows what it is made of. In picodollars; a cost is a thousandth of that.
 RATES = Rates(10**3, 10**5, 10**7, 10**9, 10**11, 10**13, 10**15)
@@ -26,6 +26,20 @@ PARTS: dict[str, tuple[Tokens, int]] = {
 @pytest.mark.parametrize(("tokens", "expected"), PARTS.values(), ids=PARTS)
 def test_each_token_is_paid_once(tokens: Tokens, expected: int) -> None:
     assert cost_of(tokens, Price(RATES)) == expected
+
+
+CLAUDE = Price(Rates(input=5_000_000, output=25_000_000, cached=500_000, cache_write=6_250_000, reasoning=25_000_000))
+SAVINGS: dict[str, tuple[Tokens, int]] = {
+    "no cache": (Tokens(input=1_000, output=10), 0),
+    "reads cost a tenth": (Tokens(input=1_000, cached=1_000), 4_500_000),
+    "writes cost a quarter more": (Tokens(input=1_000, cache_write=1_000), -1_250_000),
+    "both": (Tokens(input=2_000, cached=1_000, cache_write=500, output=10), 4_500_000 - 625_000),
+}
+
+
+@pytest.mark.parametrize(("tokens", "expected"), SAVINGS.values(), ids=SAVINGS)
+def test_a_cache_saves_what_the_call_would_cost_more_without_it(tokens: Tokens, expected: int) -> None:
+    assert saved_by_cache(tokens, CLAUDE) == expected
 
 
 def test_a_tier_holds_for_the_whole_call() -> None:

@@ -14,6 +14,7 @@ from msgspec import structs
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from penstock.core.hub.usage import Tokens
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.record.trace import Trace
@@ -93,6 +94,27 @@ def test_cost_by_team_and_key_is_exact_and_bounded(tmp_path: Path) -> None:
     assert value(samples, "penstock_team_cost_usd_total", team="acme/team-1", key="name 1") == pytest.approx(4e-9)
     assert len({dict(labels)["key"] for labels in series}) == MAX_BY_LABEL["key"] + 1
     assert value(samples, "penstock_team_cost_usd_total", key="other") > 0
+
+
+def test_caches_are_counted_by_route_and_what_they_saved_or_lost() -> None:
+    async def count() -> Samples:
+        metrics = Metrics(dict)
+        for tokens, saved in (
+            (Tokens(input=9, cached=5, cache_write=2), 3_000),
+            (Tokens(input=9, cache_write=4), -500),
+        ):
+            made = call("main/m", answered=True)
+            entry = entry_of(made, lambda *_: 7)
+            cached = tuple(structs.replace(attempt, tokens=tokens, saved=saved) for attempt in entry.attempts)
+            metrics.settled(made, structs.replace(entry, attempts=cached))
+        return parse((await metrics.text()).decode())
+
+    samples = asyncio.run(count())
+    of = {"route": "main/m", "provider": "main", "model": "m"}
+    assert value(samples, "penstock_cache_tokens_total", **of, kind="read") == 5
+    assert value(samples, "penstock_cache_tokens_total", **of, kind="written") == 6
+    assert value(samples, "penstock_cache_saved_usd_total", **of, kind="saved") == pytest.approx(3_000e-9)
+    assert value(samples, "penstock_cache_saved_usd_total", **of, kind="lost") == pytest.approx(500e-9)
 
 
 def test_buckets_have_the_trace_of_a_call_as_their_example() -> None:

@@ -66,7 +66,7 @@ UNITS = {
     "time_seconds": "dateTimeAsIso",
     "timestamp_seconds": "dateTimeAsIso",
     "_ratio": "percentunit",
-    "_cost_usd_total": "currencyUSD",
+    "_usd_total": "currencyUSD",
     "_requests_total": "reqps",
 }
 

@@ -45,6 +45,7 @@ FULL = Entry(
             ),
             cost=123_456_789,
             approximate=True,
+            saved=-4_321,
             price="built-in 2026-11-01",
             tier="priority",
             began_ms=95,
@@ -99,6 +100,7 @@ def many_entries() -> st.SearchStrategy[list[Entry]]:
         measure=st.sampled_from(["reported", "estimated", "void"]),
         tokens=st.builds(Tokens, input=small, output=small, cached=small, cache_write=small, reasoning=small),
         cost=st.none() | small,
+        saved=st.integers(-500, 500),
     )
     calls = st.builds(
         Entry,

@@ -45,6 +45,7 @@ def add_up(group: tuple[str, ...], parts: list[tuple[str, AttemptEntry | None]])
         cache_write=sum(attempt.tokens.cache_write for _, attempt in attempts),
         reasoning=sum(attempt.tokens.reasoning for _, attempt in attempts),
         cost=sum(attempt.cost or 0 for _, attempt in attempts),
+        saved=sum(attempt.saved for _, attempt in attempts),
         unpriced=len({id for id, attempt in attempts if attempt.cost is None}),
         approximate=len({id for id, attempt in attempts if attempt.approximate}),
         estimated=len({id for id, attempt in attempts if attempt.measure == "estimated"}),

@@ -72,7 +72,8 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
 
 def _figures(row: UsageRow, currency: Currency | None) -> dict[str, object]:
     converted = {f"cost_{currency.code.lower()}": currency.converted(row.cost)} if currency is not None else {}
-    return {name: getattr(row, name) for name in FIGURES} | {"cost_usd": money(row.cost)} | converted
+    amounts = {"cost_usd": money(row.cost), "saved_usd": money(row.saved)}
+    return {name: getattr(row, name) for name in FIGURES} | amounts | converted
 
 
 def _show(
@@ -83,6 +84,7 @@ def _show(
 ) -> None:
     groups, names, currency = shown
     figures = [name for name in FIGURES if name not in _OPTIONAL or getattr(total, name)]
+    caches = bool(total.cached or total.saved)
     table = Table(
         (
             *(Column(head, wraps=True) for head in heads or [""]),
@@ -90,13 +92,16 @@ def _show(
                 Column(_HEADS.get(name, name), True, _STYLES.get(name, {}), spare=_SPARE.get(name, 0))
                 for name in figures
             ),
+            *((Column("hit rate", True, spare=7), Column("saved", True, spare=8)) if caches else ()),
             Column("cost", True, {"unpriced": "yellow", "": "green"}),
             *([Column(currency.code, True)] if currency is not None else []),
         )
     )
     table.show(
-        [[*_names(row, groups, names), *_numbers(row, figures, currency)] for row in rows] if groups else [],
-        total=["total", *[""] * (len(heads) - 1), *_numbers(total, figures, currency)],
+        [[*_names(row, groups, names), *_numbers(row, figures, currency, caches=caches)] for row in rows]
+        if groups
+        else [],
+        total=["total", *[""] * (len(heads) - 1), *_numbers(total, figures, currency, caches=caches)],
     )
 
 
@@ -108,7 +113,9 @@ def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list
     ]
 
 
-def _numbers(row: UsageRow, figures: list[str], currency: Currency | None) -> list[str]:
+def _numbers(row: UsageRow, figures: list[str], currency: Currency | None, *, caches: bool) -> list[str]:
     cost = "unpriced" if row.unpriced and not row.cost else table_dollars(row.cost)  # an unknown cost is not zero
     converted = [currency.table_text(row.cost)] if currency is not None else []
-    return [*(f"{getattr(row, name):,}" for name in figures), cost, *converted]
+    rate = f"{row.cached / row.input:.1%}" if row.input else ""
+    of_caches = [rate, table_dollars(row.saved)] if caches else []
+    return [*(f"{getattr(row, name):,}" for name in figures), *of_caches, cost, *converted]

@@ -26,7 +26,7 @@ from penstock.gateway.limits.output_estimate import estimate_audio
 from penstock.gateway.record.attempt import Attempt
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.record.price import OF_CLIENT, STANDARD, PricedModel, ServiceTier, charge
+from penstock.gateway.record.price import OF_CLIENT, STANDARD, PricedModel, ServiceTier, charge, saved_by_cache
 
 # Service tiers that are stored by name, besides those that have a price. Clients and providers choose the names and
 # could put a secret there, so every other one is stored as `other`.
@@ -130,7 +130,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
     if tokens is None:
         measure, tokens = _measured(call, attempt, output)
     commit_s, gaps = attempt.commit_s, attempt.gaps
-    usage, cost, price = attempt.usage, None, ""
+    usage, cost, price, saved = attempt.usage, None, "", 0
     priced, assumed, approximate = attempt.priced, False, False
     if usage is not None and usage.model:
         known = lookup(attempt.provider, usage.model)
@@ -141,6 +141,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
         price = priced.version
         cost, approximate = charge(tokens, priced.price, attempt.tier)
         approximate = approximate or assumed
+        saved = saved_by_cache(tokens, priced.price, attempt.tier)
     if usage is not None and measure == "reported" and (usage.others or usage.tool_requests):
         tokens, cost, approximate = _with_others(attempt, usage, (tokens, cost, approximate), lookup)
     return AttemptEntry(
@@ -153,6 +154,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
         tokens=tokens,
         cost=cost,
         approximate=approximate,
+        saved=saved,
         price=price,
         tier=_tier(attempt),
         began_ms=round(attempt.began_s * 1000),

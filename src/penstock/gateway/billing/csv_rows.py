@@ -28,7 +28,7 @@ COLUMNS = (
     "cost_usd",
 )
 FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
-"""The columns of sums, besides the groups and the cost."""
+"""The columns of sums, besides the groups, the cost and what caches have saved."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -80,12 +80,13 @@ def usage_csv(
     writer = csv.writer(text, lineterminator="\n")
     named = ["key_name"] if "key" in heads else []
     converted = [f"cost_{currency.code.lower()}"] if currency is not None else []
-    writer.writerow([*heads, *named, *FIGURES, "cost_usd", *converted])
+    writer.writerow([*heads, *named, *FIGURES, "cost_usd", "saved_usd", *converted])
     for row in rows:
         group = group_of(heads, row, key_names)
         figures = [getattr(row, name) for name in FIGURES]
+        amounts = [exact_dollars(row.cost), exact_dollars(row.saved)]
         also = [currency.converted(row.cost)] if currency is not None else []
-        writer.writerow([*map(csv_cell, group.values()), *figures, exact_dollars(row.cost), *also])
+        writer.writerow([*map(csv_cell, group.values()), *figures, *amounts, *also])
     return text.getvalue()
 
 

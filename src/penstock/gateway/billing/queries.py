@@ -87,6 +87,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     reasoning: int
     cost: int
     """In nanodollars, of attempts with a price."""
+    saved: int
+    """What prompt caches have saved, in nanodollars."""
     unpriced: int
     """Calls with an attempt without a price."""
     estimated: int

@@ -34,6 +34,9 @@ class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: Tokens = Tokens()
     cost: int | None = 0
     approximate: bool = False
+    saved: int = 0
+    """What the provider's prompt cache has saved, which the cost is without; negative if its writes cost more than its
+    reads saved."""
     price: str = ""
     tier: str = ""
     began_ms: int = 0
@@ -101,6 +104,11 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.attempts[0].cost
         costs = [attempt.cost for attempt in self.attempts]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    @property
+    def saved(self) -> int:
+        """The sum over all attempts."""
+        return sum([attempt.saved for attempt in self.attempts])
 
     @property
     def approximate(self) -> bool:

@@ -161,6 +161,14 @@ def charge(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> tuple[
     return cost, approximate and cost > 0
 
 
+def saved_by_cache(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> int:
+    """What the prompt cache has saved, in nanodollars: negative if more was written to it than read from it."""
+    if not tokens.cached and not tokens.cache_write:
+        return 0
+    uncached = structs.replace(tokens, cached=0, cache_write=0, cache_write_1h=0)
+    return charge(uncached, price, tier)[0] - charge(tokens, price, tier)[0]
+
+
 def cost_of(tokens: Tokens, price: Price) -> int:
     """The cost of a call in nanodollars in the standard tier, rounded half up."""
     rates = price.rates if not price.tiers else price.rates_for(tokens)

@@ -6,11 +6,13 @@ their numbers are found once for each kind, and then only added to.
 
 from msgspec import Struct
 
-from penstock.gateway.record.entry import Entry
+from penstock.gateway.record.entry import AttemptEntry, Entry
 from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Labels, SharedCounters
 from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import (
     ATTEMPTS,
+    CACHE_SAVED,
+    CACHE_TOKENS,
     COST,
     FALLBACKS,
     REQUESTS,
@@ -70,7 +72,23 @@ class EntryCounts:
             if attempt.cost:
                 values[cost] += attempt.cost
                 values[kind.team_cost] += attempt.cost
+            if attempt.tokens.cached or attempt.tokens.cache_write:
+                self._add_cache(kind.labels[0], attempt)
         return kind
+
+    def _add_cache(self, route: str, attempt: AttemptEntry) -> None:
+        """Count what an attempt has read from the prompt cache and written to it, and what that has saved."""
+        of, values = self._label_values.of, self._counters.values
+        labels = (route, of("provider", attempt.provider), of("model", attempt.model))
+        amounts = (
+            (CACHE_TOKENS, "read", attempt.tokens.cached),
+            (CACHE_TOKENS, "written", attempt.tokens.cache_write),
+            (CACHE_SAVED, "saved", attempt.saved),
+            (CACHE_SAVED, "lost", -attempt.saved),
+        )
+        for family, what, amount in amounts:
+            if amount > 0:
+                values[self._counters.slot(family, (*labels, what))] += amount
 
     def _find(self, entry: Entry, key: str, name: tuple[object, ...]) -> CountedKind:
         """Find the labels and places of an entry, and keep them for its kind unless they may change: a name that counts

@@ -119,6 +119,17 @@ TEAM_COST = _counter(
     *("team", "key"),
     unit=1e-9,
 )
+CACHE_TOKENS = _counter(
+    "cache_tokens",
+    "Input tokens that were read from the provider's prompt cache, or written to it.",
+    *("route", "provider", "model", "kind"),
+)
+CACHE_SAVED = _counter(
+    "cache_saved_usd",
+    "US dollars that prompt caches have saved in attempts that mostly read, and lost in those that mostly wrote.",
+    *("route", "provider", "model", "kind"),
+    unit=1e-9,
+)
 LEDGER_QUEUE = _gauge("ledger_queue", "Settled calls that are not yet written to the ledger.")
 LEDGER_SPOOLED = _gauge("ledger_spooled", "Settled calls that wait because the ledger cannot be written.")
 LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to the ledger.", _WORK_BOUNDS)

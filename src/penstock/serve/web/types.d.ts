@@ -297,6 +297,7 @@ export interface UsageRow extends Priced {
   input: number;
   output: number;
   cached: number;
+  saved: string;
   unpriced: number;
   estimated: number;
 }

@@ -61,6 +61,7 @@ def _used(attempts: Sequence[AttemptEntry]) -> tuple[int, ...]:
         tokens.cache_write,
         tokens.reasoning,
         sum(attempt.cost or 0 for attempt in attempts),
+        sum(attempt.saved for attempt in attempts),
         int(any(attempt.cost is None for attempt in attempts)),
         int(any(attempt.measure == "estimated" for attempt in attempts)),
         int(any(attempt.approximate for attempt in attempts)),

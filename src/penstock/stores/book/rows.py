@@ -30,12 +30,12 @@ def _columns(names: str) -> tuple[str, ...]:
 # Texts are adjacent, and so are numbers, because `_texts` and `_numbers` check them together.
 CALL = _columns(
     "id key surface model code end_user error team at_ms settled_ms status duration_ms input output cached"
-    " cache_write reasoning cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
+    " cache_write reasoning cost saved unpriced approximate stream outcome measure first_event_ms repairs losses tags"
 )
 ATTEMPT = _columns(
     "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
-    " cache_write reasoning audio_input audio_output cache_write_1h approximate cost first_event_ms outcome measure"
-    " stalls"
+    " cache_write reasoning audio_input audio_output cache_write_1h approximate saved cost first_event_ms outcome"
+    " measure stalls"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -49,6 +49,7 @@ def call_row(entry: Entry) -> Row:
     return (
         *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user, entry.error, entry.team),
         *_numbers(at_ms, number(at_ms) + number(took_ms), entry.status, took_ms, *_counts(tokens), entry.priced),
+        number(entry.saved),
         int(entry.cost is None),
         int(entry.approximate),
         int(entry.stream),
@@ -81,6 +82,7 @@ def _attempt_row(index: int, attempt: AttemptEntry) -> Row:
             attempt.tokens.audio_output,
             attempt.tokens.cache_write_1h,
             int(attempt.approximate),
+            attempt.saved,
         ),
         _number(attempt.cost),
         _number(attempt.first_event_ms),

@@ -47,6 +47,8 @@ from penstock.stores.book.time_histogram import COLUMNS
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 # The number of the first schema. Smaller numbers are of versions before the first release: those cannot be migrated.
 FIRST_SCHEMA = 19
+# The columns of a usage in the first schema.
+_FIRST_USED = [column for column in USED if column != "saved"]
 _TOKENS = "input output cached cache_write reasoning"
 
 
@@ -155,7 +157,7 @@ def _sums(dialect: SqlDialect) -> Sequence[str]:
             kind TEXT NOT NULL,
             {numbers("width slot")},
             name TEXT NOT NULL,
-            {numbers(" ".join(USED))},
+            {numbers(" ".join(_FIRST_USED))},
             PRIMARY KEY (kind, width, slot, name)
         ) {dialect.clustered_updated}
         """,
@@ -180,7 +182,7 @@ def _archives(dialect: SqlDialect) -> Sequence[str]:
         CREATE TABLE archived_usage (
             hour BIGINT NOT NULL,
             {texts("id part key team model outcome provider tags")},
-            {numbers(" ".join(USED))},
+            {numbers(" ".join(_FIRST_USED))},
             PRIMARY KEY (hour, id)
         ) {dialect.clustered}
         """,
@@ -196,8 +198,13 @@ def _members(_dialect: SqlDialect) -> Sequence[str]:
     return [*added, *member_tables()]
 
 
+def _saved(_dialect: SqlDialect) -> Sequence[str]:
+    tables = ("calls", "attempts", "summed_usage", "archived_usage")
+    return [f"ALTER TABLE {table} ADD COLUMN saved BIGINT NOT NULL DEFAULT 0" for table in tables]
+
+
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables, report_tables)
+MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables, report_tables, _saved)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:

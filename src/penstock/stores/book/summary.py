@@ -67,21 +67,22 @@ USED = (
     "cache_write",
     "reasoning",
     "cost",
+    "saved",
     "unpriced",
     "estimated",
     "approximate",
 )
-_TOKENS = USED[1:7]
+_SUMS = USED[1:8]
 OF_CALLS = (
     "COUNT(*)",
-    *(f"COALESCE(SUM(c.{column}), 0)" for column in _TOKENS),
+    *(f"COALESCE(SUM(c.{column}), 0)" for column in _SUMS),
     "COALESCE(SUM(c.unpriced), 0)",
     "COUNT(CASE WHEN c.measure = 'estimated' THEN 1 END)",
     "COALESCE(SUM(c.approximate), 0)",
 )
 OF_ATTEMPTS = (
     "COUNT(DISTINCT c.place)",
-    *(f"COALESCE(SUM(a.{column}), 0)" for column in _TOKENS),
+    *(f"COALESCE(SUM(a.{column}), 0)" for column in _SUMS),
     "COUNT(DISTINCT CASE WHEN a.number IS NOT NULL AND a.cost IS NULL THEN c.place END)",
     "COUNT(DISTINCT CASE WHEN a.measure = 'estimated' THEN c.place END)",
     "COUNT(DISTINCT CASE WHEN a.approximate > 0 THEN c.place END)",

@@ -103,7 +103,8 @@ def _usage_json(by: Sequence[Grouping], row: UsageRow, currency: Currency | None
     """The usage of one group of calls."""
     fields = structs.asdict(row)
     converted = currency.converted(row.cost) if currency is not None else None
-    return fields | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost), "converted": converted}
+    amounts = {"cost": money(row.cost), "saved": money(row.saved), "converted": converted}
+    return fields | {"group": dict(zip(by, row.group, strict=True))} | amounts
 
 
 def _attempt(attempt: AttemptEntry) -> dict[str, object]:
@@ -114,6 +115,7 @@ def _attempt(attempt: AttemptEntry) -> dict[str, object]:
         error=_MEANINGS.get(attempt.code),
         tokens=structs.asdict(attempt.tokens),
         cost=money(attempt.cost),
+        saved=money(attempt.saved),
         price=attempt.price or None,
         tier=attempt.tier or None,
     )

@@ -7,7 +7,7 @@ import { getJson, inlineCode, showError } from '../kit/api.js';
 import { budgetMeter, budgetText, usedShare } from '../kit/budget.js';
 import { barChart, meter } from '../kit/chart.js';
 import { announce, choices, emptyState, figures, h, select, table, th } from '../kit/dom.js';
-import { axisDay, compactCount, cost, count, isoTime, money, plural } from '../kit/format.js';
+import { axisDay, compactCount, cost, count, isoTime, money, percent, plural } from '../kit/format.js';
 import { fetchHolds, fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
 
 /** @import { Budget } from '../kit/budget.js' */
@@ -200,7 +200,7 @@ const day = (at) => at.slice(0, 10);
  * @param {Currency} currency
  */
 function totals(days, range, currency) {
-  /** @param {'cost' | 'calls' | 'input' | 'output' | 'unpriced' | 'estimated' | 'approximate'} name */
+  /** @param {'cost' | 'calls' | 'input' | 'output' | 'cached' | 'saved' | 'unpriced' | 'estimated' | 'approximate'} name */
   const sum = (name) => days.reduce((total, day) => total + Number(day[name]), 0);
   /**
    * @param {'unpriced' | 'estimated' | 'approximate'} name
@@ -212,6 +212,10 @@ function totals(days, range, currency) {
     ['Calls', h('a', { href: link('calls', timeFilters(range)) }, compactCount(sum('calls')))],
     ['Input tokens', compactCount(sum('input'))],
     ['Output tokens', compactCount(sum('output'))],
+    sum('cached') > 0 && [
+      'Saved by prompt caches',
+      [money(sum('saved')), ' ', h('small', {}, `${percent(sum('cached'), sum('input'))} of input cached`)],
+    ],
     sum('unpriced') > 0 && ['Unpriced', calls('unpriced', 'calls, not in the sum')],
     sum('estimated') > 0 && ['Usage estimated', calls('estimated', 'calls')],
     sum('approximate') > 0 && ['Approximate cost', calls('approximate', 'calls')],
@@ -352,7 +356,11 @@ function groupRow(row, by, range, names, share) {
     h('td', { class: 'number', 'data-what': 'calls' }, calls),
     h('td', { class: 'number', 'data-what': 'in' }, compactCount(row.input)),
     h('td', { class: 'number', 'data-what': 'out' }, compactCount(row.output)),
-    h('td', { class: 'number', 'data-what': 'cached' }, compactCount(row.cached)),
+    h(
+      'td',
+      { class: 'number', 'data-what': 'cached', title: `Saved by prompt caches: ${money(row.saved)}` },
+      row.cached ? [compactCount(row.cached), ' ', h('small', {}, percent(row.cached, row.input))] : '0',
+    ),
     h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''),
   );
 }
