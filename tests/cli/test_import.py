@@ -50,6 +50,8 @@ router_settings:
   cooldown_time: 30
   redis_password: {CANARY}
   fallbacks: [{{gpt-4o: [claude, llama]}}, {{claude: [llama]}}, {{llama: [missing]}}]
+  context_window_fallbacks: [{{gpt-4o: [claude]}}, {{llama: [missing]}}]
+  content_policy_fallbacks: [{{gpt-4o: [llama, llama]}}]
   model_group_alias: {{fast: llama, hidden: {{model: claude, hidden: true}}}}
 litellm_settings: {{request_timeout: 500, drop_params: true, cache: true, default_fallbacks: [llama]}}
 general_settings: {{master_key: sk-{CANARY}-master, database_url: "postgresql://u:{CANARY}@db/x", new_field: {CANARY}}}
@@ -108,6 +110,8 @@ def test_a_configuration_is_taken_over_and_loads(tmp_path: Path) -> None:
     assert document["timeouts"] == {"total_s": 500, "answer_s": 500}
     assert document["retries"] == {"cooldown_s": 30, "max_attempts": 4}
     assert config.server.only_routes
+    causes = {cause: [each.name for each in targets] for cause, targets in config.routes["gpt-4o"].fallbacks.items()}
+    assert causes == {"too_long": ["anthropic/claude-sonnet-4-5"], "content_policy": ["vllm/meta/Llama-3.3-70B"]}
 
 
 def fields_of(value: object, path: str = "") -> set[str]:
@@ -136,6 +140,8 @@ def test_every_field_has_one_finding(tmp_path: Path) -> None:
     assert by_field["model_list[7].litellm_params.model"] == "not possible"
     assert by_field["general_settings.new_field"] == "not possible"
     assert by_field["router_settings.fallbacks[llama]"] == "not possible"
+    assert by_field["router_settings.context_window_fallbacks[gpt-4o]"] == "taken"
+    assert by_field["router_settings.context_window_fallbacks[llama]"] == "not possible"
     assert all(finding["note"] for finding in report["fields"] if finding["status"] != "taken")
 
 

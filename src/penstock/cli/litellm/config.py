@@ -12,16 +12,22 @@ from penstock.cli.litellm.variables import Variables
 
 _MAX_ATTEMPTS = 10
 _RETENTION = "maximum_spend_logs_retention_period"
-_NO_RETRY = "the next target is tried, up to [retries] max_attempts; one target is not tried twice in one call"
+_RETRY = "the next target is tried, up to [retries] max_attempts, and the last one once more (docs/routing.md)"
 _LIMITS_OF_ALL = "create an organisation with this budget, and its keys in it: penstock teams create NAME --budget"
 _DATABASE = "Penstock keeps a ledger of its own; [ledger] postgres lets several machines share it; --keys imports keys"
 _REDIS = 'several machines share limits with [ledger] redis = "${REDIS_URL}"; one machine needs no Redis'
 _CACHE = "Penstock caches no answers; prompt caches of providers are used and counted"
 _CALLBACKS = "see /metrics, [telemetry] for OpenTelemetry, and the ledger (docs/metrics.md)"
-_OTHER_FALLBACKS = "an error of the request itself reaches the client; name another model there"
 _MASTER = "it stays a key for calls ([server] keys, at least 8 characters); the admin API has a token of its own"
 _ALERTS = "Prometheus rules are in docs/alerts.yaml"
 _FILES = "join the files into one, and import that"
+# LiteLLM's lists of fallbacks, and the cause for which they are tried.
+_FALLBACKS = {
+    "fallbacks": "",
+    "default_fallbacks": "",
+    "context_window_fallbacks": "too_long",
+    "content_policy_fallbacks": "content_policy",
+}
 _NOTES: dict[str, dict[str, str]] = {
     "": {
         "include": _FILES,
@@ -33,8 +39,6 @@ _NOTES: dict[str, dict[str, str]] = {
         "vector_store_registry": "Penstock has no vector stores",
     },
     "router_settings": {
-        "context_window_fallbacks": _OTHER_FALLBACKS,
-        "content_policy_fallbacks": _OTHER_FALLBACKS,
         "enable_pre_call_checks": "Penstock does not compare requests with context sizes before it calls a provider",
         "redis_host": _REDIS,
         "redis_port": _REDIS,
@@ -45,8 +49,6 @@ _NOTES: dict[str, dict[str, str]] = {
         "max_fallbacks": "[retries] max_attempts applies to all targets",
     },
     "litellm_settings": {
-        "context_window_fallbacks": _OTHER_FALLBACKS,
-        "content_policy_fallbacks": _OTHER_FALLBACKS,
         "cache": _CACHE,
         "cache_params": _CACHE,
         "max_budget": _LIMITS_OF_ALL,
@@ -77,13 +79,13 @@ _NOTES: dict[str, dict[str, str]] = {
 # By section: fields whose effect Penstock has in another form, with that form.
 _APPROXIMATED: dict[str, dict[str, str]] = {
     "router_settings": {
-        "num_retries": _NO_RETRY,
+        "num_retries": _RETRY,
         "allowed_fails": "five failures in a row, or one 429, cool a target down",
-        "routing_strategy": "targets are chosen by weight; failing ones cool down",
+        "routing_strategy": "targets are chosen by weight; `strategy` of a route offers others (docs/routing.md)",
         "retry_after": "a cool-down lasts as long as the provider's Retry-After, or [retries] cooldown_s",
     },
     "litellm_settings": {
-        "num_retries": _NO_RETRY,
+        "num_retries": _RETRY,
         "allowed_fails": "five failures in a row, or one 429, cool a target down",
         "drop_params": "what a provider refuses is left out in translations, and reported as a loss",
         "modify_params": "translations adapt requests to the provider's API, and report losses",
@@ -123,9 +125,9 @@ def convert(given: Mapping[str, Any], source: str) -> Imported:
     for name, section in sections.items():
         _settings(name, section, routes, variables, document)
     for name, section in sections.items():
-        for key in ("fallbacks", "default_fallbacks"):
+        for key, cause in _FALLBACKS.items():
             if (value := section.take(key)) is not None:
-                routes.add_fallbacks(f"{name}.{key}", value)
+                routes.add_fallbacks(f"{name}.{key}", value, cause)
         section.finish(_NOTES[name])
     whole.finish(_NOTES[""])
     tables = routes.tables()

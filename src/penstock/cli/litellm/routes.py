@@ -29,8 +29,8 @@ _PRICES = {
 # The share of calls that try a fallback first, which weights cannot make zero.
 _LEAST_WEIGHT = 1e-6
 _PARAMETERS = {
-    "max_retries": "[retries] max_attempts applies to all routes; a target is not tried twice in one call",
-    "num_retries": "[retries] max_attempts applies to all routes; a target is not tried twice in one call",
+    "max_retries": "[retries] max_attempts applies to all routes; the last target is tried once more (docs/routing.md)",
+    "num_retries": "[retries] max_attempts applies to all routes; the last target is tried once more (docs/routing.md)",
     "mock_response": "play a recorded answer instead: replay in [providers.NAME] (docs/captures.md)",
     "drop_params": "not needed: a translation leaves out what the provider refuses, and reports it as a loss",
     "cooldown_time": "[retries] cooldown_s applies to all targets",
@@ -86,6 +86,7 @@ class Routes:
         self._variables = variables
         self._groups: dict[str, list[Deployment]] = {}
         self._fallbacks: dict[str, list[str]] = {}
+        self._causes: dict[str, dict[str, list[str]]] = {}
         self._aliases: dict[str, str] = {}
 
     def add(self, number: int, entry: object) -> None:
@@ -156,14 +157,18 @@ class Routes:
         elif price:
             info.impossible("prices", "a price needs both input_cost_per_token and output_cost_per_token")
 
-    def add_fallbacks(self, field: str, given: object) -> None:
-        """Add `fallbacks`: a list of tables, or a list of names for every model (`default_fallbacks`)."""
+    def add_fallbacks(self, field: str, given: object, cause: str = "") -> None:
+        """Add `fallbacks`: a list of tables, or a list of names for every model (`default_fallbacks`).
+
+        With a cause they are tried for that cause only.
+        """
         items = given if isinstance(given, list) else [given]
         for item in items:
             table = item if isinstance(item, Mapping) else {_STAR: [item]}
             for group, names in table.items():
                 plain = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-                self._fallbacks.setdefault(str(group), []).extend(plain)
+                fallbacks = self._causes.setdefault(cause, {}) if cause else self._fallbacks
+                fallbacks.setdefault(str(group), []).extend(plain)
                 where = f"{field}[{group}]"
                 if group != _STAR and self._deployments(str(group)) is None:
                     self._findings.impossible(where, f"there is no route {group}")
@@ -171,6 +176,8 @@ class Routes:
                     self._findings.impossible(where, "a fallback with settings of its own: write a route for it")
                 elif unknown := [name for name in plain if self._deployments(name) is None]:
                     self._findings.impossible(where, f"there is no model {', '.join(unknown)} in model_list")
+                elif cause:
+                    self._findings.taken(where, f"fallbacks.{cause} of the route")
                 elif len(self._groups.get(str(group), ())) > 1:
                     note = "further targets with a small weight: one of a million calls tries a fallback first"
                     self._findings.approximated(where, note)
@@ -217,9 +224,17 @@ class Routes:
         table: dict[str, Any] = {
             "targets": [_target(target, weight if balanced else None) for target, weight in weights.items()]
         }
+        if causes := {cause: found for cause in self._causes if (found := self._for_cause(cause, group))}:
+            table["fallbacks"] = causes
         if _same_fields(own):
             table["set"] = {name: self._variables.plain(value) for name, value in own[0].set.items()}
         return table
+
+    def _for_cause(self, cause: str, group: str) -> list[str | dict[str, Any]]:
+        """The targets of a route for a cause."""
+        names = self._causes[cause].get(group, self._causes[cause].get(_STAR, []))
+        deployments = [each for name in names if name != group for each in self._deployments(name) or ()]
+        return [_target(placed, None) for placed in dict.fromkeys(each.target for each in deployments)]
 
     def _report_fields(self) -> None:
         """Report the request fields that deployments set: a route has the same ones for all its targets."""
