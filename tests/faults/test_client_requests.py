@@ -327,8 +327,8 @@ REFUSED["openai_responses"] |= {
         "previous_response_id",
         "duplicate_key",
     ),
-    "C30 in the background": Refused(
-        RESPONSES_CLIENT.content("main/never-asked", stream=True, background=True), "background"
+    "C30 in the background, but not stored": Refused(
+        RESPONSES_CLIENT.content("main/never-asked", stream=True, background=True, store=False), "background"
     ),
     "C30 another response, though none is kept": Refused(
         RESPONSES_CLIENT.content("main/never-asked", stream=True, previous_response_id="resp_1"),

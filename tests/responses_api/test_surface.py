@@ -261,7 +261,7 @@ REFUSED: dict[str, tuple[dict[str, str], Json, tuple[int, str]]] = {
     "a wrong key": ({"Authorization": "Bearer nonsense-of-some-length"}, {}, (401, "invalid_api_key")),
     "no such model": ({}, {"model": "nothing"}, (404, "model_not_found")),
     "no input": ({}, {"input": None}, (400, "invalid_request")),
-    "in the background": ({}, {"background": True}, (400, "invalid_request")),
+    "in the background, and not stored": ({}, {"background": True, "store": False}, (400, "invalid_request")),
 }
 
 

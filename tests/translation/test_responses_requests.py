@@ -469,7 +469,6 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "an input that is a number": ({"input": 7}, "input"),
     "no model": ({"model": ""}, "model"),
     "a stream that is a number": ({"stream": 1}, "stream"),
-    "in the background": ({"background": True}, "background"),
     "a negative limit": ({"max_output_tokens": -1}, "max_output_tokens"),
 }
 

@@ -9,6 +9,7 @@ from penstock.core.dialects.dialect import Dialect, StoredAnswers
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, clients_speak
 from penstock.gateway.config import Config
 from penstock.http.exchange import HttpRequest
+from penstock.serve.kept.background import BackgroundCalls
 from penstock.serve.kept.compactions import Compactions
 from penstock.serve.kept.connection_answers import ConnectionAnswers
 from penstock.serve.kept.continuations import Continuations
@@ -17,7 +18,7 @@ from penstock.serve.kept.routes import KeptRoutes
 from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.kept.summaries import Summaries, SummarySecret
 from penstock.serve.model_routes import dialect_of_list
-from penstock.serve.streams.durable_streams import DurableStreams
+from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -41,7 +42,7 @@ class Apis:
         on_settled: OnSettled,
         keeper: AnswerKeeper | None,
         summary_secret: SummarySecret,
-        streams: DurableStreams,
+        streams: StreamRoutes,
     ) -> None:
         self._calls = calls
         self._on_settled = on_settled
@@ -53,7 +54,8 @@ class Apis:
         self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {_EMBEDDINGS: Embeddings(calls, on_settled)}
         self._continuations: WeakSet[Continuations] = WeakSet()
         self._kept_routes: dict[str, KeptRoutes] = {}
-        self._streams = streams
+        self._stream_routes = streams
+        self._streams = streams.streams
 
     def use(self, config: Config) -> None:
         """Apply a configuration."""
@@ -79,10 +81,13 @@ class Apis:
         if dialect.stored is not None:
             continuations = self._continue(dialect.stored, summaries)
         if surface is not None and dialect.stored is not None and continuations is not None:
-            self._surfaces[surface.path] = StatefulAnswers(
-                dialect.name, continuations, self._keeper, self._calls, self._on_settled
+            stateful = StatefulAnswers(dialect.name, continuations, self._keeper, self._calls, self._on_settled)
+            self._surfaces[surface.path] = stateful
+            background = self._background(dialect, dialect.stored)
+            stateful.background = background
+            self._kept_routes[surface.path] = KeptRoutes(
+                dialect.name, dialect.stored, self._keeper, background, self._stream_routes
             )
-            self._kept_routes[surface.path] = KeptRoutes(dialect.name, dialect.stored, self._keeper)
         elif surface is not None:
             self._surfaces[surface.path] = Answers(dialect.name, self._calls, self._on_settled)
             if dialect.unstreamed_path:
@@ -98,6 +103,11 @@ class Apis:
             self._surfaces[counting.path] = TokenCounts(
                 dialect.name, counting, continuations, self._calls, self._on_settled
             )
+
+    def _background(self, dialect: Dialect, stored: StoredAnswers) -> BackgroundCalls | None:
+        if dialect.background is None:
+            return None
+        return BackgroundCalls(dialect.name, dialect.background, stored, self._streams, self._calls)
 
     def _continue(
         self, stored: StoredAnswers, summaries: Summaries | None, connection: ConnectionAnswers | None = None

@@ -126,8 +126,8 @@ class App:
         self.streams = DurableStreams(config.streams, self.live.end)
         self.settlement.streams = self.streams
         secret = SummarySecret(self.content, home.secret)
-        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, self.streams)
         routes = StreamRoutes(self.streams)
+        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, routes)
         self.router = Router(self.apis, self._authenticator, self.rejections, self._ledger, self._books, routes)
         peer = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent)
         self.metrics.peers = self.peers = WorkerPeers(folder, peer) if folder is not None else None

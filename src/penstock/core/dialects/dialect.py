@@ -303,6 +303,25 @@ class StoredAnswers(Protocol):
         """The body of the response to a deletion."""
 
 
+class BackgroundAnswers(Protocol):
+    """An API whose clients can let an answer be generated in the background, and read it later by its id."""
+
+    def as_stream(self, request: ClientRequest) -> bytes:
+        """The body of a request for an answer in the background, as one for a stream. Raises `RequestError`."""
+
+    def overrides(self) -> Mapping[str, object]:
+        """The members of the answer that differ from one that is not in the background."""
+
+    def write_queued(self, id: str, created: int, request: ClientRequest) -> bytes:
+        """The answer before it has begun."""
+
+    def write_running(self, queued: bytes, events: Iterable[bytes], status: str | None) -> bytes:
+        """The answer as the events of its stream have it so far, with this status if it is not None."""
+
+    def position(self, events: Iterable[bytes], after: int) -> int:
+        """How many of these events have a number up to this one."""
+
+
 class Compaction(Protocol):
     """A request of an API that asks for a shorter conversation, which takes the place of the longer one."""
 
@@ -428,6 +447,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     socket: SocketMessages | None = None
     """What it is over a WebSocket, at the path for answers; such a dialect has `stored` answers."""
     compaction: Compaction | None = None
+    background: BackgroundAnswers | None = None
     text_format: TextFormat | None = None
     """The format of its fast path, if it has one."""
 

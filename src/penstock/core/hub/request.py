@@ -253,6 +253,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     metadata: Mapping[str, str] = {}
     stream_members: Mapping[str, object] | None = None
     """The members of the body that ask for a durable stream, which are removed from it; None if there are none."""
+    background: Literal["", "polled", "streamed"] = ""
+    """Whether the answer is generated in the background, and whether the client reads its stream."""
     unkept: bool = False
     """Whether the client asks that nothing of the call is kept."""
     failures_in_stream: frozenset[str] = frozenset()

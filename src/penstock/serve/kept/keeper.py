@@ -215,12 +215,22 @@ class Keeping:
         self._previous = previous
         self._input = input
         self._id = ""
+        self._announced: Mapping[str, object] | None = None
+
+    def announce(self, members: Mapping[str, object]) -> None:
+        """Give the answer an id that is independent of the account that answers, and these members: the client gets
+        both before a provider is chosen."""
+        self._announced = members
+        if self._ids is not None:
+            self._id = self._ids.make(self._call.id, "", self._owner)
 
     def overrides(self, issuer: str) -> Mapping[str, object]:
         """The members of the answer that the gateway sets, if this provider account answers.
 
         An id that the client has got with a heartbeat stays, also if another account answers in the end.
         """
+        if self._announced is not None:
+            return {**self._stored.overrides(self._id, self._previous), **self._announced}
         if self._ids is not None and not (self._id and self._call.progress.heartbeats):
             self._id = self._ids.make(self._call.id, issuer, self._owner)
         return self._stored.overrides(self._id, self._previous)

@@ -1,9 +1,10 @@
 """KeptRoutes: the endpoints of kept answers, below the path of their API.
 
-    GET     {id}               the answer as the client got it
+    GET     {id}               the answer as the client got it, or as it is now if it is generated in the background
+    GET     {id}?stream=true   the events of one in the background; `starting_after` is the number of the last one known
     DELETE  {id}               deletes it; its content is gone, and no later request can continue it
     GET     {id}/input_items   the whole input that it was generated from, in pages
-    POST    {id}/cancel        refused: only answers in the background can be cancelled, and there are none
+    POST    {id}/cancel        cancels one in the background
 
 To another key than that of its client, an answer does not exist.
 """
@@ -18,13 +19,17 @@ from penstock.core.hub.failure import Failure
 from penstock.gateway.content.kept_record import History
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange
+from penstock.serve.kept.background import BackgroundCalls
 from penstock.serve.kept.continuations import OFF
 from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
 from penstock.serve.loop import Tasks
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
+from penstock.serve.streams.durable_stream import DurableStream
+from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.surfaces.call_session import BROKEN, report
 
 _MAX_QUOTED = 100
+_IN_BACKGROUND = b'"background":true'
 
 
 class _Wanted(NamedTuple):
@@ -47,8 +52,17 @@ Handler: TypeAlias = Callable[["KeptRoutes", AnswerKeeper, _Wanted], Coroutine[A
 class KeptRoutes:
     """Answers requests for the kept answers of one API. `keeper` is None if the gateway keeps nothing."""
 
-    def __init__(self, dialect: str, stored: StoredAnswers, keeper: AnswerKeeper | None) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        stored: StoredAnswers,
+        keeper: AnswerKeeper | None,
+        background: BackgroundCalls | None,
+        streams: StreamRoutes,
+    ) -> None:
         self.dialect = dialect
+        self._background = background
+        self._streams = streams
         self._stored = stored
         self._keeper = keeper
         self._tasks = Tasks()
@@ -72,10 +86,41 @@ class KeptRoutes:
                 return
             ids = keeper.ids(self._stored)
             owner = ids.owner(key)
-            if ids.is_valid(id, owner):
+            if not ids.is_valid(id, owner):
+                self._refuse(wanted, _not_found(id, keeper.missing))
+            elif self._background is None or (stream := self._background.find(key, id)) is None:
                 self._tasks.start(self._answer(routes[method], keeper, wanted._replace(owner=owner)))
             else:
-                self._refuse(wanted, _not_found(id, keeper.missing))
+                self._answer_from(self._background, stream, wanted._replace(owner=owner), keeper, action)
+
+    def _answer_from(
+        self, background: BackgroundCalls, stream: DurableStream, wanted: _Wanted, keeper: AnswerKeeper, action: str
+    ) -> None:
+        """Answer a request for an answer in the background from its stream."""
+        method = wanted.exchange.request.method
+        try:
+            if action == "input_items":
+                self._tasks.start(self._answer(KeptRoutes._list_input, keeper, wanted))
+            elif method == "DELETE":
+                self._streams.cancel(stream)
+                self._streams.streams.forget(stream)
+                self._tasks.start(self._answer(KeptRoutes._forget, keeper, wanted))
+            elif wanted.query.get("stream", "false").lower() == "true":
+                self._streams.read(wanted.exchange, stream, background.position(stream, wanted.query))
+            else:
+                if action == "cancel":
+                    self._streams.cancel(stream)
+                self._send(wanted, background.read(stream))
+        except RequestError as error:
+            self._refuse(wanted, error.failure)
+        except Exception as error:  # noqa: BLE001 - the client must get a response
+            self._refuse(wanted, BROKEN)
+            report(error)
+
+    def _send(self, wanted: _Wanted, body: bytes) -> None:
+        if not wanted.exchange.over:
+            headers = {"content-type": JSON} | id_headers(wanted.request_id, self.dialect)
+            wanted.exchange.respond(200, headers, body)
 
     async def _answer(self, handler: Handler, keeper: AnswerKeeper, wanted: _Wanted) -> None:
         try:
@@ -86,18 +131,18 @@ class KeptRoutes:
             self._refuse(wanted, BROKEN)
             report(error)
         else:
-            if not wanted.exchange.over:
-                headers = {"content-type": JSON} | id_headers(wanted.request_id, self.dialect)
-                wanted.exchange.respond(200, headers, body)
+            self._send(wanted, body)
 
     async def _get(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
         if wanted.query.get("stream", "false").lower() == "true":
-            message = "only a response in the background can be streamed again, and this one is not; leave out `stream`"
+            message = "only a response in the background can be streamed again, for some time; leave out `stream`"
             raise RequestError(refused(message, "invalid_request", param="stream"))
         return await asyncio.to_thread(self._stored.write_answer, await self._read(keeper, wanted))
 
     async def _cancel(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
-        await self._read(keeper, wanted)
+        found = await self._read(keeper, wanted)
+        if _IN_BACKGROUND in found.answer:  # it has ended: nothing changes
+            return await asyncio.to_thread(self._stored.write_answer, found)
         message = "Cannot cancel a synchronous response: only one in the background can be cancelled."
         raise RequestError(refused(message, "invalid_request"))
 
@@ -110,6 +155,10 @@ class KeptRoutes:
     async def _delete(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
         if not await keeper.delete(wanted.owner, wanted.id):
             raise RequestError(_not_found(wanted.id))
+        return self._stored.write_deleted(wanted.id)
+
+    async def _forget(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:
+        await keeper.delete(wanted.owner, wanted.id)
         return self._stored.write_deleted(wanted.id)
 
     async def _list_input(self, keeper: AnswerKeeper, wanted: _Wanted) -> bytes:

@@ -4,13 +4,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from penstock.core.hub.failure import RequestError
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.record.call import Call
 from penstock.http.exchange import Exchange, HttpRequest
+from penstock.serve.kept.background import BackgroundCalls
 from penstock.serve.kept.continuations import Continuations
 from penstock.serve.kept.keeper import AnswerKeeper
+from penstock.serve.responses import refused
 from penstock.serve.surfaces.answers import Answers
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.surface import LARGE_BODY
@@ -40,6 +43,8 @@ class StatefulAnswers(Answers):
     """The API of one dialect. `keeper` is None if the gateway keeps nothing."""
 
     compactions: Triggered | None = None
+    background: BackgroundCalls | None = None
+    """What makes calls in the background, if the API and this connection have them."""
 
     def __init__(
         self,
@@ -76,9 +81,26 @@ class StatefulAnswers(Answers):
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
-        return self._continuations.check(super().read(body, request))
+        read = super().read(body, request)
+        if read.background:
+            if self.background is None:
+                message = "`background` is not possible on this connection; use HTTP"
+                raise RequestError(refused(message, "invalid_request", "background"))
+            how, read = read.background, super().read(self.background.answers.as_stream(read), request)
+            read.background = how
+        return self._continuations.check(read)
+
+    def receive(
+        self, exchange: Exchange, request: ClientRequest, request_id: str, key: ClientKey | None, gateway: Gateway
+    ) -> Exchange:
+        """The exchange through which the call is answered."""
+        if request.background and self.background is not None:
+            return self.background.open(exchange, request, request_id, key, self._keeper)
+        return super().receive(exchange, request, request_id, key, gateway)
 
     def prepare(self, call: Call, request: ClientRequest) -> None:
         """Let the answer be kept, if the configuration and the client say so."""
         if self._keeper is not None:
-            call.keeping = self._keeper.begin(self._continuations.stored, call, request)
+            call.keeping = keeping = self._keeper.begin(self._continuations.stored, call, request)
+            if request.background and self.background is not None and keeping is not None:
+                keeping.announce(self.background.answers.overrides())

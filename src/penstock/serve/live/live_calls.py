@@ -142,6 +142,7 @@ class LiveCalls:
         """Stop a call, if it is in progress in this process: its client keeps the text so far and gets the failure."""
         session = self.find(id)
         if session is not None:
+            session.call.keeping = None  # what is cancelled cannot be continued
             session.call.guarded(session.stop)(failure)
 
     def stop_keys(self, keys: set[str]) -> None:

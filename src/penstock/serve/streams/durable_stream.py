@@ -44,6 +44,10 @@ class DurableStream:
         """The lines of the response's head."""
         self.outcome = ""
         """How the call ended, once it is settled."""
+        self.queued = b""
+        """The answer before it begins, if it is one in the background."""
+        self.refusal: tuple[int, dict[str, str], bytes] | None = None
+        """The response in place of a stream, if there is none."""
         self.readers: list[LogReader] = []
         self.writer: DurableExchange | None = None
         self._blocks = EventBlocks()
@@ -118,7 +122,7 @@ class DurableStream:
     def refuse(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """There is no stream, but this response."""
         readers, self.readers = self.readers, []
-        self.writer = None
+        self.writer, self.refusal = None, (status, headers, body)
         self.log.move("refused")
         for reader in readers:
             reader.respond(status, headers, body)

@@ -46,9 +46,16 @@ class DurableStreams:
         return len(self._streams)
 
     def open(
-        self, exchange: Exchange, request_id: str, owner: str, dialect: str, options: StreamOptions
+        self,
+        exchange: Exchange,
+        request_id: str,
+        owner: str,
+        dialect: str,
+        options: StreamOptions,
+        *,
+        joins: bool = True,
     ) -> DurableExchange:
-        """Make the stream of a call, whose first reader is the client that made it."""
+        """Make the stream of a call. The client that made it is the first reader if it `joins`."""
         numbered = answer_dialect(dialect).event_ids
         log = StreamLog(request_id, owner, numbered=numbered, max_size=self.settings.max_stream)
         stream = DurableStream(log, digest_of(exchange.body), self._on_alone, self._on_over)
@@ -59,7 +66,8 @@ class DurableStreams:
         self._by_name |= {(owner, name): stream for name in stream.names}
         self._per_owner[owner] += 1
         self._make_room(owner)
-        stream.join(exchange, 0)
+        if joins:
+            stream.join(exchange, 0)
         return stream.writer
 
     def find(self, owner: str, name: str) -> DurableStream | None:

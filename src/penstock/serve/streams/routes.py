@@ -63,7 +63,7 @@ class StreamRoutes:
                 exchange.join()
             if digest_of(exchange.body) != stream.request:
                 raise RequestError(_mismatch(options))
-            self._read(exchange, stream, options.position)
+            self.read(exchange, stream, options.position)
         except RequestError as error:
             respond_failure(exchange, error.failure, request_id, {}, dialect)
         return True
@@ -98,16 +98,20 @@ class StreamRoutes:
         if "application/json" in request.headers.get("accept", ""):
             respond_json(exchange, 200, self.describe(stream), {"x-request-id": request_id})
         else:
-            self._read(exchange, stream, _cursor(stream, request.headers, dict(parse_qsl(request.query))))
+            self.read(exchange, stream, _cursor(stream, request.headers, dict(parse_qsl(request.query))))
 
     def _delete(self, exchange: Exchange, stream: DurableStream, request_id: str) -> None:
-        self.streams.stop(stream, _CANCELLED)
+        self.cancel(stream)
         self.streams.forget(stream)
         exchange.respond(204, {"x-request-id": request_id}, b"")
 
     def _cancel(self, exchange: Exchange, stream: DurableStream, request_id: str) -> None:
-        self.streams.stop(stream, _CANCELLED)
+        self.cancel(stream)
         respond_json(exchange, 200, self.describe(stream), {"x-request-id": request_id})
+
+    def cancel(self, stream: DurableStream) -> None:
+        """Stop the call of a stream, for its client. Again, it changes nothing."""
+        self.streams.stop(stream, _CANCELLED)
 
     def describe(self, stream: DurableStream) -> dict[str, object]:
         """What a stream is, as JSON."""
@@ -124,8 +128,8 @@ class StreamRoutes:
             "readers": len(stream.readers),
         }
 
-    def _read(self, exchange: Exchange, stream: DurableStream, position: int) -> None:
-        """Send the events after a position, and those that come."""
+    def read(self, exchange: Exchange, stream: DurableStream, position: int) -> None:
+        """Send the events after a position, and those that come. Raises `RequestError`."""
         log = stream.log
         if position > log.last:
             message = f"event {position} does not exist yet; the last one is {log.last}"

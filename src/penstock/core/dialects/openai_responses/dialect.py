@@ -1,6 +1,7 @@
 """The OpenAI Responses dialect, as the rest of Penstock knows it."""
 
 from penstock.core.dialects.dialect import PROOF, Detector, Dialect
+from penstock.core.dialects.openai_responses.background import BackgroundResponses
 from penstock.core.dialects.openai_responses.compaction import ResponsesCompaction
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
 from penstock.core.dialects.openai_responses.socket import ResponsesSocket
@@ -30,6 +31,7 @@ OPENAI_RESPONSES = Dialect(
     token_counting=RESPONSES_TOKEN_COUNTING,
     stored=StoredResponses(),
     compaction=ResponsesCompaction(),
+    background=BackgroundResponses(),
     socket=ResponsesSocket(),
     text_format=ResponsesTextFormat(),
 )

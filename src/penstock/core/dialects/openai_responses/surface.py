@@ -54,7 +54,7 @@ def read_call(body: bytes, headers: Mapping[str, str], path: str) -> ClientReque
     """The request in a body; raises `RequestError`."""
     request = read_client_request(body, headers)
     if request.fields.get("background"):
-        raise refused("`background` is not supported; use `stream`, or wait for the answer", param="background")
+        request.background = "streamed" if request.stream else "polled"
     check_integer(request.fields, "max_output_tokens")
     if request.stream:
         request.failures_in_stream = failures_in_stream(headers)
