@@ -31,6 +31,17 @@ def until(page: Page, expression: str, timeout_s: float = _WAIT_S) -> None:
         page.wait_for_timeout(20)
 
 
+def secret_of(page: Page) -> str:
+    """Read the secret that a dialog shows, by its copy button, and close the dialog."""
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_role("button", name="Copied").wait_for()
+    secret = str(page.evaluate("navigator.clipboard.readText()"))
+    assert page.locator("dialog pre").inner_text() == secret
+    page.get_by_role("button", name="Done").click()
+    page.locator("dialog").wait_for(state="detached")
+    return secret
+
+
 class Site:
     """One gateway's."""
 

@@ -6,8 +6,6 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from playwright.sync_api import Page
-
 from penstock.capture import parse
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import CANARIES, Gateway, settings
@@ -15,21 +13,10 @@ from tests.faults.scripts import ERROR_BODY, whole
 from tests.faults.upstream import JSON, Upstream, status
 from tests.ledger.provider_keys import MODEL, SCRIPT, limited
 from tests.web.conftest import Visitor
-from tests.web.site import AUDIT, PICTURES, Site, until
+from tests.web.site import AUDIT, PICTURES, Site, secret_of, until
 from tests.web.traffic import FAILED, WHOLE, call_with
 
 _ROWS = "document.querySelectorAll('tbody tr')"
-
-
-def secret_of(page: Page) -> str:
-    """Read the secret that a dialog shows, by its copy button, and close the dialog."""
-    page.get_by_role("button", name="Copy", exact=True).click()
-    page.get_by_role("button", name="Copied").wait_for()
-    secret = str(page.evaluate("navigator.clipboard.readText()"))
-    assert page.locator("dialog pre").inner_text() == secret
-    page.get_by_role("button", name="Done").click()
-    page.locator("dialog").wait_for(state="detached")
-    return secret
 
 
 def test_a_key_is_created_changed_rotated_blocked_and_revoked(site: Site, visit: Visitor) -> None:

@@ -14,9 +14,11 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from penstock.serve.admin.access import COOKIE
 from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import whole
 from tests.faults.upstream import Upstream
 from tests.judges.packages import oidc_home
-from tests.web.site import Site, until
+from tests.web.site import Site, secret_of, until
+from tests.web.traffic import WHOLE, call_with
 
 _PROVIDER = Path(__file__).parent / "oidc/provider.mjs"
 _WAIT_MS = 30_000
@@ -36,6 +38,11 @@ role = "viewer"
 [admin.groups.search]
 role = "member"
 team = "acme/search"
+
+[admin.group_patterns.llm]
+pattern = 'llm-(?<team>.+)-(admin|member)'
+team = "labs/{{team}}"
+create_teams = true
 """
 
 
@@ -314,3 +321,22 @@ def test_a_browser_is_not_signed_in_by_another(sign_in_site: SignInSite, browser
     assert session_of(victim) is None
     attacker.close()
     victim.close()
+
+
+def test_a_team_is_onboarded_without_a_file(sign_in_site: SignInSite, window: BrowserContext) -> None:
+    """Its group at the identity provider is enough: the first member makes the team, a key, and a call."""
+    site = sign_in_site.site
+    site.upstream.play(whole(), "whole")
+    window.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = sign_in(sign_in_site, window, "llm-robots-member.mia")
+    page.get_by_role("heading", name="Start").wait_for()
+    page.get_by_text("Member of labs/robots").wait_for()
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_label("Name", exact=True).fill("mias-laptop")
+    page.get_by_role("button", name="Create key").last.click()
+    call_with(site, WHOLE, secret_of(page))
+    (team,) = site.ask("GET", "/admin/teams?find=labs/robots")["teams"]
+    assert (team["path"], team["keys"]) == ("labs/robots", 1)
+    assert [key["owner"].partition(" ")[0] for key in site.ask("GET", "/admin/keys?team=labs")["keys"]] == [
+        "llm-robots-member.mia@example.com"
+    ]

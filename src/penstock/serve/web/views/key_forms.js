@@ -2,8 +2,8 @@
 // The forms that create and change a key.
 
 import { link } from '../kit/address.js';
-import { change, getJson, post } from '../kit/api.js';
-import { secretDialog } from '../kit/dialog.js';
+import { change, errorBox, getJson, post } from '../kit/api.js';
+import { openDialog, secretDialog } from '../kit/dialog.js';
 import { h } from '../kit/dom.js';
 import { formDialog } from '../kit/form.js';
 import { KEY_FIELDS } from '../kit/key_fields.js';
@@ -28,6 +28,19 @@ export async function createKey(values = {}) {
       },
     },
   );
+}
+
+/**
+ * Creates the key of a team that was just created, and shows its secret above the page of the team.
+ * @param {FormValues} terms
+ */
+export async function createFirstKey(terms) {
+  try {
+    const key = await (await post('/admin/keys', terms)).json();
+    secretDialog(`Key ${key.name} created`, key.secret, await usageNote(), () => location.reload());
+  } catch (error) {
+    openDialog('The team was created, but not its key', errorBox(error));
+  }
 }
 
 /**

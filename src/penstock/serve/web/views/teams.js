@@ -13,7 +13,7 @@ import { listAndOne } from '../kit/list_and_one.js';
 import { listFilters, listQuery, noMatch, PAGE_SIZE, pages, totalText } from '../kit/list_page.js';
 import { fetchHolds, fetchKeyPage } from '../kit/queries.js';
 import { may } from '../kit/user.js';
-import { createKey } from './key_forms.js';
+import { createFirstKey, createKey } from './key_forms.js';
 import { keyTable } from './keys.js';
 import { fetchMembers, membersSection } from './team_members.js';
 
@@ -286,17 +286,24 @@ function createTeam(above) {
     placeholder: above ? `${above}/name` : 'acme, acme/search or acme/search/indexer',
     hint: 'acme is an organisation, acme/search a team in it, acme/search/indexer a project of that team.',
   };
+  /** @type {FormField} */
+  const first = {
+    name: 'key',
+    label: 'First key',
+    placeholder: 'none',
+    hint: 'The name of a key that is created with the team. Its secret is shown once.',
+  };
   formDialog(
     'Create team',
-    [path, ...TEAM_FIELDS],
+    [path, ...TEAM_FIELDS, ...(may('POST /admin/keys') ? [first] : [])],
     { path: above ? `${above}/` : '' },
     {
       action: 'Create team',
-      async save(all) {
+      async save({ key: name, ...all }) {
         const terms = Object.fromEntries(Object.entries(withBudgets(all)).filter(([, value]) => value !== null));
         const team = await (await post('/admin/teams', terms)).json();
         location.hash = link('teams', {}, team.path);
-        if (location.hash === link('teams')) location.reload();
+        if (name) await createFirstKey({ name, team: team.path });
       },
     },
   );
