@@ -182,7 +182,9 @@ def test_workers_report_themselves_and_the_last_reload(tmp_path: Path, home: Pat
                 time.sleep(0.05)
             return samples
 
-        samples = scraped()
+        deadline = time.monotonic() + 30
+        while len((samples := scraped())["process_open_fds"]) < 2:  # the other worker may still be starting
+            assert time.monotonic() < deadline
         for name in ("resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds", "cpu_seconds_total"):
             series = samples[f"process_{name}"]
             assert {dict(labels)["worker"] for labels in series} == {"0", "1"}, name
