@@ -74,7 +74,7 @@ base_url = "{url}"
 dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "{key}"
-settings = {{ refused_fields = ["context_management"], mid_system = false }}
+settings = {{ drop = ["context_management"], mid_system = false }}
 [providers.raw-predict]
 base_url = "{url}/publishers/anthropic/models"
 path = "/{{model}}:streamRawPredict"

@@ -413,6 +413,20 @@ CASES: dict[str, list[Case]] = {
             {"temperature": None},
             [("sampling-dropped", "temperature")],
         ),
+        Case(
+            "anthropic/claude-opus-4-8",
+            {"messages": [HI], "max_tokens": 9, "temperature": 0.5, "top_k": 3},
+            {"temperature": None, "top_k": None},
+            [("option-refused-by-provider", "temperature"), ("option-refused-by-provider", "top_k")],
+            MESSAGES,
+        ),
+        Case(
+            "anthropic/claude-sonnet-4-6",
+            {"messages": [HI], "max_tokens": 9, "temperature": 0.5},
+            {"temperature": 0.5},
+            [],
+            MESSAGES,
+        ),
         Case("anthropic/claude-sonnet-4-6", {"messages": [HI], "temperature": 0.5}, {"temperature": 0.5}, []),
         Case("vertex-anthropic/claude-opus-4@20250514", {"messages": [HI], "top_p": 0.5}, {"top_p": 0.5}, []),
     ],
@@ -572,6 +586,16 @@ CASES: dict[str, list[Case]] = {
         )
         for least, points in ((1_400, []), (2_100, [{"cachePoint": {"type": "default"}}]))
     ],
+    "openai-reasoning-parameters": [
+        Case(
+            f"openai/{model}",
+            {"messages": [HI], "max_tokens": 50, "temperature": 0.2},
+            {"max_tokens": None, "max_completion_tokens": 50, "temperature": kept},
+            [] if kept else [("option-refused-by-provider", "temperature")],
+        )
+        for model, kept in (("o4-mini", None), ("gpt-5", None), ("gpt-5-mini-2025-08-07", None), ("gpt-5.2", 0.2))
+    ]
+    + [Case("openai/gpt-4o", {"messages": [HI], "max_tokens": 50}, {"max_tokens": 50}, [])],
     "openai-cache-breakpoints": [
         Case(
             "openai/gpt-5.6",

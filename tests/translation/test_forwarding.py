@@ -72,7 +72,7 @@ def test_a_field_that_the_provider_refuses_leaves_with_its_beta() -> None:
         "tools": [tool, {"name": "g"}],
     }
     body, headers, lost = forwarded(
-        asked, {"anthropic-beta": BETAS}, refused_fields=["context_management", "output_config", "defer_loading"]
+        asked, {"anthropic-beta": BETAS}, drop=["context_management", "output_config", "defer_loading"]
     )
     kept = {"model": "target", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     assert json.loads(body) == kept | {"tools": [{"name": "f", "input_schema": {"type": "object"}}, {"name": "g"}]}
@@ -82,9 +82,7 @@ def test_a_field_that_the_provider_refuses_leaves_with_its_beta() -> None:
 
 
 def test_a_beta_leaves_without_its_field_and_the_header_with_the_last_one() -> None:
-    _, headers, lost = forwarded(
-        BODY, {"anthropic-beta": "context-management-2025-06-27"}, refused_fields=["context_management"]
-    )
+    _, headers, lost = forwarded(BODY, {"anthropic-beta": "context-management-2025-06-27"}, drop=["context_management"])
     assert (headers, lost) == ({"anthropic-version": "2023-06-01"}, [])
 
 

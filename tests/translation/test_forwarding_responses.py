@@ -47,7 +47,7 @@ def test_a_stream_is_requested_as_the_route_says() -> None:
 
 
 def test_fields_that_the_provider_refuses_leave() -> None:
-    body, lost = forwarded({"model": "m", "input": "Hi", "client_metadata": {}}, refused_fields=["client_metadata"])
+    body, lost = forwarded({"model": "m", "input": "Hi", "client_metadata": {}}, drop=["client_metadata"])
     assert json.loads(body) == {"model": "target", "input": "Hi", "store": False}
     assert lost == ["option-refused-by-provider client_metadata"]
 

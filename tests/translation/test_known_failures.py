@@ -276,7 +276,7 @@ def test_cliproxyapi_2172_the_body_is_not_serialised_again() -> None:
 def test_sub2api_2726_a_field_leaves_with_its_beta() -> None:
     betas = {"anthropic-beta": "context-management-2025-06-27,effort-2025-11-24"}
     fields: Json = {"messages": [HI], "context_management": {"edits": []}, "output_config": {"effort": "low"}}
-    body, headers = forwarded(fields, betas, refused_fields=["context_management"])
+    body, headers = forwarded(fields, betas, drop=["context_management"])
     assert "context_management" not in json.loads(body)
     assert headers["anthropic-beta"] == "effort-2025-11-24"
 

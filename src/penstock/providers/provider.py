@@ -152,6 +152,9 @@ class Provider(Struct, frozen=True, kw_only=True):
     AI."""
     headers: Mapping[str, Secret] = MappingProxyType({})
     """Additional request headers. Their values are treated as secrets."""
+    forward_headers: tuple[str, ...] = ()
+    """Headers of clients that it gets, such as `["x-session-id"]`; no header that may have a credential. Headers that
+    belong to the client's API, such as `anthropic-beta`, reach a provider of the same API without this."""
     path: str = ""
     """The path after `base_url`. Default: that of the dialect, such as `/chat/completions` or
     `/models/{model}:streamGenerateContent?alt=sse`. It can contain `{model}` and a query; the value of a parameter such

@@ -117,6 +117,8 @@ class UpstreamDialect:
         names = ToolMap(neutral.tools)
         writer = self.request_writer(destination, names)
         fields = ({} if self.in_path else {"model": destination.model}) | writer.fields(neutral)
+        if destination.parameters is not None:
+            writer.losses += destination.parameters.apply(fields)
         fields |= destination.overrides
         stream = request.stream if destination.stream is None else destination.stream
         if (stream or self.always_says_stream) and not self.in_path:
@@ -135,11 +137,17 @@ class UpstreamDialect:
 
     def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing and the route demand."""
-        return OutgoingRequest(request.members.edited(self.changes(request, destination)))
+        losses: list[Loss] = []
+        changes = self.changes(request, destination, losses)
+        return OutgoingRequest(request.members.edited(changes), losses=tuple(losses))
 
-    def changes(self, request: ClientRequest, destination: Destination) -> dict[str, Raw | None]:
-        """The members of a client's own body that are others for this destination."""
+    def changes(self, request: ClientRequest, destination: Destination, losses: list[Loss]) -> dict[str, Raw | None]:
+        """The members of a client's own body that are others for this destination. What is removed is a loss."""
         changes: dict[str, Raw | None] = {**destination.members}
+        if destination.parameters is not None:
+            edits, lost = destination.parameters.edits(request.members.values)
+            losses += lost
+            changes = edits | changes
         if destination.stream is not None and destination.stream != request.stream:
             changes[self.stream_member] = Raw(b"true" if destination.stream else b"false")
         return changes

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from penstock.core.dialects.bodies import check_translatable, refused, require_one_choice
 from penstock.core.dialects.cache_breakpoints import Breakpoint, PromptSections, set_breakpoints
+from penstock.core.dialects.parameters import ParameterSettings, parameters_of
 from penstock.core.hub.content import (
     MediaPart,
     OpaquePart,
@@ -72,6 +73,8 @@ class Destination(Struct, frozen=True, kw_only=True):
     """Whether clients may use, and leave, state in the provider's account, which all clients share."""
     cache: bool = True
     """Whether requests get breakpoints for the prompt cache (`core/dialects/cache_breakpoints.py`)."""
+    parameters: ParameterSettings | None = None
+    """What the settings say of single members; None for nothing."""
     members: dict[str, Raw] = {}
     """`overrides` and `model` as JSON, encoded once for many requests."""
 
@@ -79,6 +82,7 @@ class Destination(Struct, frozen=True, kw_only=True):
         members = {**self.overrides, "model": self.model}
         encoded = {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}
         force_setattr(self, "members", encoded)
+        force_setattr(self, "parameters", parameters_of(self.settings))
 
     def settings_as(self, type: type[Settings]) -> Settings:
         """The capabilities as the type that the dialect has for them."""

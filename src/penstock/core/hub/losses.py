@@ -77,6 +77,11 @@ LOSSES: dict[str, LossRow] = {
         "What the field asks for; usage that the client asked for is still reported by Penstock.",
         "With the field the provider would refuse the whole request.",
     ),
+    "option-clamped": LossRow(
+        "A number that the client sent is outside the limits that the provider is known to have.",
+        "The nearest value that the provider takes is sent.",
+        "With the client's value the provider would refuse the whole request.",
+    ),
     "prefill-not-continued": LossRow(
         "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
         "The answer may start anew, or repeat the beginning.",

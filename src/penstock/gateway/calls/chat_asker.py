@@ -8,6 +8,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Protocol
 
+from msgspec import structs
+
 from penstock.core.dialects.bodies import MediaUrlsError
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
 from penstock.core.hub.failure import Failure
@@ -106,6 +108,10 @@ class ChatAsker:
             if (media := self._services.media) is not None and self._urls and not self._is_fetched:
                 return self._fetch(media)
             return from_request_losses(self._lost) if self._lost else written
+        if call.routing_headers and (forwarded := plan.target.provider.forward_headers):
+            given = {name.lower(): call.routing_headers.get(name.lower()) for name in forwarded}
+            passed = {name: value for name, value in given.items() if value is not None}
+            written = structs.replace(written, headers={**passed, **written.headers})
         self.outgoing = written
         call.progress.losses = [*written.losses]
         call.progress.breakpoints = written.breakpoints

@@ -95,8 +95,9 @@ class Gateway:
         rules = (config.streams.durable, *(route.durable for route in config.routes.values()))
         self.durable_by_rule = "always" in rules
         """Whether streams are durable that no client asks for."""
-        self.routing_headers = affinity_headers(config.routes.values())
-        """The headers by which routes recognise a conversation."""
+        forwarded = (name.lower() for provider in config.providers.values() for name in provider.forward_headers)
+        self.routing_headers = affinity_headers(config.routes.values()).union(forwarded)
+        """The headers of clients by which routes recognise a conversation, and those that providers get."""
         self.keep_transcripts = config.admin.content and config.admin.enabled
         """Whether attempts keep a transcript, for the admin page."""
 

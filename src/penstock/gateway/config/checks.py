@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from penstock.core.dialects.parameters import parameters_of
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, find_dialect, providers_speak
 from penstock.core.suggest import suggest
 from penstock.gateway.config.addresses import check_host_name, parse_url
@@ -37,12 +38,19 @@ _RESERVED_HEADERS = frozenset(
 )
 _REPLAY_KEYS = frozenset({"replay_as", "replay_faults", "replay_speed"})
 # Fields that the targets of a route or the client's request determine.
+# The members with the conversation.
+_CONVERSATION = ("input", "contents", "system", "tools", "toolConfig", "instructions")
 _RESERVED_FIELDS = {
     "model": "the targets say which model",
     "messages": "they are the client's",
     "stream": "it is the client's to ask",
     "stream_options": "include_usage of the provider decides whether usage is requested",
 }
+
+
+# What belongs to one connection, besides the reserved headers.
+_OF_CONNECTIONS = ("forwarded", "via")
+_CREDENTIAL = re.compile("auth|cookie|key|token|secret|password|session-jwt")
 
 
 def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> None:
@@ -60,6 +68,9 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
     if "key_header" in given and not _HEADER_NAME.fullmatch(given["key_header"]):
         problems.error((*path, "key_header"), "must be the name of a header, such as api-key")
+    for index, header in enumerate(given.get("forward_headers", ())):
+        if isinstance(header, str) and (wrong := _not_forwarded(header)):
+            problems.error((*path, "forward_headers", index), wrong)
     if "prices_as" in given and not is_name(given["prices_as"]):
         problems.error((*path, "prices_as"), "must be a name, such as openai")
     for key in ("path", "embeddings"):
@@ -212,6 +223,10 @@ def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems
             return
     if kind is not None:
         try:
+            parameters = parameters_of(given)
+            for field in parameters.names() if parameters is not None else ():
+                if field in _RESERVED_FIELDS or field in _CONVERSATION:
+                    problems.error(path, f"cannot change {field!r} of the request: it is the client's, or the route's")
             msgspec.convert(dict(given), kind)
         except msgspec.ValidationError as error:
             problems.error(path, str(error))
@@ -220,6 +235,18 @@ def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems
 def _settings_by_model(given: Mapping[str, Any]) -> Mapping[str, Any]:
     models = given.get("models")
     return models if isinstance(models, Mapping) else {}
+
+
+def _not_forwarded(header: str) -> str:
+    """Why a header of clients cannot be forwarded; empty if it can."""
+    folded = header.lower()
+    if not _HEADER_NAME.fullmatch(header):
+        return "must be the name of a header, such as x-session-id"
+    if folded in _RESERVED_HEADERS or folded in _OF_CONNECTIONS:
+        return "is a header of the connection, which Penstock sets itself"
+    if folded.startswith("x-penstock-") or _CREDENTIAL.search(folded):
+        return "may have a credential of the client, which no provider gets; see client_credentials for those that may"
+    return ""
 
 
 def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> None:

@@ -164,7 +164,7 @@ class Call(Struct, eq=False):
     reasons: Mapping[int, str] = {}
     """Why its targets are in their order, by the place of each in the route; empty if there was no choice."""
     routing_headers: Mapping[str, str] = {}
-    """The headers of its request by which routes recognise a conversation."""
+    """The headers of its request by which routes recognise a conversation, and those that providers get."""
     keeping: AnswerKeeping | None = None
     """Keeps its answer, if the client may continue it."""
     content: CollectedContent | None = None

@@ -35,6 +35,10 @@ export const LOSSES = {
   "meaning": "The provider is known to refuse a field that the client sent, so the field is removed.",
   "lost": "What the field asks for; usage that the client asked for is still reported by Penstock."
  },
+ "option-clamped": {
+  "meaning": "A number that the client sent is outside the limits that the provider is known to have.",
+  "lost": "The nearest value that the provider takes is sent."
+ },
  "prefill-not-continued": {
   "meaning": "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
   "lost": "The answer may start anew, or repeat the beginning."

@@ -15,13 +15,13 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
 """
 
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
-
-from msgspec import Struct
 
 from penstock.core.dialects.anthropic_messages.content_blocks import SEAL_SCHEME
 from penstock.core.dialects.cache_breakpoints import PromptSections
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
     Destination,
@@ -79,7 +79,7 @@ _LEAST_TOP_P = 0.95
 _LEAST_COMPACTED = 50_000
 
 
-class MessagesSettings(Struct, frozen=True, kw_only=True):
+class MessagesSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     default_max_tokens: int = DEFAULT_MAX_TOKENS
@@ -108,9 +108,6 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     APIs get breakpoints. 0: they get none."""
     url_media: bool = True
     """Whether it fetches images and documents by their URLs. If not, see [media by URL](providers.md#media-by-url)."""
-    refused_fields: tuple[str, ...] = ()
-    """Fields of the request, and of its tools, that it refuses. They are removed, together with their values in
-    `anthropic-beta`."""
     attribution: bool = False
     """Whether it gets the block of the system prompt that Claude Code addresses to Anthropic
     (`x-anthropic-billing-header: …`). It is `true` for the built-in provider `anthropic`."""
@@ -122,7 +119,7 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     body_betas: tuple[str, ...] | None = None
     """The values of `anthropic-beta` that it accepts, as patterns, if it wants them in the body (`anthropic_beta`).
     Other values are removed. If this is not set, the header is sent."""
-    beta_names: dict[str, tuple[str, ...]] = {}
+    beta_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """With `body_betas`: the names that it has for such a value, if it has others: `{ "advanced-tool-use-2025-11-20" =
     ["tool-search-tool-2025-10-19"] }` for Bedrock."""
 

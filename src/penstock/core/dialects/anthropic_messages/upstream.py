@@ -65,14 +65,13 @@ class AnthropicMessagesUpstream(UpstreamDialect):
     def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand.
 
-        A field that the provider is known to refuse is left out, together with the beta that announces it.
+        A field that the provider is known to refuse (`drop`) is left out, also of tools, together with the beta that
+        announces it.
         """
         settings = destination.settings_as(MessagesSettings)
-        changes = self.changes(request, destination)
+        losses: list[Loss] = []
+        changes = self.changes(request, destination, losses)
         values = request.members.values
-        refused = [name for name in settings.refused_fields if name in values]
-        changes |= dict.fromkeys(refused)
-        losses = [Loss("option-refused-by-provider", name) for name in refused]
         if settings.body_version:
             version = Raw(msgspec.json.encode(settings.body_version))
             changes |= {"model": None, "anthropic_version": version}
@@ -85,9 +84,9 @@ class AnthropicMessagesUpstream(UpstreamDialect):
             decoded = msgspec.json.decode(values["messages"] if messages is None else messages)
             if inline_media(decoded, request.fetched):
                 changes["messages"] = Raw(msgspec.json.encode(decoded))
-        if "tools" in values and (tools := without_tool_fields(values["tools"], settings.refused_fields, losses)):
+        if "tools" in values and (tools := without_tool_fields(values["tools"], settings.drop, losses)):
             changes["tools"] = tools
-        refused_betas = settings.refused_fields
+        refused_betas = settings.drop
         if not settings.cache_scope:
             refused_betas += ("prompt_caching_scope",) if settings.body_betas is None else ()
             for name in ("system", "messages", "tools"):

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from penstock.core.dialects.bedrock_converse.reader import SEAL_SCHEME
 from penstock.core.dialects.cache_breakpoints import PromptSections
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import (
     MISSING_THINKING,
     Destination,
@@ -56,7 +56,7 @@ _MAX_NAME = 200
 _NOTHING: dict[str, object] = {"type": "object", "properties": {}}
 
 
-class ConverseSettings(Struct, frozen=True, kw_only=True):
+class ConverseSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a model of this dialect accepts; capabilities that bytes cannot show."""
 
     reasoning: Literal["budget", "adaptive", "none"] = "none"

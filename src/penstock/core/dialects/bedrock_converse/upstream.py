@@ -35,14 +35,16 @@ class BedrockConverseUpstream(UpstreamDialect):
         wrapped and send back, is removed.
         """
         values, losses = request.members.values, list[Loss]()
-        changes: dict[str, Raw | None] = {name: raw for name, raw in destination.members.items() if name != "model"}
+        changes = self.changes(request, destination, losses)
+        del changes["model"]
         changes |= {name: None for name in _IN_PATH if name in values}
         if b'"reasoningContent"' in bytes(values["messages"]):
+            found = len(losses)
             messages = list_of(msgspec.json.decode(values["messages"]))
             for blocks, block in wrapped_blocks(messages):
                 blocks.remove(block)
                 losses.append(Loss("reasoning-dropped"))
-            if losses:
+            if len(losses) > found:
                 kept = [each for each in messages if not isinstance(each, dict) or each.get("content") != []]
                 changes["messages"] = Raw(msgspec.json.encode(kept))
         return OutgoingRequest(request.members.edited(changes), request.headers, tuple(losses))

@@ -7,9 +7,8 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from penstock.core.dialects.cohere.request import SAMPLING
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import Destination, Json, RoleMessagesWriter
 from penstock.core.hub.content import MediaPart, Part, ReasoningPart, ToolCall
 from penstock.core.hub.losses import Loss
@@ -24,7 +23,7 @@ _MAX_ID = 64
 _BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 
 
-class CohereSettings(Struct, frozen=True, kw_only=True):
+class CohereSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     reasons: bool = False

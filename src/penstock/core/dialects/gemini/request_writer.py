@@ -16,10 +16,9 @@ It is for requests that arrived in another dialect. (`upstream.py` forwards thos
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
-
 from penstock.core.dialects.gemini.reader import SEAL_SCHEME
 from penstock.core.dialects.openai_options import Effort, write_effort
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import Destination, Json, RequestWriter
 from penstock.core.hub.content import (
     MediaPart,
@@ -65,7 +64,7 @@ _BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576, "xh
 _TIERS = ("flex", "priority", "standard")
 
 
-class GeminiSettings(Struct, frozen=True, kw_only=True):
+class GeminiSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     thinking: Literal["level", "budget", "none"] = "budget"

@@ -7,7 +7,6 @@ that neither a silent provider nor what a broken answer cost would be known. The
 import re
 
 import msgspec
-from msgspec import Raw
 
 from penstock.core.dialects.dialect import (
     Destination,
@@ -45,7 +44,8 @@ class GeminiUpstream(UpstreamDialect):
         """The client's own bytes, with the edits that the route demands."""
         losses: list[Loss] = []
         values = request.members.values
-        changes: dict[str, Raw | None] = {name: raw for name, raw in destination.members.items() if name != "model"}
+        changes = self.changes(request, destination, losses)
+        del changes["model"]
         if "model" in values:
             changes["model"] = None
         if "contents" in values:

@@ -9,8 +9,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
-
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import (
     Destination,
     Json,
@@ -26,7 +25,7 @@ _BESIDE = {name: name for name in ("logprobs", "top_logprobs")}
 _LEVELS = ("low", "medium", "high")
 
 
-class OllamaSettings(Struct, frozen=True, kw_only=True):
+class OllamaSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     think: Literal["switch", "level", "none"] = "switch"

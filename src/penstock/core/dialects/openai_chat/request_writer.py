@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.openai_options import (
@@ -20,6 +20,7 @@ from penstock.core.dialects.openai_options import (
     with_mark,
     write_effort,
 )
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import Destination, Json, RequestWriter, is_written
 from penstock.core.hub.content import (
     MediaPart,
@@ -54,7 +55,7 @@ _STOP_LIMIT = 4
 _DETAILS = {"original": "high"}
 
 
-class ChatSettings(Struct, frozen=True, kw_only=True):
+class ChatSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     reasoning_field: str = ""

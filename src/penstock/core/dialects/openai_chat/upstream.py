@@ -42,18 +42,18 @@ class OpenAIChatUpstream(UpstreamDialect):
 
     def forward(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's bytes, with the model and overrides of the destination, and the usage option."""
-        changes = self.changes(request, destination)
+        losses: list[Loss] = []
+        changes = self.changes(request, destination, losses)
         stream = request.stream if destination.stream is None else destination.stream
         if destination.settings.get("signature_placeholder") and "messages" in request.members.values:
             signed = with_placeholders(request.members.values["messages"])
             changes |= {"messages": signed} if signed is not None else {}
-        losses: tuple[Loss, ...] = ()
         if stream and destination.include_usage:
             changes["stream_options"] = _with_usage(request)
         elif "stream_options" in request.members.values:
             changes["stream_options"] = None
-            losses = (Loss("option-refused-by-provider", "stream_options"),)
-        return OutgoingRequest(request.members.edited(changes), losses=losses)
+            losses.append(Loss("option-refused-by-provider", "stream_options"))
+        return OutgoingRequest(request.members.edited(changes), losses=tuple(losses))
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """The maximum output of one choice, times the choices. Of two maxima the larger counts: providers differ."""

@@ -16,11 +16,10 @@ demands, or differs from chat completions in that:
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
-
 from penstock.core.dialects.cache_breakpoints import PromptSections
 from penstock.core.dialects.openai_options import MAX_ID, MAX_USER, Effort, describe_schema, with_mark, write_effort
 from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
+from penstock.core.dialects.parameters import ParameterSettings
 from penstock.core.dialects.request_writer import Destination, Json, RequestWriter
 from penstock.core.hub.content import (
     MediaPart,
@@ -57,7 +56,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-class ResponsesSettings(Struct, frozen=True, kw_only=True):
+class ResponsesSettings(ParameterSettings, frozen=True, kw_only=True):
     """What a provider of this dialect accepts; capabilities that bytes cannot show."""
 
     system_role: Literal["developer", "system"] = "developer"
@@ -89,8 +88,6 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
     cache_minimum: int = 0
     """With `cache_breakpoints`: the least tokens of a system prompt that gets one by itself, for clients of other APIs
     that set none. See [prompt caches](caching.md). 0: none gets one."""
-    refused_fields: tuple[str, ...] = ()
-    """Fields of the request that it refuses. They are removed."""
 
 
 class ResponsesRequestWriter(RequestWriter):

@@ -60,13 +60,12 @@ class OpenAIResponsesUpstream(UpstreamDialect):
         if request.compacts is not None and settings.compaction:
             return self._compact(request.compacts, request, destination, settings)
         values, shared = request.members.values, destination.shared_state
-        changes = self.changes(request, destination)
+        losses: list[Loss] = []
+        changes = self.changes(request, destination, losses)
         if not shared:
             changes["store"] = _NOT_STORED
-        refused = [name for name in settings.refused_fields if name in values]
         state = (_PREVIOUS,) if shared else (_PREVIOUS, _CONVERSATION)
-        changes |= dict.fromkeys([*refused, *(name for name in state if name in values)])
-        losses = [Loss("option-refused-by-provider", name) for name in refused]
+        changes |= dict.fromkeys(name for name in state if name in values)
         if "input" in values:
             edited = edit_input(values["input"], settings, destination, losses)
             changes |= {"input": edited} if edited is not None else {}
