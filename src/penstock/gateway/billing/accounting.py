@@ -47,26 +47,27 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
     outcome: Outcome = progress.ending or "failed"
     if not attempts and outcome not in ("cancelled", "completed"):  # a token count is completed without any
         outcome = "refused"
-    return Entry(
-        id=call.id,
-        at_ms=call.at_ms,
-        key=call.key.id if call.key is not None else "",
-        surface=call.surface,
-        model=call.model,
-        stream=call.stream,
-        outcome=outcome,
-        status=progress.status,
-        code=progress.code,
-        error=progress.error,
-        first_event_ms=round(commit_s * 1000) if commit_s is not None else None,
-        duration_ms=round(progress.total_s * 1000),
-        repairs=progress.repairs,
-        losses=counted(progress.losses) if progress.losses else {},
-        tags=call.tags,
-        user=call.user,
-        team=call.key.team if call.key is not None else "",
-        owner=call.key.owner if call.key is not None else "",
-        attempts=(
+    key = call.key
+    return Entry(  # by position, which takes an eighth of the time
+        call.id,
+        call.at_ms,
+        call.model,
+        outcome,
+        key.id if key is not None else "",
+        call.surface,
+        call.stream,
+        progress.status,
+        progress.code,
+        progress.error,
+        round(commit_s * 1000) if commit_s is not None else None,
+        round(progress.total_s * 1000),
+        progress.repairs,
+        counted(progress.losses) if progress.losses else {},
+        call.tags,
+        call.user,
+        key.team if key is not None else "",
+        key.owner if key is not None else "",
+        (
             (_attempt(call, attempts[0], output, price),)  # nearly all have one
             if len(attempts) == 1
             else tuple([_attempt(call, attempt, output, price) for attempt in attempts])
@@ -144,25 +145,25 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
         saved = saved_by_cache(tokens, priced.price, attempt.tier)
     if usage is not None and measure == "reported" and (usage.others or usage.tool_requests):
         tokens, cost, approximate = _with_others(attempt, usage, (tokens, cost, approximate), lookup)
-    return AttemptEntry(
-        provider=attempt.provider,
-        model=attempt.model,
-        outcome=attempt.ending or "failed",
-        status=attempt.status,
-        code=attempt.code,
-        measure=measure,
-        tokens=tokens,
-        cost=cost,
-        approximate=approximate,
-        saved=saved,
-        price=price,
-        tier=_tier(attempt),
-        began_ms=round(attempt.began_s * 1000),
-        first_event_ms=round(commit_s * 1000) if commit_s is not None else None,
-        duration_ms=round(attempt.seconds * 1000),
-        events=attempt.frames,
-        longest_gap_ms=round(gaps.longest_s * 1000),
-        stalls=tuple(gaps.stalls),
+    return AttemptEntry(  # by position, as in `entry_of`
+        attempt.provider,
+        attempt.model,
+        attempt.ending or "failed",
+        attempt.status,
+        attempt.code,
+        measure,
+        tokens,
+        cost,
+        approximate,
+        saved,
+        price,
+        _tier(attempt),
+        round(attempt.began_s * 1000),
+        round(commit_s * 1000) if commit_s is not None else None,
+        round(attempt.seconds * 1000),
+        attempt.frames,
+        round(gaps.longest_s * 1000),
+        tuple(gaps.stalls),
     )
 
 

@@ -18,7 +18,7 @@ Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "t
 Measure: TypeAlias = Literal["reported", "estimated", "void"]
 
 
-class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AttemptEntry(Struct, frozen=True, omit_defaults=True):
     """One try at one target. `cost` is None if tokens were used whose price is unknown: *unpriced*.
 
     `price` names the price table and its version. `tier` is the service tier, empty for the standard one. The cost is
@@ -51,19 +51,19 @@ class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first gaps of more than a second: the start since that of the attempt, and the duration."""
 
 
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(Struct, frozen=True, omit_defaults=True):
     """One call. Its tokens and its cost are the sums of its attempts'."""
 
     id: str
     at_ms: int
     """When it was received, since 1970."""
+    model: str
+    """The name that the client requested: a route, or provider/model."""
+    outcome: Outcome
     key: str = ""
     """The id of the key; empty if the gateway requires none."""
     surface: str = "chat"
-    model: str
-    """The name that the client requested: a route, or provider/model."""
     stream: bool = False
-    outcome: Outcome
     status: int = 0
     code: str = ""
     error: str = ""
@@ -113,7 +113,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def approximate(self) -> bool:
         """Whether the cost of any attempt is approximate."""
-        return any(attempt.approximate for attempt in self.attempts)
+        return True in [attempt.approximate for attempt in self.attempts]
 
     @property
     def priced(self) -> int:

@@ -82,9 +82,10 @@ class SharedCounters:
 
     def observe(self, family: MetricSpec, labels: Labels, value: float) -> None:
         """Add one observation to a histogram."""
-        slot = self._slots.get((family.name, labels))
-        if slot is None:
-            slot = self.slot(family, labels)
+        self.observe_at(self.slot(family, labels), family, value)
+
+    def observe_at(self, slot: int, family: MetricSpec, value: float) -> None:
+        """Add one observation to the histogram whose first number has this index."""
         bounds, values = family.bounds, self.values
         values[slot + bisect_left(bounds, value)] += 1
         values[slot + len(bounds) + 1] += value

@@ -1,4 +1,4 @@
-"""EntryCounts: counts entries of the ledger: calls, attempts, tokens and cost, by their labels.
+"""EntryCounts: counts entries of the ledger: calls, ends of streams, attempts, tokens and cost, by their labels.
 
 Most entries are of a kind that was counted before: the same model, target, key, outcome and so on. So the places of
 their numbers are found once for each kind, and then only added to.
@@ -14,8 +14,11 @@ from penstock.serve.telemetry.metric_specs import (
     CACHE_SAVED,
     CACHE_TOKENS,
     COST,
+    DURATION,
     FALLBACKS,
+    FIRST_CHUNK,
     REQUESTS,
+    STREAM_END,
     TEAM_COST,
     TOKENS,
     UPSTREAM_ERRORS,
@@ -28,6 +31,18 @@ _NONE = "(none)"
 _MAX_KINDS = 1_000
 # The place of an amount that entries of a kind do not have.
 _NOWHERE = -1
+# The label `reason` of a stream's end: by error code if it is listed, otherwise by the outcome of the call.
+_REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
+_REASONS_BY_CODE = {
+    "client_gone": "client_gone",
+    "gateway_draining": "drained",
+    "upstream_timeout_total": "cut",
+    "budget_exceeded": "cut",
+    "stopped_by_operator": "cut",
+}
+_FAILED = "failed"
+STREAM_ENDS = frozenset((*_REASONS.values(), *_REASONS_BY_CODE.values(), _FAILED))
+"""All reasons of the ends of streams."""
 
 
 class CountedKind(Struct):
@@ -37,6 +52,10 @@ class CountedKind(Struct):
     """The label value of the last provider."""
     labels: Labels
     """Those of the call's histograms."""
+    duration: int
+    """Where the duration of the call is observed; nowhere for an orphaned one, whose duration is not known."""
+    first_event: int
+    """Where the time to its first event is observed."""
     ones: list[int]
     """What grows by one. An index that is here several times grows by as many."""
     amounts: list[tuple[int, int, int]]
@@ -56,7 +75,7 @@ class EntryCounts:
     def add(self, entry: Entry, key: str) -> CountedKind:
         """Count an entry; `key` is the name of its key."""
         name: tuple[object, ...] = (entry.model, key, entry.team, entry.surface, entry.status, entry.outcome)
-        name += (entry.stream, entry.first_event_ms is None)
+        name += (entry.code, entry.stream, entry.first_event_ms is None)
         for each in entry.attempts:
             name += (each.provider, each.model, each.outcome, each.code, each.measure)
             name += (each.tokens.input > 0, each.tokens.output > 0, not each.cost)
@@ -122,8 +141,15 @@ class EntryCounts:
             ones += [slot(FALLBACKS, route)] * further
         status = f"{entry.status // 100}xx" if entry.status else ""
         ones.append(slot(REQUESTS, entry.surface, route, model, provider, status, entry.outcome))
-        stream = "true" if entry.stream else "false"
-        kind = CountedKind(provider, (route, provider, model, entry.outcome, stream), ones, amounts, team_cost)
+        labels = (route, provider, model, entry.outcome, "true" if entry.stream else "false")
+        duration = slot(DURATION, *labels) if entry.outcome != "orphaned" else _NOWHERE
+        first_event = _NOWHERE
+        if entry.first_event_ms is not None:
+            first_event = slot(FIRST_CHUNK, *labels)
+            if entry.stream:
+                reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, _FAILED)
+                ones.append(slot(STREAM_END, reason))
+        kind = CountedKind(provider, labels, duration, first_event, ones, amounts, team_cost)
         if all(constant):
             if len(self._kinds) >= _MAX_KINDS:
                 self._kinds.clear()

@@ -21,7 +21,7 @@ class MessageLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What happened, for people. Its text can change with any version."""
 
 
-class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AttemptFields(Struct, frozen=True, forbid_unknown_fields=True):
     """One try at one target, in `attempts`."""
 
     target: str
@@ -44,7 +44,7 @@ class AttemptFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How long the attempt took, in seconds."""
 
 
-class CallLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallLine(Struct, frozen=True, forbid_unknown_fields=True):
     """A line about a call that has ended."""
 
     time: _Time

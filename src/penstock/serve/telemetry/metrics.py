@@ -28,7 +28,7 @@ from penstock.serve.rejections import REASONS
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.counters import OTHER, Counts, Labels, SharedCounters, read_all, total
-from penstock.serve.telemetry.entry_counts import EntryCounts
+from penstock.serve.telemetry.entry_counts import STREAM_ENDS, EntryCounts
 from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MAX_SERIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
@@ -48,18 +48,9 @@ OPENMETRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
 # Of this many buckets, the first ones that had a trace; further ones have none until the next start.
 _MAX_EXEMPLARS = 2_000
 _LAG_INTERVAL_S = 1.0
-# The label `reason` of a stream's end: by error code if it is listed, otherwise by the outcome of the call.
-_REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
-_REASONS_BY_CODE = {
-    "client_gone": "client_gone",
-    "gateway_draining": "drained",
-    "upstream_timeout_total": "cut",
-    "budget_exceeded": "cut",
-    "stopped_by_operator": "cut",
-}
 # The label values that are known in advance, of families with one label.
 _KNOWN: Mapping[MetricSpec, Collection[str]] = {
-    metric_specs.STREAM_END: {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"},
+    metric_specs.STREAM_END: STREAM_ENDS,
     metric_specs.REJECTED: REASONS,
     metric_specs.NOT_KEPT: ("size", "database"),
     metric_specs.CONTENT_DROPPED: ("memory", "database"),
@@ -87,6 +78,7 @@ class Metrics:
         self.counters = SharedCounters(folder)
         self._label_values = LabelValues(folder)
         self._entries = EntryCounts(self.counters, self._label_values)
+        self._overhead = self.counters.slot(metric_specs.OVERHEAD, ())
         self.peers: WorkerPeers | None = None
         self.before_scrape: Callable[[], None] | None = None
         """Called before the counters are read: calls that have ended may not be counted yet."""
@@ -140,9 +132,12 @@ class Metrics:
         """Count a settled call."""
         progress = call.progress
         kind = self._entries.add(entry, (call.key.name or call.key.id) if call.key is not None else "")
-        provider, labels = kind.provider, kind.labels
-        observe = self.counters.observe
-        observe(metric_specs.DURATION, labels, progress.total_s)
+        provider, labels, observe_at = kind.provider, kind.labels, self.counters.observe_at
+        observe_at(kind.duration, metric_specs.DURATION, progress.total_s)
+        if progress.overhead_s is not None:
+            observe_at(self._overhead, metric_specs.OVERHEAD, progress.overhead_s)
+        if progress.commit_s is not None:
+            observe_at(kind.first_event, metric_specs.FIRST_CHUNK, progress.commit_s)
         if progress.keys_at_limit or (progress.attempts and progress.attempts[-1].provider_key):
             self._count_provider_keys(call, entry)
         for tried in progress.attempts:
@@ -153,13 +148,6 @@ class Metrics:
                 self.counters.merge(metric_specs.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         for code, count in entry.losses.items():
             self.counters.add(metric_specs.LOSSES, (entry.surface, provider, code), count)
-        if progress.overhead_s is not None:
-            observe(metric_specs.OVERHEAD, (), progress.overhead_s)
-        if progress.commit_s is not None:
-            observe(metric_specs.FIRST_CHUNK, labels, progress.commit_s)
-            if entry.stream:
-                reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
-                self.counters.add(metric_specs.STREAM_END, (reason,))
         if call.trace is not None and call.trace.sampled:
             self._example(metric_specs.DURATION, labels, progress.total_s, call.trace.id)
             if progress.commit_s is not None:

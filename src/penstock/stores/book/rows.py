@@ -6,9 +6,9 @@ has at most 64. Numbers are limited to `LARGEST`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, or_
 from typing import Any, Generic, Literal, TypeVar, cast, get_origin
 
 import msgspec
@@ -193,8 +193,9 @@ def _texts(*values: str) -> tuple[str, ...]:
 
 
 def _numbers(*values: int) -> tuple[int, ...]:
-    """`number` of each value, with one check of all together."""
-    return values if min(values) >= 0 and max(values) <= LARGEST else tuple(map(number, values))
+    """`number` of each value, with one check of all together: all bits of all values are no number below any of them,
+    and negative if one is."""
+    return values if 0 <= reduce(or_, values) <= LARGEST else tuple(map(number, values))
 
 
 def _number(value: int | None) -> int | None:
