@@ -82,7 +82,7 @@ RUNNING = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/screenshots", description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "images", help="where they go (docs/images)")
-    parser.add_argument("--all", action="store_true", help="all six views, light and dark, wide and on a phone")
+    parser.add_argument("--all", action="store_true", help="all views, light and dark, wide and on a phone")
     options = parser.parse_args()
     chromium = next(filter(None, (shutil.which(name) for name in NAMES if name)), None)
     if chromium is None:
@@ -193,6 +193,12 @@ def _all(browser: Browser, site: Site, live: str, folder: Path) -> None:
         "inspect": "/inspect",
         "health": "/health?since=1h",
         "spend": "/spend",
+        "start": "/start",
+        "keys": "/keys",
+        "teams": "/teams",
+        "requests": "/requests",
+        "providers": "/providers",
+        "audit": "/audit",
         "playground": "/playground?model=fast&prompt=What is a penstock?",
     }
     for scheme in ("light", "dark"):
