@@ -184,8 +184,9 @@ class Gateway:
         plans = [plan for plan in plans if not plan.client_only]
         if not plans:
             return refusals.no_client_credentials(call.model)
-        waits = [self.health.cooling_s(plan.target) for plan in plans]
-        if not all(waits):
+        # A cool-down may have ended since the choice. Such a target is not the reason, unless it has no price.
+        open_plans = [plan for plan in plans if not self.health.cooling_s(plan.target)]
+        if call.key is not None and call.key.budgeted and open_plans and not self.ledger.affordable(open_plans):
             return refusals.unpriced(call.model)
         targets = plans[0].alternatives
         wait = min(map(self.health.cooling_s, targets))
