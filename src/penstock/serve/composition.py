@@ -66,6 +66,8 @@ BACKLOG = 4096
 NOT_RELOADED = "not-reloaded"
 # How long `shut_down` waits for the last bytes to be sent.
 _FLUSH_S = 1.0
+# How long it waits for a scrape if streams were cut. Prometheus scrapes once or more often in this time.
+_SCRAPE_S = 30.0
 
 
 class App:
@@ -289,10 +291,13 @@ class App:
         for connection in list(self._connections):
             connection.close_when_idle()
         await self._until(lambda: not self._calls, window_s)
-        for session in list(self._calls):
+        cut = list(self._calls)
+        for session in cut:
             session.call.guarded(session.cut)(DRAINING)
         self.streams.close()
         await self._until(lambda: not self._connections, _FLUSH_S)
+        if cut and window_s:
+            await self._until_scraped()
         for connection in list(self._connections):
             connection.abort()
         await self._webhook.close()
@@ -324,6 +329,13 @@ class App:
         if self._books is not None:
             await self._books.close()
             self._books = None
+
+    async def _until_scraped(self) -> None:
+        """Wait until Prometheus has scraped that streams were cut, if it scrapes at all: the counters end with this
+        process."""
+        now, last = self._loop.time(), self.metrics.scraped_s
+        if last is not None and now - last < 2 * _SCRAPE_S:
+            await self._until(lambda: (self.metrics.scraped_s or 0) > now, _SCRAPE_S)
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds

@@ -89,6 +89,8 @@ class Metrics:
         self._exemplars: Exemplars = {}
         self._cpu_s = 0.0
         self._scrapes = Tasks()
+        self.scraped_s: float | None = None
+        """When the last scrape was answered, by the clock of the event loop; None if there was none."""
         self._lag_timer: asyncio.TimerHandle | None = None
         self._lag_due = 0.0
         self._create_known()
@@ -244,6 +246,7 @@ class Metrics:
         except Exception as error:  # noqa: BLE001 - the scrape must get a response
             status, text = 500, f"the metrics cannot be collected: {type(error).__name__}\n".encode()
             openmetrics = False
+        self.scraped_s = self._loop.time()
         exchange.respond(status, {"content-type": OPENMETRICS_TYPE if openmetrics else CONTENT_TYPE}, text)
 
     async def _reported(self) -> _Reported:
