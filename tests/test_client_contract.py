@@ -25,6 +25,7 @@ HELPERS = {"refused", "refusal", "_refusal", "_refuse", "_of_model"}
 OTHER_HEADERS = {
     "openai-version",
     "x-amzn-errortype",
+    "x-penstock-forwarded",  # between workers
     "x-envoy-upstream-service-time",
     "x-anthropic-billing-header",  # the beginning of a text
     "x-claude-code-",

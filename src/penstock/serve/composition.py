@@ -41,6 +41,7 @@ from penstock.serve.router import DRAINING, Router
 from penstock.serve.settlement import Settlement
 from penstock.serve.setup_report import provider_keys_json, setup_json
 from penstock.serve.streams.durable_streams import DurableStreams
+from penstock.serve.streams.peer_streams import PeerStreams
 from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.telemetry import metric_specs
@@ -128,13 +129,16 @@ class App:
         self.streams = DurableStreams(config.streams, self.live.end)
         self.settlement.streams = self.streams
         secret = SummarySecret(self.content, home.secret)
-        routes = StreamRoutes(self.streams)
+        peer_streams = PeerStreams(self.streams)
+        routes = StreamRoutes(self.streams, peer_streams)
         self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, routes)
         self.router = Router(self.apis, self._authenticator, self.rejections, self._ledger, self._books, routes)
-        peer = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent)
+        peer = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent, peer_streams)
         self.metrics.peers = self.peers = WorkerPeers(folder, peer) if folder is not None else None
         if self._recent is not None:
             self._recent.peers = self.peers
+        if self.peers is not None:
+            peer_streams.peers, self.peers.on_client_request = self.peers, self.router.handle
         self.link: GatewayLink | None = None
         if config.ledger.enabled and (config.ledger.postgres is not None or config.ledger.redis is not None):
             folder = home.subfolder("workers")

@@ -9,6 +9,8 @@ from penstock.serve.live.live_calls import LiveCalls, LiveFilter
 from penstock.serve.live.text_stream import TextStreams
 from penstock.serve.rejections import Rejections
 from penstock.serve.responses import respond_json
+from penstock.serve.streams import peer_streams
+from penstock.serve.streams.peer_streams import PeerStreams
 from penstock.serve.telemetry.metrics import Metrics
 from penstock.serve.workers.peers import Routes
 
@@ -19,6 +21,7 @@ def peer_routes(
     text_streams: TextStreams,
     rejections: Rejections,
     recent: RecentAnswers | None,
+    streams: PeerStreams,
 ) -> Routes:
     """The handlers of one worker, by method and path."""
 
@@ -38,6 +41,7 @@ def peer_routes(
 
     return {
         **({("POST", recent_answers.PATH): recent.handle} if recent is not None else {}),
+        ("GET", peer_streams.PATH): streams.handle,
         ("GET", "/gauges"): metrics.handle_gauges,
         ("GET", "/metrics"): metrics.handle,
         ("GET", "/live"): snapshot,

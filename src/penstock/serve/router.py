@@ -29,7 +29,9 @@ from penstock.serve.responses import refused, request_ids, respond_failure, resp
 from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.streams.stream_options import StreamOptions
 from penstock.serve.surfaces.answers import Answers
+from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.surfaces.surface import in_thread
+from penstock.serve.surfaces.token_counts import TokenCounts
 
 if TYPE_CHECKING:  # imported when a client first wants it
     from penstock.serve.sockets.sockets import Sockets
@@ -101,12 +103,22 @@ class Router:
             return
         if isinstance(key, Rejection):
             self._reject(exchange, key, next(self._request_ids), surface.dialect)
-        elif head.stream_options is None or not self._resume(exchange, head.stream_options, key, surface.dialect):
+        elif head.stream_options is None:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
+        else:
+            self._resume(exchange, head.stream_options, surface, key)
 
-    def _resume(self, exchange: Exchange, options: StreamOptions, key: ClientKey | None, dialect: str) -> bool:
-        """Whether the request only asks for the rest of a stream, and is answered."""
-        return self._streams.resume(exchange, options, key, next(self._request_ids), dialect)
+    def _resume(
+        self,
+        exchange: Exchange,
+        options: StreamOptions,
+        surface: Answers | Embeddings | TokenCounts,
+        key: ClientKey | None,
+    ) -> None:
+        """Handle a request that may only ask for the rest of a stream."""
+        request_id = next(self._request_ids)
+        start = partial(surface.handle, exchange, self._gateway, request_id, key)
+        self._streams.resume(exchange, options, key, request_id, surface.dialect, start)
 
     def handle_playground(self, exchange: Exchange, request_id: str, api: str) -> None:
         """Handle a call of the page's playground on an API."""

@@ -53,9 +53,11 @@ class BackgroundCalls:
     ) -> Exchange:
         """The exchange of a call in the background. Raises `RequestError`."""
         if keeper is None:
-            raise RequestError(refused(f"`background` is not possible here: {OFF}", "invalid_request", "background"))
+            raise RequestError(
+                refused(f"`background` is not possible here: {OFF}", "invalid_request", param="background")
+            )
         if self._streams.settings.durable == "never":
-            raise RequestError(refused(_NEVER, "invalid_request", "background"))
+            raise RequestError(refused(_NEVER, "invalid_request", param="background"))
         ids = keeper.ids(self._stored)
         id = ids.make(request_id, "", ids.owner(key))
         options = StreamOptions(chosen=id, on_disconnect="continue")
@@ -103,6 +105,6 @@ class BackgroundCalls:
             return 0
         if not (starting_after.isascii() and starting_after.isdigit() and len(starting_after) < 10):
             message = "starting_after is the sequence_number of an event"
-            raise RequestError(refused(message, "invalid_parameter", "starting_after"))
+            raise RequestError(refused(message, "invalid_parameter", param="starting_after"))
         log = stream.log
         return log.first + self.answers.position(log.events(log.first, _READS_ALL), int(starting_after))

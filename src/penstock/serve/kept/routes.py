@@ -11,6 +11,7 @@ To another key than that of its client, an answer does not exist.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -25,6 +26,7 @@ from penstock.serve.kept.keeper import AnswerKeeper, kept_answer
 from penstock.serve.loop import Tasks
 from penstock.serve.responses import JSON, id_headers, refused, respond_failure
 from penstock.serve.streams.durable_stream import DurableStream
+from penstock.serve.streams.durable_streams import owner_of
 from penstock.serve.streams.routes import StreamRoutes
 from penstock.serve.surfaces.call_session import BROKEN, report
 
@@ -88,10 +90,13 @@ class KeptRoutes:
             owner = ids.owner(key)
             if not ids.is_valid(id, owner):
                 self._refuse(wanted, _not_found(id, keeper.missing))
-            elif self._background is None or (stream := self._background.find(key, id)) is None:
+            elif self._background is None:
                 self._tasks.start(self._answer(routes[method], keeper, wanted._replace(owner=owner)))
-            else:
+            elif (stream := self._background.find(key, id)) is not None:
                 self._answer_from(self._background, stream, wanted._replace(owner=owner), keeper, action)
+            else:
+                work = partial(self._answer, routes[method], keeper, wanted._replace(owner=owner))
+                self._streams.peers.ask(exchange, owner_of(key), id, lambda _: self._tasks.start(work()))
 
     def _answer_from(
         self, background: BackgroundCalls, stream: DurableStream, wanted: _Wanted, keeper: AnswerKeeper, action: str

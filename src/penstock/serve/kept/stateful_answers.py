@@ -85,7 +85,7 @@ class StatefulAnswers(Answers):
         if read.background:
             if self.background is None:
                 message = "`background` is not possible on this connection; use HTTP"
-                raise RequestError(refused(message, "invalid_request", "background"))
+                raise RequestError(refused(message, "invalid_request", param="background"))
             how, read = read.background, super().read(self.background.answers.as_stream(read), request)
             read.background = how
         return self._continuations.check(read)

@@ -61,7 +61,7 @@ class DurableStreams:
         stream = DurableStream(log, digest_of(exchange.body), self._on_alone, self._on_over)
         stream.writer = DurableExchange(exchange._connection, exchange.request, exchange.body, stream=stream)
         stream.on_disconnect = options.on_disconnect or self.settings.on_disconnect
-        stream.names = tuple(filter(None, (options.chosen, options.retry_key and _retried(options.retry_key))))
+        stream.names = tuple(filter(None, (options.chosen, options.retry_key and retried(options.retry_key))))
         self._streams[log.id] = stream
         self._by_name |= {(owner, name): stream for name in stream.names}
         self._per_owner[owner] += 1
@@ -74,10 +74,6 @@ class DurableStreams:
         """The stream of this owner with this id, or with the id that the client has chosen."""
         stream = self._streams.get(name) or self._by_name.get((owner, name))
         return stream if stream is not None and stream.log.owner == owner else None
-
-    def find_retried(self, owner: str, retry_key: str) -> DurableStream | None:
-        """The stream of this owner's request with this `Idempotency-Key`."""
-        return self._by_name.get((owner, _retried(retry_key)))
 
     def has_expired(self, owner: str, id: str) -> bool:
         """Whether this owner had a stream with this id, which is forgotten."""
@@ -179,6 +175,6 @@ def digest_of(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def _retried(retry_key: str) -> str:
+def retried(retry_key: str) -> str:
     """The name of a stream by the `Idempotency-Key` of its request. No id that a client chooses begins like it."""
     return f"retried {retry_key}"

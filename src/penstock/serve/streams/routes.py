@@ -11,6 +11,7 @@ read from its beginning. `{id}` is that of the response's `location`, or the one
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -21,7 +22,8 @@ from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import refused, respond_failure, respond_json
 from penstock.serve.streams.durable_stream import DurableStream
-from penstock.serve.streams.durable_streams import DurableStreams, digest_of, owner_of
+from penstock.serve.streams.durable_streams import DurableStreams, digest_of, owner_of, retried
+from penstock.serve.streams.peer_streams import PeerStreams
 from penstock.serve.streams.stream_options import CALL_ID, LAST_EVENT, StreamOptions, read_event_id
 
 _CANCELLED = Failure(
@@ -40,33 +42,44 @@ Handler: TypeAlias = Callable[["StreamRoutes", Exchange, DurableStream, str], No
 class StreamRoutes:
     """Answers requests for the streams of one process."""
 
-    def __init__(self, streams: DurableStreams) -> None:
+    def __init__(self, streams: DurableStreams, peers: PeerStreams) -> None:
         self.streams = streams
+        self.peers = peers
 
     def resume(
-        self, exchange: Exchange, options: StreamOptions, key: ClientKey | None, request_id: str, dialect: str
-    ) -> bool:
-        """Whether a request that would start a call asks for a stream that exists, and is answered with its rest."""
+        self,
+        exchange: Exchange,
+        options: StreamOptions,
+        key: ClientKey | None,
+        request_id: str,
+        dialect: str,
+        start: Callable[[], None],
+    ) -> None:
+        """Answer a request that would start a call with the rest of the stream that it names, or `start` the call."""
         owner = owner_of(key)
-        if options.resumed:
-            stream = self.streams.find(owner, options.resumed)
-        elif options.retry_key:
-            stream = self.streams.find_retried(owner, options.retry_key)
-            if stream is None:
-                return False
-        else:
-            return False
+        name = options.resumed or (retried(options.retry_key) if options.retry_key else "")
+        if not name:
+            start()
+            return
+        if exchange.pieces:
+            exchange.join()
+        if (stream := self.streams.find(owner, name)) is None:
+
+            def otherwise(expired: bool) -> None:
+                if options.resumed:
+                    failure = self._missing(owner, options.resumed, expired=expired)
+                    respond_failure(exchange, failure, request_id, {}, dialect)
+                else:
+                    start()
+
+            self.peers.ask(exchange, owner, name, otherwise)
+            return
         try:
-            if stream is None:
-                raise RequestError(self._missing(owner, options.resumed))
-            if exchange.pieces:
-                exchange.join()
             if digest_of(exchange.body) != stream.request:
                 raise RequestError(_mismatch(options))
             self.read(exchange, stream, options.position)
         except RequestError as error:
             respond_failure(exchange, error.failure, request_id, {}, dialect)
-        return True
 
     def handle(self, exchange: Exchange, path: str, request_id: str, key: ClientKey | None) -> None:
         """Answer a request. `path` is the part of it after `/streams/`."""
@@ -83,15 +96,26 @@ class StreamRoutes:
             return
         owner = owner_of(key)
         stream = self.streams.find(owner, id)
-        if stream is not None:
-            try:
-                routes[method](self, exchange, stream, request_id)
-            except RequestError as error:
-                respond_failure(exchange, error.failure, request_id, {})
-        elif method == "GET" and not CALL_ID.fullmatch(id):
+        if stream is None:
+            self.peers.ask(exchange, owner, id, partial(self._respond_missing, exchange, owner, id, request_id))
+            return
+        try:
+            routes[method](self, exchange, stream, request_id)
+        except RequestError as error:
+            respond_failure(exchange, error.failure, request_id, {})
+
+    def _respond_missing(
+        self,
+        exchange: Exchange,
+        owner: str,
+        id: str,
+        request_id: str,
+        expired: bool,
+    ) -> None:
+        if exchange.request.method == "GET" and not CALL_ID.fullmatch(id):
             exchange.respond(204, {"x-request-id": request_id}, b"")  # as clients with an id of their own expect
         else:
-            respond_failure(exchange, self._missing(owner, id), request_id, {})
+            respond_failure(exchange, self._missing(owner, id, expired=expired), request_id, {})
 
     def _get(self, exchange: Exchange, stream: DurableStream, request_id: str) -> None:
         request = exchange.request
@@ -149,8 +173,8 @@ class StreamRoutes:
         else:
             stream.join(exchange, position)
 
-    def _missing(self, owner: str, id: str) -> Failure:
-        if self.streams.has_expired(owner, id):
+    def _missing(self, owner: str, id: str, *, expired: bool) -> Failure:
+        if expired or self.streams.has_expired(owner, id):
             return refused(f"the stream {id} has ended, and is not kept any more", "stream_expired")
         return refused(f"there is no stream {id[:_MAX_QUOTED]!r} of this key", "stream_not_found")
 

@@ -16,10 +16,12 @@ from penstock.http.collected_response import CollectedResponse
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
-from penstock.http.upstream_connection import UpstreamConnection, UpstreamError
+from penstock.http.upstream_connection import Receiver, UpstreamConnection, UpstreamError
 from penstock.serve.responses import JSON, error_page
 
 TIMEOUT_S = 0.5
+# The header of a client's request that another worker has passed on. It is heeded on these sockets only.
+FORWARDED = "x-penstock-forwarded"
 # Request handlers by method and path.
 Routes: TypeAlias = Mapping[tuple[str, str], Callable[[Exchange], None]]
 
@@ -33,6 +35,8 @@ class WorkerPeers:
         self._own = folder / f"{os.getpid()}.sock"
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
+        self.on_client_request: Callable[[Exchange], None] | None = None
+        """Handles a request of a client that another worker has passed on."""
 
     async def listen(self) -> None:
         """Start to serve requests of other workers."""
@@ -55,6 +59,18 @@ class WorkerPeers:
                 return True
         return False
 
+    async def forward(self, pid: int, request: bytes, receiver: Receiver) -> UpstreamConnection | None:
+        """Send a whole request to one worker, whose response goes to `receiver`. None if it cannot be reached."""
+        connection: UpstreamConnection | None = None
+        with suppress(OSError):
+            async with asyncio.timeout(TIMEOUT_S):
+                _, connection = await asyncio.get_running_loop().create_unix_connection(
+                    lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close),
+                    str(self._folder / f"{pid}.sock"),
+                )
+            connection.send(request, receiver)
+        return connection
+
     def close(self) -> None:
         """Stop serving requests."""
         if self._server is not None:
@@ -76,7 +92,9 @@ class WorkerPeers:
     def _handle(self, exchange: Exchange) -> None:
         request = exchange.request
         handler = self._routes.get((request.method, request.path))
-        if handler is None:
+        if FORWARDED in request.headers and self.on_client_request is not None:
+            self.on_client_request(exchange)
+        elif handler is None:
             exchange.respond(404, {"content-type": JSON}, b"{}")
         else:
             handler(exchange)
