@@ -178,7 +178,7 @@ def test_the_thread_also_translates_for_further_targets_and_for_traces(
     tmp_path: Path, strict: bool, code: str, attempts: int
 ) -> None:
     path = tmp_path / "penstock.toml"
-    path.write_text(TWO_TARGETS.replace("STRICT", str(strict).lower()))
+    path.write_text("[retries]\nsame_target = 0\n" + TWO_TARGETS.replace("STRICT", str(strict).lower()))
     config = load(path, {})
     few = asyncio.run(outcome_of(request_of(10, "pair"), config, traced=True))
     many = asyncio.run(outcome_of(request_of(10_000, "pair"), config, traced=True))
@@ -200,7 +200,9 @@ def test_a_thread_estimates_and_writes_a_large_request_for_embeddings(
 
     done: list[str] = []
     path = tmp_path / "penstock.toml"
-    path.write_text('[providers.one]\nbase_url = "http://one.example"\nembeddings = "/embeddings"')
+    path.write_text(
+        '[retries]\nsame_target = 0\n\n[providers.one]\nbase_url = "http://one.example"\nembeddings = "/embeddings"'
+    )
     config = load(path, {})
 
     async def run() -> str:
