@@ -17,7 +17,18 @@ from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.config.ledger import signing_key
 from penstock.gateway.config.settings import BudgetSettings
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.terms import KeyTerms
 from penstock.gateway.limits.warnings import BudgetWarning
+from penstock.gateway.people.audit import Actor
+from penstock.gateway.people.limit_requests import (
+    LimitRequest,
+    Raised,
+    RefusalTerms,
+    RequestTerms,
+    new_request,
+    refused,
+)
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.providers.secret import Secret
@@ -59,8 +70,8 @@ class Sent(NamedTuple):
     stored: list[BudgetWarning]
 
 
-async def deliver(folder: Path, url: str, statuses: list[int], *warnings: BudgetWarning) -> Sent:
-    """Send warnings to a receiver that answers with these statuses."""
+async def deliver(folder: Path, url: str, statuses: list[int], *warnings: BudgetWarning, asked: int = 0) -> Sent:
+    """Send warnings, and requests for more that wait, to a receiver that answers with these statuses."""
     requests: list[bytes] = []
     results: list[str] = []
     log: list[str] = []
@@ -76,7 +87,7 @@ async def deliver(folder: Path, url: str, statuses: list[int], *warnings: Budget
 
     def count(result: str) -> None:
         results.append(result)
-        if len(results) - results.count("retried") == len(warnings):
+        if len(results) - results.count("retried") == len(warnings) + asked:
             done.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -116,6 +127,35 @@ def test_a_delivery_is_retried_and_confirmed(tmp_path: Path) -> None:
     assert {re.findall(rb"webhook-id: (msg_[0-9a-f]{32})\r\n", request)[0] for request in requests} == {
         headers["webhook-id"].encode()
     }
+
+
+def test_a_request_for_more_is_sent_until_it_is_answered(tmp_path: Path) -> None:
+    now = time.time_ns() // 1_000_000
+    with closing(SqliteBook.open(tmp_path / "l.db")) as book:
+        book.actor = Actor("ann <8f3e>", "API token")
+        key = key_changes.create(book, KeyTerms(name="ci", budget=1), now).key
+
+        def ask(reason: str) -> LimitRequest:
+            terms = RequestTerms(key=key.id, budgets={"month": 5}, reason=reason)
+            return book.limit_requests.ask(
+                lambda subject: new_request(terms, book.actor.who, subject, now), key=key.id, team="", now_ms=now
+            )
+
+        answered, asked = ask("no more needed"), ask("a demo")
+        book.limit_requests.answer(
+            answered.id,
+            lambda request, _: Raised(refused(request, RefusalTerms(), "lead", now), None, None),
+            now + 1,
+        )
+    sent = asyncio.run(deliver(tmp_path, "http://127.0.0.1:{}/", [500, 200, 204], WAITING, asked=1))
+    assert (sent.results.count("delivered"), sent.results.count("retried"), sent.log) == (2, 1, [])
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in sent.requests]
+    assert {body["id"] for body in bodies} == {WAITING.id, asked.id}, "the answered one is not sent"
+    (body,) = [each for each in bodies if each["id"] == asked.id]
+    assert (body["type"], body["who"], body["key"], body["reason"]) == ("limits.request", "ann", key.id, "a demo")
+    assert body["wanted"]["budgets"] == {"month": "5.00"}
+    with closing(SqliteBook.open(tmp_path / "l.db")) as book:
+        assert book.limit_requests.take(now + DAY_MS, now + DAY_MS) is None, "it is sent once"
 
 
 def test_it_gives_up_after_the_last_retry_and_continues(tmp_path: Path) -> None:

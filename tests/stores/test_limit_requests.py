@@ -15,6 +15,7 @@ from penstock.gateway.people.limit_requests import (
     Raised,
     RequestTerms,
     Subject,
+    TakenRequest,
     approved,
     new_request,
 )
@@ -98,3 +99,18 @@ def test_what_fails_changes_nothing(book: Book, key: str) -> None:
     with pytest.raises(AdminError, match="no request for more"):
         book.limit_requests.find(asked.id)
     assert ask(book, "", budgets={"month": 7}).key == ""
+
+
+def test_each_new_request_is_taken_by_one_process(book: Book, key: str) -> None:
+    asked = ask(book, key)
+    lease = NOW + 30_000
+    taken = book.limit_requests.take(NOW, lease)
+    assert isinstance(taken, TakenRequest)
+    assert (taken.request.id, taken.attempt) == (asked.id, 1)
+    assert book.limit_requests.take(NOW, lease) == lease, "another process waits for the lease"
+    again = book.limit_requests.take(lease, lease + 30_000)  # the first process has died
+    assert isinstance(again, TakenRequest)
+    book.limit_requests.end_delivery(taken, None)  # too late: another one has it
+    assert book.limit_requests.take(lease, lease) == lease + 30_000
+    book.limit_requests.end_delivery(again, None)
+    assert book.limit_requests.take(lease, lease) is None

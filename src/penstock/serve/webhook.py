@@ -1,9 +1,10 @@
-"""Webhook: sends budget warnings to the operator's URL, signed, one after another. No call waits for it.
+"""Webhook: sends budget warnings, and new requests for more, to the operator's URL, signed. No call waits for it.
 
-The ledger has the warnings that wait. Any process that has the webhook can send them, so those of a process that has
-ended are not lost. A process takes a warning for `_LEASE_S`, sends it, and stores the result. If it dies in between,
-another process, or this one after a restart, sends the warning again when the lease has ended. So each warning is
-delivered at least once, and repeated only if a process dies, or the ledger fails, after the receiver has accepted it.
+They are sent one after another. The ledger has the warnings and requests that wait. Any process with the webhook can
+send them, so those of a process that has ended are not lost. A process takes one for `_LEASE_S`, sends it, and stores
+the result. If it dies in between, another process, or this one after a restart, sends it again when the lease has
+ended. So each is delivered at least once, and repeated only if a process dies, or the ledger fails, after the receiver
+has accepted it.
 
 A delivery has succeeded if the receiver answers with a status of 2xx. Otherwise it is repeated after the times in
 `WAITS_S`, then given up. The pool rejects host names that resolve to link-local addresses (SSRF, `http/ssrf.py`), and
@@ -29,6 +30,7 @@ from penstock.amounts import DAY_MS, clock_ms, moment, money
 from penstock.gateway.config.ledger import signing_key
 from penstock.gateway.config.settings import BudgetSettings
 from penstock.gateway.limits.warnings import BudgetWarning, Delivery, TakenWarning
+from penstock.gateway.people.limit_requests import TakenRequest, request_json
 from penstock.http.collected_response import CollectedResponse
 from penstock.http.upstream_connection import UpstreamError
 from penstock.stores.book.sql_book import Book
@@ -50,6 +52,8 @@ _POLL_S = 60.0
 _LEDGER_WAIT_S = 2.0
 # How long `close` waits for an attempt.
 _CLOSE_S = 2.0
+# What a message about a request for more has.
+_OF_REQUEST = ("id", "created", "who", "team", "key", "wanted", "reason")
 
 T = TypeVar("T")
 
@@ -109,7 +113,7 @@ class Webhook:
         while not self._closing:
             self._look.clear()
             found = await book.run(_take) if self._endpoint is not None else None
-            if isinstance(found, TakenWarning):
+            if isinstance(found, (TakenWarning, TakenRequest)):
                 await self._deliver(book, found)
                 continue
             wait_s = _POLL_S
@@ -120,22 +124,22 @@ class Webhook:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), wait_s)
 
-    async def _deliver(self, book: QueryThread[Book], taken: TakenWarning) -> None:
+    async def _deliver(self, book: QueryThread[Book], taken: TakenWarning | TakenRequest) -> None:
         """Make one attempt, and store its result."""
-        warning = taken.warning
-        body = msgspec.json.encode({"type": "budget.warning", **warning_json(warning)})
-        expired = clock_ms() - warning.at_ms > _MAX_AGE_MS
+        what, id, at_ms, content = _message(taken)
+        body = msgspec.json.encode(content)
+        expired = clock_ms() - at_ms > _MAX_AGE_MS
         # The reason does not quote the URL.
-        problem = "it waited for too long" if expired else await self._attempt(warning.id, body)
+        problem = "it waited for too long" if expired else await self._attempt(id, body)
         delivery: Delivery = "delivered"
         due_ms = None
         if problem and (expired or taken.attempt > len(self._waits_s)):
             delivery = "failed"
-            self._warn(f"a budget warning could not be sent to the webhook, and is given up: {problem}")
+            self._warn(f"{what} could not be sent to the webhook, and is given up: {problem}")
         elif problem:
             delivery, due_ms = "waiting", clock_ms() + int(self._waits_s[taken.attempt - 1] * 1000)
             if taken.attempt == _REPORTED_ATTEMPT:
-                self._warn(f"a budget warning could not be sent to the webhook {taken.attempt} times: {problem}")
+                self._warn(f"{what} could not be sent to the webhook {taken.attempt} times: {problem}")
         self._count("retried" if delivery == "waiting" else delivery)
         end = partial(_end, taken, delivery, due_ms)
         while await book.run(end) is not None:  # noqa: ASYNC110 - until the ledger works again
@@ -167,13 +171,36 @@ async def send_signed(endpoint: RemoteEndpoint, secret: bytes, id: str, body: by
     return "" if 200 <= response.status < 300 else f"it answered with the status {response.status}"
 
 
-def _take(book: Book) -> TakenWarning | int | None:
+def _take(book: Book) -> TakenWarning | TakenRequest | int | None:
+    """What is due, or when the next one is."""
     now = clock_ms()
-    return book.take_warning(now, now + int(_LEASE_S * 1000))
+    until = now + int(_LEASE_S * 1000)
+    warning = book.take_warning(now, until)
+    if isinstance(warning, TakenWarning):
+        return warning
+    request = book.limit_requests.take(now, until)
+    if isinstance(request, TakenRequest):
+        return request
+    return min((due for due in (warning, request) if due is not None), default=None)
 
 
-def _end(taken: TakenWarning, delivery: Delivery, due_ms: int | None, book: Book) -> None:
-    book.end_delivery(taken, delivery, due_ms)
+def _end(taken: TakenWarning | TakenRequest, delivery: Delivery, due_ms: int | None, book: Book) -> None:
+    if isinstance(taken, TakenWarning):
+        book.end_delivery(taken, delivery, due_ms)
+    else:
+        book.limit_requests.end_delivery(taken, due_ms)
+
+
+def _message(taken: TakenWarning | TakenRequest) -> tuple[str, str, int, dict[str, object]]:
+    """What is sent: its name, its id, its time and its body."""
+    if isinstance(taken, TakenWarning):
+        warning = taken.warning
+        body = {"type": "budget.warning", **warning_json(warning)}
+        return "a budget warning", warning.id, warning.at_ms, body
+    request = taken.request
+    shown = request_json(request, None, clock_ms())
+    sent = {name: shown[name] for name in _OF_REQUEST}
+    return "a request for more", request.id, request.created_ms, {"type": "limits.request", **sent}
 
 
 def message_id(warning_id: str) -> str:

@@ -129,6 +129,14 @@ class Raised(NamedTuple):
     member: MemberLimits | None
 
 
+class TakenRequest(NamedTuple):
+    """A new request that one process sends to the webhook. No other process takes it until its lease ends."""
+
+    request: LimitRequest
+    attempt: int
+    """Of all processes, from 1."""
+
+
 def new_request(terms: RequestTerms, who: str, subject: Subject, now_ms: int) -> LimitRequest:
     """A new request of a member; raises if it asks for nothing, or for no more than there is."""
     wanted = updated(NOTHING, _wanted_terms(terms), now_ms)

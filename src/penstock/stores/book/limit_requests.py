@@ -13,7 +13,7 @@ from penstock.errors import AdminError
 from penstock.gateway.keys.owner import user_parts
 from penstock.gateway.keys.report import facts
 from penstock.gateway.people.audit import Actor, entry_of, key_change
-from penstock.gateway.people.limit_requests import LimitRequest, Raised, Subject, check_open
+from penstock.gateway.people.limit_requests import LimitRequest, Raised, Subject, TakenRequest, check_open
 from penstock.gateway.teams.members import MemberLimits
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction, Value, texts
 from penstock.stores.book.key_rows import put_keys, read_keys
@@ -24,7 +24,15 @@ from penstock.stores.book.team_rows import change_member, read_members, read_tea
 
 _REQUEST = RowMapper(LimitRequest)
 _COLUMNS = ", ".join(_REQUEST.columns)
-_INSERT = f"INSERT INTO limit_requests (member, {_COLUMNS}) VALUES {marks(('member', *_REQUEST.columns))}"
+_NEW = ("member", "due_ms", *_REQUEST.columns)
+_INSERT = f"INSERT INTO limit_requests ({', '.join(_NEW)}) VALUES {marks(_NEW)}"
+# As for budget warnings (`budget_warnings.py`): `due_ms` is set while a request waits for the webhook.
+_NEXT_DUE = "SELECT MIN(due_ms) FROM limit_requests WHERE due_ms IS NOT NULL AND answer = ''"
+_TAKE = f"""
+UPDATE limit_requests SET sends = sends + 1, due_ms = ? WHERE id = (
+    SELECT id FROM limit_requests WHERE due_ms <= ? AND answer = '' ORDER BY due_ms, place LIMIT 1
+) RETURNING {_COLUMNS}, sends
+"""
 _ANSWERS = ("answer", "answered_ms", "answered_by", "note", "granted")
 _ANSWER = f"UPDATE limit_requests SET {', '.join(f'{name} = ?' for name in _ANSWERS)} WHERE id = ?"
 
@@ -43,6 +51,15 @@ def limit_request_tables(dialect: SqlDialect) -> list[str]:
         """,
         "CREATE INDEX limit_requests_by_member ON limit_requests (member, place)",
         "CREATE INDEX limit_requests_open ON limit_requests (place) WHERE answer = ''",
+    ]
+
+
+def limit_request_notices(_dialect: SqlDialect) -> list[str]:
+    """The statements that add what the webhook needs."""
+    added = ("due_ms BIGINT", "sends BIGINT NOT NULL DEFAULT 0")
+    return [
+        *(f"ALTER TABLE limit_requests ADD COLUMN {column}" for column in added),
+        "CREATE INDEX limit_requests_due ON limit_requests (due_ms) WHERE due_ms IS NOT NULL",
     ]
 
 
@@ -80,12 +97,29 @@ class SqlLimitRequests:
             request = make(subject_of(transaction, key, team, self._actor.who))
             sql = f"SELECT {_COLUMNS} FROM limit_requests WHERE member = ? AND answer = ''"
             check_open((_REQUEST.read(row) for row in transaction.fetch(sql, (text(member),))), now_ms)
-            transaction.execute_each(_INSERT, [(text(member), *_REQUEST.write(request))])
+            transaction.execute_each(_INSERT, [(text(member), number(now_ms), *_REQUEST.write(request))])
             shown = {"wanted": facts(request.wanted), "reason": request.reason}
             append(transaction, self._actor, entry_of(self._actor, now_ms, "limits.ask", request.subject, after=shown))
             return request
 
         return self._database.write(put)
+
+    def take(self, now_ms: int, until_ms: int) -> TakenRequest | int | None:
+        """Take the open request that is due for the webhook, until a time; or when the next one is due."""
+        ((due_ms,),) = self._database.fetch(_NEXT_DUE)
+        if due_ms is None or cast(int, due_ms) > now_ms:
+            return cast("int | None", due_ms)
+        rows = self._database.write(lambda transaction: transaction.fetch(_TAKE, (number(until_ms), number(now_ms))))
+        if not rows:
+            return now_ms  # another process was quicker: look again
+        return TakenRequest(_REQUEST.read(rows[0][:-1]), cast(int, rows[0][-1]))
+
+    def end_delivery(self, taken: TakenRequest, due_ms: int | None) -> None:
+        """Store when the next attempt is due, unless another process has taken the request since."""
+        due = number(due_ms) if due_ms is not None else None
+        sql = "UPDATE limit_requests SET due_ms = ? WHERE id = ? AND sends = ?"
+        values = (due, text(taken.request.id), taken.attempt)
+        self._database.write(lambda transaction: transaction.fetch(sql, values))
 
     def withdraw(self, id: str, now_ms: int) -> None:
         """Delete a request that has no answer."""

@@ -36,7 +36,7 @@ from penstock.errors import BookUnusableError, EmptyBookError, OldBookError
 from penstock.stores.book.budget_warnings import warning_tables
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction, numbers, texts
 from penstock.stores.book.directory import directory_tables
-from penstock.stores.book.limit_requests import limit_request_tables
+from penstock.stores.book.limit_requests import limit_request_notices, limit_request_tables
 from penstock.stores.book.people import people_tables
 from penstock.stores.book.report_rows import report_tables
 from penstock.stores.book.spending import spending_tables
@@ -204,7 +204,15 @@ def _saved(_dialect: SqlDialect) -> Sequence[str]:
 
 
 # The first one makes `FIRST_SCHEMA`, and each further one the next number.
-MIGRATIONS: tuple[Migration, ...] = (_first, _managed, _members, limit_request_tables, report_tables, _saved)
+MIGRATIONS: tuple[Migration, ...] = (
+    _first,
+    _managed,
+    _members,
+    limit_request_tables,
+    report_tables,
+    _saved,
+    limit_request_notices,
+)
 
 
 def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:
