@@ -7,16 +7,19 @@ One function decides, for calls and for `penstock explain`: `Chooser.rank`. The 
 facts and the same evidence give the same ranking; what is left to chance comes from the random source of the evidence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 
 from msgspec import Struct
 
-from penstock.gateway.calls.affinity import by_affinity, key_weight, target_name
+from penstock.core.hub.request import ClientRequest
+from penstock.gateway.calls.affinity import affinity_key, by_affinity, key_weight, target_name
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.strategies import STRATEGIES, RankedTarget, TargetEvidence, drawn, weight_of
+from penstock.gateway.content.answer_ids import issuer_of
+from penstock.gateway.keys.client_key import ClientKey
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,27 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether the request refers to what a provider keeps."""
     priced_only: bool = False
     """Whether only targets with a known price may be tried, because a budget limits the call."""
+
+
+def facts_of(
+    plans: Sequence[Plan], request: ClientRequest | None, key: ClientKey | None, headers: Mapping[str, str]
+) -> Facts:
+    """What the choice between plans depends on, of a call. `headers`: those of the client that may recognise it."""
+    rule = plans[0].settings.affinity
+    return Facts(
+        affinity=affinity_key(rule, request, key, headers) if rule else b"",
+        issuer=_issuer(request) if request is not None and any(plan.provider_key for plan in plans) else "",
+        provider_state=request is not None and bool(request.provider_state),
+        priced_only=key is not None and key.budgeted,
+    )
+
+
+def _issuer(request: ClientRequest) -> str:
+    """The provider account that made the reasoning in a request, or the answer that it continues; empty if unknown."""
+    issuer = request.issuer()
+    if not issuer and request.continuation is not None:
+        issuer = issuer_of(request.continuation.previous)
+    return issuer
 
 
 class Excluded(Struct, frozen=True):

@@ -19,10 +19,10 @@ from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
-from penstock.gateway.calls.affinity import affinity_headers, affinity_key
+from penstock.gateway.calls.affinity import affinity_headers
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
-from penstock.gateway.calls.choice import Chooser, Facts, within_attempts
+from penstock.gateway.calls.choice import Chooser, facts_of, within_attempts
 from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_asker import LocalAsker
@@ -30,7 +30,6 @@ from penstock.gateway.calls.plan import Plan, Plans, TargetEndpoint, with_creden
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.strategies import TargetEvidence
 from penstock.gateway.config import Config, ContentRule, Provider, Target
-from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.client_credentials import ClientCredentials
@@ -160,24 +159,13 @@ class Gateway:
             return plans  # nearly always
         if not plans:
             raise RequestError(refusals.no_embeddings(call.model))
-        ranking = self.chooser.rank(plans, self._facts(call, plans, request))
+        ranking = self.chooser.rank(plans, facts_of(plans, request, key, call.routing_headers))
         ready, call.reasons = ranking.plans, ranking.reasons
         if not ready:
             raise RequestError(self._no_target(call, plans))
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
             ready = within_attempts(ready, self.config.retries.max_attempts)
         return ready
-
-    def _facts(self, call: Call, plans: Sequence[Plan], request: ClientRequest | None) -> Facts:
-        """What the choice between plans depends on, of a call."""
-        settings, key = plans[0].settings, call.key
-        affinity = settings.affinity
-        return Facts(
-            affinity=affinity_key(affinity, request, key, call.routing_headers) if affinity else b"",
-            issuer=_issuer(request) if request is not None and any(plan.provider_key for plan in plans) else "",
-            provider_state=request is not None and bool(request.provider_state),
-            priced_only=key is not None and key.budgeted,
-        )
 
     def _no_target(self, call: Call, plans: Sequence[Plan]) -> Failure:
         """Why none of these plans may be tried."""
@@ -295,11 +283,3 @@ class Gateway:
             ),
         )
         return self._recorder.record(request, relay)
-
-
-def _issuer(request: ClientRequest) -> str:
-    """The provider account that made the reasoning in a request, or the answer that it continues; empty if unknown."""
-    issuer = request.issuer()
-    if not issuer and request.continuation is not None:
-        issuer = issuer_of(request.continuation.previous)
-    return issuer
