@@ -100,7 +100,7 @@ def test_both_targets_fail_and_the_last_failure_is_reported(gateway: Gateway) ->
 
 def test_u60_a_storm_of_failures_makes_few_retries(start: Starter) -> None:
     """If everything fails, a route with two targets makes hardly more attempts than there are calls."""
-    gateway = start(retries={"budget": 0.15, "cooldown_s": 0.001, "max_cooldown_s": 0.001})
+    gateway = start(retries={"budget": 0.15, "burst": 10, "cooldown_s": 0.001, "max_cooldown_s": 0.001})
     route = gateway.pair(FAILS, FAILS)
     calls = 150
     for _ in range(calls):

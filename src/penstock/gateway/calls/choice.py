@@ -10,6 +10,7 @@ facts and the same evidence give the same ranking; what is left to chance comes 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -20,6 +21,8 @@ from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.strategies import STRATEGIES, RankedTarget, TargetEvidence, drawn, weight_of
 from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.client_key import ClientKey
+
+Exclusion: TypeAlias = Literal["client_only", "state", "cooling", "unpriced"]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -57,9 +60,10 @@ def _issuer(request: ClientRequest) -> str:
 
 
 class Excluded(Struct, frozen=True):
-    """A plan that may not be tried, and why."""
+    """A plan that may not be tried, and why: by a word for code, and by a sentence without its subject for people."""
 
     plan: Plan
+    cause: Exclusion
     why: str
 
 
@@ -113,24 +117,24 @@ class Chooser:
         excluded: list[Excluded] = []
         accounts = {plan.place: plan.issuer for plan in reversed(plans) if not plan.client_only}
         for plan in plans:
-            if why := self._obstacle(plan, facts, accounts.get(plan.place, "")):
-                excluded.append(Excluded(plan, why))
+            if (obstacle := self._obstacle(plan, facts, accounts.get(plan.place, ""))) is not None:
+                excluded.append(obstacle)
             else:
                 usable.append(plan)
         return usable, excluded
 
-    def _obstacle(self, plan: Plan, facts: Facts, account: str) -> str:
-        """Why a plan may not be tried; empty if it may. `account` is that of the target's first key."""
+    def _obstacle(self, plan: Plan, facts: Facts, account: str) -> Excluded | None:
+        """Why a plan may not be tried; None if it may. `account` is that of the target's first key."""
         if plan.client_only:
-            return "is called with credentials of clients only"
+            return Excluded(plan, "client_only", "is called with credentials of clients only")
         # Which account keeps what a request refers to is unknown, so it must always be the same one.
         if facts.provider_state and plan.issuer != account:
-            return "may not have what the request refers to: another account may keep it"
+            return Excluded(plan, "state", "may not have what the request refers to: another account may keep it")
         if wait := self._health.cooling_s(plan.target):
-            return f"cools down for {wait:.0f} s"
+            return Excluded(plan, "cooling", f"cools down for {wait:.1f} s")
         if facts.priced_only and self._evidence.price(plan) is None:
-            return "has no known price, and a budget limits the call"
-        return ""
+            return Excluded(plan, "unpriced", "has no known price, and a budget limits the call")
+        return None
 
     def _by_affinity(self, ordered: list[RankedTarget], key: bytes) -> list[RankedTarget]:
         """The candidates, with the one first at which the conversation stays."""

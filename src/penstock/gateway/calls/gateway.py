@@ -22,7 +22,7 @@ from penstock.gateway.calls import refusals
 from penstock.gateway.calls.affinity import affinity_headers
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
-from penstock.gateway.calls.choice import Chooser, facts_of, within_attempts
+from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, within_attempts
 from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_asker import LocalAsker
@@ -162,21 +162,19 @@ class Gateway:
         ranking = self.chooser.rank(plans, facts_of(plans, request, key, call.routing_headers))
         ready, call.reasons = ranking.plans, ranking.reasons
         if not ready:
-            raise RequestError(self._no_target(call, plans))
+            raise RequestError(self._no_target(call.model, ranking.excluded))
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
             ready = within_attempts(ready, self.config.retries.max_attempts)
         return ready
 
-    def _no_target(self, call: Call, plans: Sequence[Plan]) -> Failure:
-        """Why none of these plans may be tried."""
-        plans = [plan for plan in plans if not plan.client_only]
-        if not plans:
-            return refusals.no_client_credentials(call.model)
-        # A cool-down may have ended since the choice. Such a target is not the reason, unless it has no price.
-        open_plans = [plan for plan in plans if not self.health.cooling_s(plan.target)]
-        if call.key is not None and call.key.budgeted and open_plans and not self.ledger.affordable(open_plans):
-            return refusals.unpriced(call.model)
-        targets = plans[0].alternatives
+    def _no_target(self, model: str, excluded: Sequence[Excluded]) -> Failure:
+        """Why none of the plans of a model may be tried."""
+        causes = {each.cause for each in excluded}
+        if causes == {"client_only"}:
+            return refusals.no_client_credentials(model)
+        if "unpriced" in causes:
+            return refusals.unpriced(model)
+        targets = excluded[0].plan.alternatives
         wait = min(map(self.health.cooling_s, targets))
         return refusals.all_cooling(wait, limited=self.health.limited(targets))
 

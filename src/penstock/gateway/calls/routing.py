@@ -74,7 +74,7 @@ class TargetHealth:
         measures: Measures | None = None,
     ) -> None:
         self._retries = retries
-        self.retries = RetryBudget(retries.budget)
+        self.retries = RetryBudget(retries.budget, retries.burst)
         self.measures = Measures(clock) if measures is None else measures
         """How soon and how fast the targets have answered lately."""
         self._clock = clock
@@ -297,7 +297,7 @@ class NoHealth:
 class RetryBudget:
     """A token bucket for the retries of all calls: a share of the number of calls, which prevents retry storms."""
 
-    def __init__(self, share: float, burst: float = 10.0) -> None:
+    def __init__(self, share: float, burst: float) -> None:
         self._share = share
         self._burst = burst
         self._tokens = burst

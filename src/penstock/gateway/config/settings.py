@@ -172,6 +172,9 @@ class Retries(Struct, frozen=True, kw_only=True):
     # When everything fails, more attempts only add to the load that made it fail.
     budget: Annotated[float, Meta(ge=0, le=1)] = 0.15
     """Retries as a share of all calls. If everything fails, more retries would only add load."""
+    # An outage begins with as many failures as calls are open or come until the breaker opens.
+    burst: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    """Retries that are allowed before the share counts, of each worker: an outage begins with many failures at once."""
     same_target: Annotated[int, Meta(ge=0, le=5)] = 1
     """Retries of a call [at the same target](routing.md#retries), if there is no other one to try."""
     backoff_s: Seconds = 0.5
