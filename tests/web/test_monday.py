@@ -216,6 +216,17 @@ def test_a_member_begins_by_itself_and_asks_for_more(monday: Site, browser: Brow
         ann.button("Send request")
         ann.page.get_by_role("button", name="Asked").wait_for()
         ann.page.reload()
+    ann.page.get_by_role("heading", name="Your keys").wait_for()
+    ann.page.get_by_role("row").filter(has_text="laptop").get_by_role("button", name="Ask for more").click()
+    ann.page.get_by_label("Budget in US dollars, per month").fill("80")
+    ann.page.get_by_label("What you need it for").fill("not really")
+    ann.button("Send request")
+    ann.page.get_by_role("button", name="Asked").wait_for()
+    ann.page.goto(f"{monday.url}/#/requests")
+    ann.page.get_by_role("row").filter(has_text="not really").get_by_role("button", name="Withdraw").click()
+    ann.button("Withdraw")
+    ann.page.locator("#main").get_by_text("The request is withdrawn.").wait_for()
+    ann.page.get_by_text("2 open requests").first.wait_for()
 
     lead = person(browser, monday, "lead@example.com", "search-leads", width=390)
     lead.page.locator(".bar nav a .count").get_by_text("2").wait_for()
@@ -245,5 +256,5 @@ def test_a_member_begins_by_itself_and_asks_for_more(monday: Site, browser: Brow
     ann.link("laptop")
     ann.page.get_by_text("$50.00 per month").wait_for()
     acts = [each["action"] for each in monday.ask("GET", "/admin/audit?action=limits")["entries"]]
-    assert acts == ["limits.refuse", "limits.approve", "limits.ask", "limits.ask"]
+    assert acts == ["limits.refuse", "limits.approve", "limits.withdraw", *["limits.ask"] * 3]
     ann.end()

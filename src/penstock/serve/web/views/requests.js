@@ -4,6 +4,7 @@
 import { link, linkWith } from '../kit/address.js';
 import { getJson, post, showError } from '../kit/api.js';
 import { announce, choices, confirmDone, emptyState, h, table, th } from '../kit/dom.js';
+import { confirmDialog } from '../kit/dialog.js';
 import { formDialog } from '../kit/form.js';
 import { fullTime, plural, shortTime } from '../kit/format.js';
 import { eachText, formValues, TEAM_FIELDS, withBudgets } from '../kit/key_fields.js';
@@ -124,7 +125,7 @@ function rowOf(request, done) {
   return h(
     'tr',
     {},
-    h('td', { class: 'short', title: request.who }, request.who),
+    h('td', { class: 'name', title: request.who }, request.who),
     h('td', { class: 'whole' }, about),
     h('td', { class: 'tight first' }, h('span', { class: `outcome ${COLOURS[state]}` }, state)),
     h(
@@ -178,7 +179,15 @@ function answer(request, done) {
   if (!request.own) return [h('span', { class: 'soft' }, 'waits for an administrator')];
   return [
     h('span', { class: 'soft' }, 'waits for an administrator'),
-    button('Withdraw', () => post(`${path}/withdraw`).then(() => done('The request is withdrawn.'))),
+    button('Withdraw', () =>
+      confirmDialog('Withdraw this request?', h('p', {}, 'It is deleted. You can make a new one.'), {
+        action: 'Withdraw',
+        async run() {
+          await post(`${path}/withdraw`);
+          await done('The request is withdrawn.');
+        },
+      }),
+    ),
   ];
 }
 
