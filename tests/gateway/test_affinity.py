@@ -1,12 +1,14 @@
 """By what a conversation is recognised: the same in all of its turns, and another one for each tenant."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
-from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.registry import surface_dialect, upstream_dialect
+from penstock.core.dialects.request_writer import Destination
 from penstock.core.hub.request import ClientRequest
-from penstock.gateway.calls.affinity import affinity_key
+from penstock.gateway.calls.affinity import affinity_key, tenant_of
 from penstock.gateway.keys.client_key import ClientKey
 
 ACME, OTHER, LONE = (
@@ -30,9 +32,9 @@ def chat(*texts: str, **more: object) -> ClientRequest:
     )
 
 
-def responses(*texts: str) -> ClientRequest:
+def responses(*texts: str, **more: object) -> ClientRequest:
     turns = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts]
-    return request("openai_responses", {"model": "m", "instructions": "Be brief.", "input": turns})
+    return request("openai_responses", {"model": "m", "instructions": "Be brief.", "input": turns, **more})
 
 
 def gemini(*texts: str) -> ClientRequest:
@@ -85,6 +87,27 @@ def test_equal_conversations_of_two_tenants_differ(rule: str) -> None:
     assert len(keys) == 4
     same_team = ClientKey(id="k9", name="z", team="acme")
     assert of(asked, ACME, rule) == of(asked, same_team, rule)
+
+
+@pytest.mark.parametrize("client", [chat, responses])
+def test_caches_that_clients_name_are_the_tenants_own(client: Callable[..., ClientRequest]) -> None:
+    def sent(key: ClientKey | None, dialect: str, **settings: object) -> dict[str, object]:
+        asked = client("Hello", prompt_cache_key="mine")
+        asked.tenant = tenant_of(key)
+        destination = Destination(model="m", settings=settings)
+        body = upstream_dialect(dialect).write_request(asked, destination).body
+        found: dict[str, object] = {name: value for name, value in json.loads(body).items() if "cache" in name}
+        return found
+
+    for dialect in ("openai_chat", "openai_responses"):
+        assert sent(None, dialect) == {"prompt_cache_key": "mine"}
+        assert list(sent(ACME, dialect)) == ["prompt_cache_key"]
+        names = [sent(key, dialect)["prompt_cache_key"] for key in (None, ACME, OTHER, LONE)]
+        assert len({*names}) == 4
+        assert sent(ACME, dialect) == sent(ACME, dialect)
+    salts = [sent(key, "openai_chat", cache_salt=True)["cache_salt"] for key in (ACME, OTHER, LONE)]
+    assert len({*salts}) == 3
+    assert "cache_salt" not in sent(None, "openai_chat", cache_salt=True)
 
 
 def test_what_the_rule_names_is_preferred_to_the_prompt() -> None:

@@ -160,3 +160,15 @@ def test_the_attempts_of_a_call_are_its_bill(recovering: InProcessGateway) -> No
     refused, answered = entry.attempts
     assert (refused.code, refused.tokens.input, refused.tokens.output) == ("upstream_refusal", 9, 3)
     assert entry.cost == (refused.cost or 0) + (answered.cost or 0) > (answered.cost or 0) > 0
+
+
+def test_a_provider_gets_no_name_of_a_cache_as_a_client_wrote_it(running: InProcessGateway) -> None:
+    model = f"first-{play(running, 'named')}"
+    body = {"model": f"main/{model}", "messages": [{"role": "user", "content": "Hello"}], "prompt_cache_key": "mine"}
+    for _ in range(2):
+        assert running.send(post(json.dumps(body).encode(), AUTHORIZED)).status == 200
+    names = [
+        json.loads(sent.partition(b"\r\n\r\n")[2])["prompt_cache_key"] for sent in running.upstream.requests(model)
+    ]
+    assert len(names) == 2
+    assert names[0] == names[1] != "mine"

@@ -14,6 +14,7 @@ or has a default here; it is never a method that others stub.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal, Protocol
@@ -41,6 +42,10 @@ from penstock.core.hub.tool_map import ClientTool, ToolMap
 from penstock.core.json.getters import integer_of, object_of, text_of
 from penstock.core.json.members import JsonMembers
 from penstock.core.provider_errors.error_shapes import read_error
+
+CACHE_KEY = "prompt_cache_key"
+"""The member of a body by which a client names a prompt cache."""
+_SALT = "cache_salt"
 
 # To call an API.
 
@@ -123,6 +128,8 @@ class UpstreamDialect:
         stream = request.stream if destination.stream is None else destination.stream
         if (stream or self.always_says_stream) and not self.in_path:
             fields[self.stream_member] = stream
+        if request.tenant:
+            fields |= cache_names(request.tenant, fields, destination)
         self.complete(fields, request, destination)
         return OutgoingRequest(
             msgspec.json.encode(fields),
@@ -148,6 +155,9 @@ class UpstreamDialect:
             edits, lost = destination.parameters.edits(request.members.values)
             losses += lost
             changes = edits | changes
+        if request.tenant:
+            names = cache_names(request.tenant, request.fields, destination)
+            changes |= {name: Raw(msgspec.json.encode(value)) for name, value in names.items()}
         if destination.stream is not None and destination.stream != request.stream:
             changes[self.stream_member] = Raw(b"true" if destination.stream else b"false")
         return changes
@@ -173,6 +183,16 @@ class UpstreamDialect:
         found = read_error(parsed, "error") if isinstance(parsed, dict) else None
         own = bool(self.name) and isinstance(parsed, dict) and isinstance(parsed.get("error"), dict)
         return ProviderError(found[0] if found else "", body if own else b"")
+
+
+def cache_names(tenant: str, fields: Mapping[str, object], destination: Destination) -> dict[str, str]:
+    """The members of a body that name or salt a provider's prompt cache, made a tenant's own: another tenant that sends
+    the same cannot find out by the time or the price of an answer whether a prompt was sent before (CacheProbe)."""
+    names = [name for name in (CACHE_KEY, _SALT) if isinstance(fields.get(name), str)]
+    if destination.settings.get(_SALT) and _SALT not in names:
+        names.append(_SALT)
+    values = {name: f"{tenant}\0{fields.get(name, '')}".encode(errors="surrogatepass") for name in names}
+    return {name: blake2b(value, digest_size=16).hexdigest() for name, value in values.items()}
 
 
 def _member(fields: Mapping[str, object], path: str) -> object:

@@ -277,6 +277,9 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     those of a request for a summary."""
     fetched: Mapping[str, MediaPart] = {}
     """The media that the gateway has fetched for providers that fetch none, by the URLs in the request."""
+    tenant: str = ""
+    """Whose prompts it may share a provider's cache with. What it names or salts such a cache by is made the tenant's
+    own; empty to leave it as it is."""
     memory: object = None
     """What lives as long as the request does: the memory that is reserved for it."""
     _estimate: InputEstimate | None = None

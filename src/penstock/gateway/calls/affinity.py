@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import TypeVar
 
+from penstock.core.dialects.dialect import CACHE_KEY
 from penstock.core.dialects.stable_prefix import prefix_digest
 from penstock.core.hub.request import ClientRequest
 from penstock.core.json.getters import text_of
@@ -24,7 +25,6 @@ from penstock.gateway.keys.client_key import ClientKey
 T = TypeVar("T")
 
 _HEADER = "header:"
-_CACHE_KEY = "prompt_cache_key"
 
 
 def tenant_of(key: ClientKey | None) -> str:
@@ -49,7 +49,7 @@ def affinity_key(rule: str, request: ClientRequest | None, key: ClientKey | None
     named = headers.get(rule.removeprefix(_HEADER), "") if rule.startswith(_HEADER) else ""
     if rule == "user":
         named = request.user
-    named = named or text_of(request.fields.get(_CACHE_KEY))
+    named = named or text_of(request.fields.get(CACHE_KEY))
     found = named.encode(errors="surrogatepass") if named else prefix_digest(request, request.model)
     return blake2b(b"%b\0%b" % (tenant_of(key).encode(), found), digest_size=16).digest()
 

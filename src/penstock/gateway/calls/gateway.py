@@ -12,14 +12,14 @@ from typing import Protocol
 
 from msgspec import structs
 
-from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.dialect import CACHE_KEY, RequestError
 from penstock.core.dialects.registry import DIALECTS, clients_speak
 from penstock.core.dialects.shared_state import find_route, further_models
 from penstock.core.hub.failure import Failure
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
-from penstock.gateway.calls.affinity import affinity_headers
+from penstock.gateway.calls.affinity import affinity_headers, tenant_of
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
 from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, within_attempts
@@ -123,6 +123,9 @@ class Gateway:
             call.trace.parameters = request.figures()
         known = self._streamed if request.stream else self._whole
         plans = self._choose(call, known[request.dialect], request)
+        key = call.key
+        if key is not None and (CACHE_KEY in request.members.values or plans[0].salts_cache):
+            request.tenant = tenant_of(key)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
         asker: Asker = (chat := ChatAsker(self, call, client, request, plans))

@@ -119,6 +119,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """The directory for captures of its answers; empty if it is not recorded."""
     fallbacks: Mapping[Cause, Sequence["Plan"]] = MappingProxyType({})
     """The plans that follow for a cause only, for all plans of the route."""
+    salts_cache: bool = False
+    """Whether any provider of the route takes a salt for its prompt cache."""
     client_only: bool = False
     """Whether only credentials of clients can authorize it."""
     client_credentials: bool = False
@@ -233,6 +235,10 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             content=route.content or self._config.content.keep,
             record=directory if self._recorded else "",
             client_only=provider.client_only,
+            salts_cache=any(
+                each.provider.settings_for(each.model, each.dialect).get("cache_salt")
+                for each in (*route.targets, *chain.from_iterable(route.fallbacks.values()))
+            ),
         )
 
     def _timeouts(self, target: Target, max_body: int) -> AttemptTimeouts:

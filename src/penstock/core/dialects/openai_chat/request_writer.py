@@ -77,6 +77,9 @@ class ChatSettings(ParameterSettings, frozen=True, kw_only=True):
     cache_minimum: int = 0
     """With `cache_breakpoints`: the least tokens of a system prompt that gets one by itself, for clients of other APIs
     that set none. See [prompt caches](caching.md). 0: none gets one."""
+    cache_salt: bool = False
+    """Whether it accepts a salt for its prompt cache (`cache_salt`). Each [tenant](routing.md#prompt-cache-affinity)
+    gets one of its own, so that none can find out what another one has sent."""
     call_signatures: bool = False
     """Whether its tool calls carry Google's thought signatures (`extra_content`). Clients of other APIs get them as
     reasoning without text, and each returns on its call."""
