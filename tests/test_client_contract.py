@@ -26,6 +26,7 @@ OTHER_HEADERS = {
     "openai-version",
     "x-amzn-errortype",
     "x-penstock-forwarded",  # between workers
+    "x-session-id",  # an example in a message
     "x-envoy-upstream-service-time",
     "x-anthropic-billing-header",  # the beginning of a text
     "x-claude-code-",

@@ -737,8 +737,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "gateway_died": ErrorRow(
             _UNAVAILABLE,
             "gateway",
-            "The gateway's process ended while the call was running (`kill -9`, power). The next start books the call.",
-            "–",
+            "The gateway's process ended while the call was running (`kill -9`, power). The next start books the call. "
+            "Readers of a [durable stream](streams.md#limits) in a file get this error as its end.",
+            "Send the request again.",
         ),
         "upstream_stale": ErrorRow(
             _UPSTREAM,

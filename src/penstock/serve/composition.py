@@ -52,9 +52,10 @@ from penstock.serve.webhook import Webhook
 from penstock.serve.workers.gateways import GatewayLink, Replies
 from penstock.serve.workers.peers import WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
-from penstock.stores.book.open import open_book
+from penstock.stores.book.open import open_book, state_folder
 from penstock.stores.content.sql_users import ErasedUser
 from penstock.stores.gateway_board import open_board
+from penstock.stores.stream_files import StreamFiles
 from penstock.upstream.local.model import RuntimeFolder
 
 if TYPE_CHECKING:
@@ -126,7 +127,10 @@ class App:
         self.settlement = Settlement(self._calls, self._ledger, self.metrics, self.live, self.text_streams, log)
         self.settlement.content = self._call_content
         self.metrics.before_scrape = self.settlement.report
-        self.streams = DurableStreams(config.streams, self.live.end)
+        stored = config.streams.store == "file"
+        files = StreamFiles(state_folder(config.ledger, environment) / "streams") if stored else None
+        self.streams = DurableStreams(config.streams, files, self.live.end)
+        self.streams.adopt()
         self.settlement.streams = self.streams
         secret = SummarySecret(self.content, home.secret)
         peer_streams = PeerStreams(self.streams)

@@ -9,6 +9,7 @@ _FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "tls", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share", "keep_days", "keep_sums_days"),
     "responses": ("store", "memory"),
+    "streams": ("store",),
     "limits": ("websocket_memory",),
     "admin": ("enabled", "listen", "tls", "token"),
 }

@@ -44,6 +44,8 @@ class StreamLog:
         """The bytes in memory."""
         self.written = 0
         """The bytes of all events."""
+        self.on_append: Callable[[list[bytes]], None] | None = None
+        """Called with new events before any reader gets them."""
         self.on_change: Callable[[], None] | None = None
         self._numbered = numbered
         self._max_size = max_size
@@ -70,13 +72,15 @@ class StreamLog:
         """Add events, each with its blank line. Each gets its id, if the API has ids. `last`: the log ends."""
         if self.state != "open":
             raise ValueError(f"a log that is {self.state} takes no events")
-        number = self.last
-        for event in events:
-            number += 1
-            numbered = b"id: %b-%d\n%b" % (self.id.encode(), number, event) if self._numbered else event
-            self._events.append(numbered)
-            self.written += len(numbered)
-            self.size += len(numbered) + OVERHEAD
+        if self._numbered:
+            id, first = self.id.encode(), self.last + 1
+            events = [b"id: %b-%d\n%b" % (id, number, event) for number, event in enumerate(events, first)]
+        if self.on_append is not None and events:
+            self.on_append(events)
+        self._events += events
+        size = sum(map(len, events))
+        self.written += size
+        self.size += size + OVERHEAD * len(events)
         self._shrink()
         if last:
             self.move("ended")
@@ -93,6 +97,13 @@ class StreamLog:
             size += len(self._events[end])
             end += 1
         return self._events[start:end]
+
+    def restore(self, events: list[bytes], *, whole: bool) -> None:
+        """Take the events of a log whose process has ended, as they were numbered. It is over if it is `whole`."""
+        self.move("open")
+        numbered, self._numbered = self._numbered, False
+        self.append(events, last=whole)
+        self._numbered = numbered
 
     def bytes_after(self, position: int) -> int:
         """The bytes of the kept events after a position."""

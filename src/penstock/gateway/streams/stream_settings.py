@@ -16,6 +16,9 @@ class StreamSettings(Struct, frozen=True, kw_only=True):
     durable: Durability = "on request"
     """Which streams are durable: `"on request"` those whose client asks for it, `"always"` all, `"never"` none. A route
     can have [its own rule](reference/configuration.md#routesname); `"never"` wins over every other rule."""
+    store: Literal["memory", "file"] = "memory"
+    """Where streams are kept: `"memory"`, or also in a `"file"` each, in the folder of the ledger, so that they survive
+    `kill -9` and a restart."""
     on_disconnect: OnDisconnect = "linger"
     """What happens when the last reader of a durable stream disconnects: `"cancel"` stops the call, `"continue"` lets
     it run to its end, `"linger"` stops it after `linger_s`. A client can ask for one of them."""

@@ -8,6 +8,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from msgspec import structs
+
 from penstock.core.dialects.dialect import BackgroundAnswers, StoredAnswers
 from penstock.core.hub.failure import RequestError
 from penstock.core.hub.request import ClientRequest
@@ -61,10 +63,9 @@ class BackgroundCalls:
         ids = keeper.ids(self._stored)
         id = ids.make(request_id, "", ids.owner(key))
         options = StreamOptions(chosen=id, on_disconnect="continue")
-        writer = self._streams.open(
-            exchange, request_id, owner_of(key), self._dialect, options, joins=request.background == "streamed"
-        )
-        writer.stream.queued = self.answers.write_queued(id, int(time.time()), request)
+        header = self._streams.header(exchange, request_id, key, self._dialect, options)
+        header = structs.replace(header, queued=self.answers.write_queued(id, int(time.time()), request))
+        writer = self._streams.open(exchange, header, joins=request.background == "streamed")
         asyncio.get_running_loop().call_soon(self._announce, exchange, writer.stream, request.background == "streamed")
         return writer
 
@@ -80,7 +81,7 @@ class BackgroundCalls:
             if session.call.id == id:
                 session.call.failures_in_stream = frozenset(ERRORS)
         if not streamed:
-            exchange.respond(200, {"content-type": JSON} | id_headers(id, self._dialect), stream.queued)
+            exchange.respond(200, {"content-type": JSON} | id_headers(id, self._dialect), stream.header.queued)
 
     def find(self, key: ClientKey | None, id: str) -> DurableStream | None:
         """The stream of an answer, while it can be read."""
@@ -96,7 +97,7 @@ class BackgroundCalls:
             status = "cancelled"
         elif log.state == "broken":
             status = "failed"
-        return self.answers.write_running(stream.queued, log.events(log.first, _READS_ALL), status)
+        return self.answers.write_running(stream.header.queued, log.events(log.first, _READS_ALL), status)
 
     def position(self, stream: DurableStream, query: Mapping[str, str]) -> int:
         """The position in the stream after the event that the client has. Raises `RequestError`."""

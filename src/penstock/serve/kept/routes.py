@@ -88,12 +88,13 @@ class KeptRoutes:
                 return
             ids = keeper.ids(self._stored)
             owner = ids.owner(key)
-            if not ids.is_valid(id, owner):
+            background = self._background
+            if background is not None and (stream := background.find(key, id)) is not None:
+                self._answer_from(background, stream, wanted._replace(owner=owner), keeper, action)
+            elif not ids.is_valid(id, owner):
                 self._refuse(wanted, _not_found(id, keeper.missing))
-            elif self._background is None:
+            elif background is None:
                 self._tasks.start(self._answer(routes[method], keeper, wanted._replace(owner=owner)))
-            elif (stream := self._background.find(key, id)) is not None:
-                self._answer_from(self._background, stream, wanted._replace(owner=owner), keeper, action)
             else:
                 work = partial(self._answer, routes[method], keeper, wanted._replace(owner=owner))
                 self._streams.peers.ask(exchange, owner_of(key), id, lambda _: self._tasks.start(work()))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from penstock.core.wire.event_blocks import EventBlocks
 from penstock.gateway.streams.stream_log import StreamLog
-from penstock.gateway.streams.stream_settings import OnDisconnect
+from penstock.gateway.streams.stream_store import StreamHeader, StreamRecord
 from penstock.http.exchange import Exchange
 from penstock.serve.streams.log_reader import LogReader
 
@@ -27,25 +27,21 @@ class DurableStream:
     def __init__(
         self,
         log: StreamLog,
-        request: bytes,
+        header: StreamHeader,
+        record: StreamRecord | None,
         on_alone: "Callable[[DurableStream], None]",
         on_over: "Callable[[DurableStream], None]",
     ) -> None:
         self.log = log
-        self.request = request
-        """The digest of the request: only the same one may take the place of another."""
-        self.names: tuple[str, ...] = ()
-        """By which its owner finds it, besides its id."""
-        self.on_disconnect: OnDisconnect = "linger"
-        """What becomes of the call without readers."""
+        self.header = header
+        self.record = record
+        """What the store has of it; None if it is in memory only."""
         self.lingering: asyncio.TimerHandle | None = None
         """Ends the call unless a reader returns."""
         self.head = ""
         """The lines of the response's head."""
         self.outcome = ""
         """How the call ended, once it is settled."""
-        self.queued = b""
-        """The answer before it begins, if it is one in the background."""
         self.refusal: tuple[int, dict[str, str], bytes] | None = None
         """The response in place of a stream, if there is none."""
         self.readers: list[LogReader] = []
@@ -54,6 +50,8 @@ class DurableStream:
         self._on_alone = on_alone
         self._on_over = on_over
         log.on_change = self._on_change
+        if record is not None:
+            log.on_append = record.append
 
     # Readers.
 
@@ -103,6 +101,8 @@ class DurableStream:
         self.head = head
         for reader in self.readers:
             reader.head = reader.head or head
+        if self.record is not None:
+            self.record.begin(head)
         self.log.move("open")
 
     def write(self, data: bytes) -> None:
@@ -118,6 +118,12 @@ class DurableStream:
         self.writer = None
         self.log.append(self._blocks.feed(data) + self._blocks.close(), last=True)
         self._on_over(self)
+
+    def settle(self, outcome: str) -> None:
+        """The call is settled."""
+        self.outcome = outcome
+        if self.record is not None:
+            self.record.settle(outcome)
 
     def refuse(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """There is no stream, but this response."""

@@ -75,7 +75,7 @@ class StreamRoutes:
             self.peers.ask(exchange, owner, name, otherwise)
             return
         try:
-            if digest_of(exchange.body) != stream.request:
+            if digest_of(exchange.body) != stream.header.request:
                 raise RequestError(_mismatch(options))
             self.read(exchange, stream, options.position)
         except RequestError as error:
@@ -150,6 +150,7 @@ class StreamRoutes:
             "oldest": log.first + 1,
             "last": log.last,
             "readers": len(stream.readers),
+            "survives": stream.record is not None and stream.record.intact,
         }
 
     def read(self, exchange: Exchange, stream: DurableStream, position: int) -> None:

@@ -13,7 +13,7 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.caller_report import with_report
 from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
-from penstock.serve.streams.durable_streams import DurableStreams, owner_of
+from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.streams.stream_options import MEMBERS, StreamOptions
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.surfaces.surface import LARGE_BODY, Surface
@@ -51,7 +51,7 @@ class Answers(Surface[ClientRequest]):
         rule = (route.durable if route is not None else None) or gateway.config.streams.durable
         if request.stream_type or not options.makes_durable(rule):
             return exchange
-        return self.streams.open(exchange, request_id, owner_of(key), self.dialect, options)
+        return self.streams.open(exchange, self.streams.header(exchange, request_id, key, self.dialect, options))
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
