@@ -120,6 +120,7 @@ ErrorCode: TypeAlias = Literal[
     "upstream_timeout_idle",
     "upstream_timeout_total",
     "upstream_tls_failed",
+    "upstream_too_slow",
     "upstream_truncated",
     "url_too_long",
     "user_not_found",
@@ -543,6 +544,9 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "The model ended its answer in a way that leaves none, for example with a malformed tool call. The "
             "provider works, so the target does not cool down.",
             "Retry, change the prompt or the tools, or use another model.",
+        ),
+        "upstream_too_slow": ErrorRow(
+            _UPSTREAM_TIMEOUT, "provider", "The answer came more slowly than its route demands.", _RETRY
         ),
         "upstream_refusal": ErrorRow(
             _UPSTREAM,

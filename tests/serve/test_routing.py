@@ -8,9 +8,21 @@ import pytest
 from tests.faults.client import AUTHORIZED, Response, post
 from tests.faults.gateway import settings
 from tests.faults.scripts import whole
-from tests.faults.upstream import JSON, Connection, Script, Upstream, abort, chunk, head, last_chunk, status
+from tests.faults.upstream import (
+    JSON,
+    Connection,
+    Script,
+    Upstream,
+    abort,
+    chunk,
+    hang,
+    head,
+    last_chunk,
+    sleep,
+    status,
+)
 from tests.serve.in_process import InProcessGateway
-from tests.streams import DONE, begins, finishes, sse
+from tests.streams import DONE, begins, finishes, says, sse
 from tests.streams import chunk as chunk_of
 
 TARGETS = 'targets = ["main/first-*", "spare/second-*"]\n'
@@ -23,6 +35,10 @@ affinity = "header:x-session-id"
 strategy = "latency"
 {TARGETS}
 [routes."listed-*"]
+{TARGETS}
+[routes."paced-*"]
+min_tokens_per_s = 20
+pace_window_s = 0.3
 {TARGETS}
 """
 ANSWER = whole()
@@ -172,3 +188,27 @@ def test_a_provider_gets_no_name_of_a_cache_as_a_client_wrote_it(running: InProc
     ]
     assert len(names) == 2
     assert names[0] == names[1] != "mine"
+
+
+def test_a_target_that_is_too_slow_before_the_client_has_anything_is_left(running: InProcessGateway) -> None:
+    name = play(running, "silent", first=[head(), chunk(sse(begins())), hang()])
+    response = ask(running, f"paced-{name}")
+    assert (response.status, response.headers["x-penstock-provider"]) == (200, "spare")
+    assert response.headers["x-penstock-route"] == f"after main/first-{name}: upstream_too_slow"
+
+
+def test_a_stream_that_becomes_too_slow_ends_truthfully(running: InProcessGateway) -> None:
+    name = play(running, "dripping", first=[head(), chunk(sse(begins(), says("Hello and then"))), hang()])
+    response = ask(running, f"paced-{name}")
+    assert (response.status, response.headers["x-penstock-provider"], response.complete) == (200, "main", True)
+    assert b"upstream_too_slow" in response.body
+    assert DONE.encode() not in response.body
+    line = running.call(response)
+    assert (line["ending"], line["code"]) == ("timed_out", "upstream_too_slow")
+
+
+def test_a_stream_at_its_pace_is_left_alone(running: InProcessGateway) -> None:
+    text = chunk(sse(says("twenty-four characters. " * 4)))
+    name = play(running, "steady", first=[head(), chunk(sse(begins())), *[text, sleep(0.1)] * 8, *ANSWER[1:]])
+    response = ask(running, f"paced-{name}")
+    assert (response.headers["x-penstock-provider"], running.call(response)["ending"]) == ("main", "completed")

@@ -14,6 +14,7 @@ dialects. Which of them a target is asked in:
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from math import inf
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -40,6 +41,7 @@ CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
 # More models than a gateway serves. Names that are not routes come from clients, so their number must be bounded.
 _MAX_NAMES = 1_000
+_CHARS_PER_TOKEN = 4
 
 
 class PendingConnection(Connection, Protocol):
@@ -228,7 +230,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             dialect=target.dialect,
             upstream=upstream_dialect(target.dialect),
             max_event=max_event,
-            timeouts=self._timeouts(target, max_event),
+            timeouts=self._timeouts(route, target, max_event),
             strict=route.strict or server.strict,
             repair_tool_arguments=route.repair_tool_arguments,
             unasked_thinking=server.unasked_thinking,
@@ -241,7 +243,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             ),
         )
 
-    def _timeouts(self, target: Target, max_body: int) -> AttemptTimeouts:
+    def _timeouts(self, route: Route, target: Target, max_body: int) -> AttemptTimeouts:
         """The timeouts of an attempt. An unstreamed chat may send nothing until it is complete (`answer_s`)."""
         timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
         first_event_s = timeouts.answer_s if self._kind == "whole" else timeouts.first_event_s
@@ -253,6 +255,8 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             first_check_s=min(first_event_s, heartbeat_s) if self._kind == "streamed" else first_event_s,
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
             max_body=max_body,
+            pace_window_s=route.pace_window_s if route.min_tokens_per_s else inf,
+            pace_chars=route.min_tokens_per_s * _CHARS_PER_TOKEN * route.pace_window_s if route.min_tokens_per_s else 0,
         )
 
 

@@ -15,6 +15,7 @@ MEASURED: frozenset[StrategyName] = frozenset(("least_busy", "latency", "cheapes
 """The strategies that depend on how targets have answered lately."""
 
 
+PACE_WINDOW_S = 10.0
 Cause: TypeAlias = Literal["too_long", "content_policy", "refusal", "rate_limit", "overload"]
 """Why an attempt has failed, as far as a route may name other targets for it."""
 
@@ -73,6 +74,11 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     off."""
     max_first_event_s: Seconds | None = None
     """With `strategy = "cheapest"`: how soon the first event should come, in seconds."""
+    min_tokens_per_s: Annotated[float, Meta(gt=0, le=10_000)] | None = None
+    """How fast a streamed answer [must come](routing.md#least-pace), at four characters per token. If it is slower, the
+    next target is tried, or the stream ends with the error `upstream_too_slow` if the client has a part of it."""
+    pace_window_s: Seconds = PACE_WINDOW_S
+    """With `min_tokens_per_s`: how long an answer may be slower, in seconds."""
     affinity: str = ""
     """Keeps a conversation at the target and the key that have its [prompt cache](routing.md#prompt-cache-affinity):
     `"prompt"` recognises it by the beginning of its requests or the client's `prompt_cache_key`, `"user"` by the end

@@ -10,7 +10,7 @@ from msgspec import structs
 from penstock.gateway.config.checks import check_set, is_dialect, is_header_name, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
-from penstock.gateway.config.route_settings import StrategyName
+from penstock.gateway.config.route_settings import PACE_WINDOW_S, StrategyName
 from penstock.gateway.config.settings import Limits
 from penstock.gateway.config.snapshot import STAR, Route, Target
 from penstock.gateway.config.toml import Path
@@ -62,6 +62,8 @@ class RouteLoader:
                     for cause, items in given.get("fallbacks", {}).items()
                 }
             ),
+            min_tokens_per_s=given.get("min_tokens_per_s", 0.0),
+            pace_window_s=given.get("pace_window_s", PACE_WINDOW_S),
             retry_billed=given.get("retry_billed", False),
             max_first_event_s=given.get("max_first_event_s", inf),
             affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),

@@ -90,6 +90,9 @@ class Route(Struct, frozen=True, kw_only=True):
     affinity: str = ""
     # The targets that are tried only for a cause (`gateway/calls/recovery.py`).
     fallbacks: Mapping[Cause, tuple[Target, ...]] = MappingProxyType({})
+    # The least pace of its streamed answers, and how long one may be slower; 0 for any pace.
+    min_tokens_per_s: float = 0.0
+    pace_window_s: float = inf
     # Whether what a provider bills is tried again at the same target.
     retry_billed: bool = False
 

@@ -3,7 +3,7 @@
 | what happened | code | status | next target? |
 |---|---|---|---|
 | no connection, TLS, name, reset, cut | `upstream_connect_failed`, … | 502 | yes |
-| a timeout | `upstream_connect_timeout`, `upstream_timeout_headers`, `upstream_timeout_idle`, … | 504 | yes |
+| a timeout, or less than the least pace | `upstream_timeout_headers`, `upstream_too_slow`, … | 504 | yes |
 | 429 | `upstream_rate_limited` | 429 | yes |
 | 401, 403: our key, not the client's | `upstream_auth` | 502 | yes |
 | 401, 403 for a credential of the client's own | `client_credentials_refused` | the same | no |

@@ -371,6 +371,11 @@ class Relay:
         return self._phase == "over"
 
     @property
+    def output_chars(self) -> int:
+        """How many characters have come so far."""
+        return self._attempt.output_chars
+
+    @property
     def committed(self) -> bool:
         """Whether the client gets an answer: it is past its commit point, and has not ended."""
         return self._phase == "streaming"

@@ -9,6 +9,7 @@ again for the time that is left since the last event. So an event costs one assi
 
 import asyncio
 from bisect import bisect_left
+from math import inf
 from typing import Protocol
 
 from penstock.core.hub.failure import Failure
@@ -33,6 +34,10 @@ class WatchedRelay(Protocol):
     @property
     def over(self) -> bool:
         """Whether the attempt has ended."""
+
+    @property
+    def output_chars(self) -> int:
+        """How many characters have come so far."""
 
     def on_end(self) -> None:
         """Handle the end of the body."""
@@ -61,6 +66,9 @@ class Watchdog:
     # Since when events have nothing for the client, such as reasoning that it did not ask for; None if the last had.
     _unsent_since: float | None = None
     _last_heartbeat = 0.0
+    # When the present window of the least pace began, and the characters until then.
+    _window_began = inf
+    _window_chars = 0
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(
@@ -81,8 +89,9 @@ class Watchdog:
         """The first event has come."""
         self.seen_event = True
         self.last_event_at = now = self.loop.time()
-        self._uncounted_s = now
-        if self._timer is not None and self._timer.when() > now + self._timeouts.gap_s:
+        self._uncounted_s = self._window_began = now
+        timeouts = self._timeouts
+        if self._timer is not None and self._timer.when() > now + min(timeouts.gap_s, timeouts.pace_window_s):
             self.arm()
 
     def advance(self) -> None:
@@ -107,6 +116,21 @@ class Watchdog:
         now = self.loop.time()
         self._uncounted_s += now - self.last_event_at
         self.last_event_at = now
+        if self.seen_event and self._watched is not None:
+            self._begin_window(now, self._watched)
+
+    def _begin_window(self, now: float, watched: WatchedRelay) -> None:
+        """Measure the pace from now on."""
+        self._window_began, self._window_chars = now, watched.output_chars
+
+    def _check_pace(self, now: float, watched: WatchedRelay) -> None:
+        """A window of the least pace is over."""
+        timeouts = self._timeouts
+        if watched.output_chars - self._window_chars < timeouts.pace_chars:
+            message = f"the answer had less than {timeouts.pace_chars:g} characters in {timeouts.pace_window_s:g} s"
+            watched.time_out(from_transport("upstream_too_slow", message))
+        else:
+            self._begin_window(now, watched)
 
     def stop(self) -> None:
         """The attempt has ended: drop the reference cycle with the relay, so that both are freed at once."""
@@ -136,6 +160,7 @@ class Watchdog:
         if not self.paused:
             wait = timeouts.gap_s if self.seen_event else timeouts.first_event_s
             due = min(due, self.last_event_at + (_AFTER_DONE_S if self._watched.done else wait))
+            due = min(due, self._window_began + timeouts.pace_window_s)
         if self._streamed and timeouts.heartbeat_s:
             due = min(due, self._last_sent + timeouts.heartbeat_s)
         self._timer = self.loop.call_at(max(due, now + _SOON_S), self._on_time)
@@ -173,6 +198,8 @@ class Watchdog:
         elif self.seen_event and silent >= timeouts.gap_s:
             message = f"the provider sent no event for {timeouts.gap_s:g} s"
             watched.time_out(from_transport("upstream_timeout_idle", message))
+        elif now >= self._window_began + timeouts.pace_window_s:
+            self._check_pace(now, watched)
         if watched.over:
             return
         if self._streamed and timeouts.heartbeat_s and now - self._last_sent >= timeouts.heartbeat_s:
