@@ -184,7 +184,7 @@ def _decoded(text: str) -> object:
 
 
 def _raw_calls(raw: "_RawCall | list[_RawCall] | msgspec.Raw", name: str) -> list[FoundCall]:
-    """The same calls with the bytes of their arguments."""
+    """The calls in a JSON value, with the bytes of their arguments as they were written."""
     if isinstance(raw, msgspec.Raw):
         return [FoundCall(name, bytes(raw).decode())]
     found = []

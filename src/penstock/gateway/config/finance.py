@@ -49,8 +49,8 @@ class FinanceSettings(Struct, frozen=True, kw_only=True):
     """By how many percent [prices of providers](prices.md#discounts-and-markups) are changed, by their names: `-15` is
     a discount of 15 %, `10` a markup of 10 %, with at most two decimal places."""
     team_prices: Mapping[str, Percent] = MappingProxyType({})
-    """The same for calls of teams, by their paths, such as `"acme/search"`. It applies to the teams below, too, as far
-    as they have none of their own."""
+    """By how many percent the costs of calls of teams are changed, by the teams' paths, such as `"acme/search"`. It
+    applies to the teams below, too, as far as they have none of their own."""
 
     report: ReportSettings = ReportSettings()
     """A [report](ledger.md#monthly-reports) of every month."""

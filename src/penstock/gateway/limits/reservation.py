@@ -251,7 +251,7 @@ def _headers(name: str, gauge: Gauge) -> dict[str, str]:
 
 
 def _duration(seconds: float) -> str:
-    """As OpenAI writes it: `6m0s`, `1.5s`, `120ms`."""
+    """A time in OpenAI's notation: `6m0s`, `1.5s`, `120ms`."""
     if seconds < 1:
         return f"{round(seconds * 1000)}ms"
     minutes, rest = divmod(round(seconds, 3), 60)

@@ -48,7 +48,7 @@ class BudgetWarning(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The same in every delivery, so that receivers can ignore a repeated one."""
+        """The id of the warning. All its deliveries have it, so that receivers can ignore a repeated one."""
         return f"{self.account}/{self.label}/{self.percent}"
 
 

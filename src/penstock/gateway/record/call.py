@@ -154,7 +154,7 @@ class Call(Struct, eq=False):
     stream_type: str = ""
     """The content type of a streamed answer, if it is not that of server-sent events."""
     failures_in_stream: frozenset[str] = frozenset()
-    """As in `ClientRequest`."""
+    """The codes of failures that the client gets in a stream, with status 200 (`ClientRequest.failures_in_stream`)."""
     tells_cost: bool = False
     """Whether the client learns what the call has cost, if its answer is not streamed."""
     reported: bool = False

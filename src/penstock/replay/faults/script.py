@@ -104,7 +104,7 @@ def script(
 
 
 def split_at(pieces: Sequence[Piece], places: Sequence[int]) -> list[Piece]:
-    """The same bytes, split at these places only. Each piece is sent when its last byte would have been sent."""
+    """Split the bytes of pieces at these places only. A new piece is sent when its last byte would have been sent."""
     data = b"".join(piece.data for piece in pieces)
     ends = list(accumulate(len(piece.data) for piece in pieces))
     times = list(accumulate(piece.after_s for piece in pieces))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.serve.admin.scim.attributes import USER, Attribute, Document, attribute_of
+from penstock.serve.admin.scim.attributes import Attribute, Document, attribute_of
 from penstock.serve.admin.scim.errors import ScimError
 
 _MAX_FILTER = 2_000
@@ -104,4 +104,3 @@ def _invalid(message: str) -> ScimError:
 ID = Attribute("id", "The id.", exact=True, written=False)
 # The conditions that the store can look up, by their attribute.
 COLUMNS: Mapping[str, str] = {"id": "id", "userName": "known_as", "externalId": "external_id"}
-FILTERED_USER = (ID, *USER)
