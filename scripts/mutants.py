@@ -65,8 +65,8 @@ START_S = 20.0
 SLOWER = 10.0
 MOST_S = 300.0
 FULL_S = 1800.0
-# For the run of the fast tier that records the calls. It takes about a minute.
-RECORD_S = 900.0
+# For the run of the fast tier that records the calls. It takes one or two minutes, before Python 3.12 several.
+RECORD_S = 2400.0
 
 
 @dataclass(frozen=True)

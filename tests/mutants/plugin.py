@@ -23,6 +23,7 @@ import penstock
 _PACKAGE = str(Path(penstock.__file__).parent) + os.sep
 _CALLS = os.environ.get("PENSTOCK_CALLS", "")
 _TESTS = os.environ.get("PENSTOCK_TESTS", "")
+_TOOL = 4  # any that no debugger, profiler or coverage uses
 
 
 class Recorder:
@@ -31,8 +32,7 @@ class Recorder:
     def __init__(self) -> None:
         self.tests: dict[str, dict[str, Any]] = {}
         self._called: set[CodeType] = set()
-        sys.settrace(self._trace)
-        threading.settrace(self._trace)
+        self._watch()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -40,14 +40,35 @@ class Recorder:
         settings.register_profile("recorded", settings.default, phases=(Phase.explicit, Phase.generate))
         settings.load_profile("recorded")
 
-    def _trace(self, frame: FrameType, _event: str, _arg: object) -> None:
-        self._called.add(frame.f_code)
+    if sys.version_info >= (3, 12):
+
+        def _watch(self) -> None:
+            monitoring = sys.monitoring
+            if monitoring.get_tool(_TOOL) is None:
+                monitoring.use_tool_id(_TOOL, "penstock")
+                monitoring.register_callback(_TOOL, monitoring.events.PY_START, self._note)
+                monitoring.set_events(_TOOL, monitoring.events.PY_START)
+            monitoring.restart_events()
+
+        def _note(self, code: CodeType, _offset: int) -> object:
+            """Note the function, whose further calls are not reported until the next test."""
+            self._called.add(code)
+            return sys.monitoring.DISABLE
+
+    else:
+
+        def _watch(self) -> None:
+            sys.settrace(self._trace)  # a test may have set another
+            threading.settrace(self._trace)
+
+        def _trace(self, frame: FrameType, _event: str, _arg: object) -> None:
+            self._called.add(frame.f_code)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._called.clear()
         began = time.process_time()
-        sys.settrace(self._trace)  # a test may have set another
+        self._watch()
         result = yield
         codes = [code for code in list(self._called) if code.co_filename.startswith(_PACKAGE)]
         places = {f"{code.co_filename.removeprefix(_PACKAGE)}:{code.co_firstlineno}" for code in codes}
