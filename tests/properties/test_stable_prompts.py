@@ -87,17 +87,19 @@ def others(client: str) -> list[str]:
     return [provider for provider in PROVIDERS if provider != client]
 
 
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 25), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_random_conversations_keep_their_prompts(client: str) -> None:
+def test_random_conversations_keep_their_prompts(client: str, seeds: range) -> None:
     seen = 0
-    for seed in range(25):
+    for seed in seeds:
         fields = random_conversation(client, Random(f"{client}{seed}"))
         seen += sum(1 for _ in earlier(client, fields)) - 1
         for provider in others(client):
             assert unstable(client, provider, fields) == [], (client, provider, seed)
-    assert seen >= 50
+    assert seen >= 2 * len(seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="there is no corpus beside the project")
 @pytest.mark.parametrize("name", _CORPUS)
 def test_recorded_conversations_keep_their_prompts(name: str) -> None:

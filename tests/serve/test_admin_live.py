@@ -417,6 +417,7 @@ def reach_all(admin: AdminClient, number: int) -> None:
     assert len(ids) == len(set(ids)) == number
 
 
+@pytest.mark.slow
 def test_calls_that_are_not_reported_at_first_are_on_further_pages(admin: AdminClient, upstream: Upstream) -> None:
     with events(admin, "/admin/live") as live:
         live.until(lambda data: not data["total"])

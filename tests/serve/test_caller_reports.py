@@ -8,18 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
-from botocore import UNSIGNED
-from botocore.awsrequest import AWSRequest
-from botocore.config import Config
 from botocore.eventstream import EventStreamBuffer
-from botocore.session import get_session
-from google import genai
-from google.genai.types import HttpOptions
 
-from tests.faults.client import CLIENT_KEY, Response, get, post
+from tests.faults.client import Response, get, post
 from tests.faults.cloud_clients import BEDROCK_CLIENT
 from tests.faults.dialects import BEDROCK, CHAT, CLIENTS, MESSAGES, PROVIDERS, RESPONSES, TEXT, Client, Provider
 from tests.faults.gateway import Gateway, settings
@@ -179,45 +171,7 @@ def test_a_gateway_without_a_ledger_says_no_cost(tmp_path: Path) -> None:
             assert call(gateway, answer.request_id).status == 404
 
 
-# The official SDKs.
-
-
-def test_openai_reads_streams_with_a_report(running: InProcessGateway) -> None:
-    url = f"http://127.0.0.1:{running.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=CLIENT_KEY, max_retries=0) as client:
-        for provider in (CHAT, MESSAGES):
-            model = f"main{provider.suffix}/{running.upstream.play(provider.whole())}"
-            messages: Any = [{"role": "user", "content": "Say hello."}]
-            chunks = list(
-                client.chat.completions.create(model=model, messages=messages, stream=True, extra_headers=REPORT)
-            )
-            assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == TEXT
-            model = f"main{provider.suffix}/{running.upstream.play(provider.whole())}"
-            events = list(client.responses.create(model=model, input="Hello.", stream=True, extra_headers=REPORT))
-            assert events[-1].type == "response.completed"
-            assert events[-1].response.output_text == TEXT
-
-
-def test_anthropic_reads_streams_with_a_report(running: InProcessGateway) -> None:
-    url = f"http://127.0.0.1:{running.port}"
-    with anthropic.Anthropic(base_url=url, api_key=CLIENT_KEY, max_retries=0) as client:
-        for provider in (CHAT, MESSAGES):
-            model = f"main{provider.suffix}/{running.upstream.play(provider.whole())}"
-            messages: Any = [{"role": "user", "content": "Say hello."}]
-            asked = client.messages.stream(model=model, max_tokens=100, messages=messages, extra_headers=REPORT)
-            with asked as stream:
-                message = stream.get_final_message()
-            assert [block.text for block in message.content if block.type == "text"] == [TEXT]
-            assert message.stop_reason == "end_turn"
-
-
-def test_google_genai_reads_streams_with_a_report(running: InProcessGateway) -> None:
-    options = HttpOptions(base_url=f"http://127.0.0.1:{running.port}", headers=REPORT)
-    client = genai.Client(api_key=CLIENT_KEY, http_options=options)
-    model = running.upstream.play(CHAT.whole())
-    answers = list(client.models.generate_content_stream(model=f"main/{model}", contents="Say hello."))
-    assert "".join(each.text or "" for each in answers) == TEXT
-    assert answers[-1].usage_metadata is not None
+# Other APIs than chat completions.
 
 
 @pytest.mark.parametrize("query", ["", "?alt=sse"], ids=["an array", "server-sent events"])
@@ -252,26 +206,6 @@ def test_the_report_is_an_event_behind_a_stream_of_bedrock(
     assert cut or report["cost"] == COST
     types = [message.headers.get(":event-type") or message.headers[":exception-type"] for message in before]
     assert types[-1] == ("modelStreamErrorException" if cut else "metadata")
-
-
-def test_botocore_reads_streams_with_a_report(running: InProcessGateway) -> None:
-    def add(request: AWSRequest, **_: object) -> None:
-        for name, value in (REPORT | {"Authorization": f"Bearer {CLIENT_KEY}"}).items():
-            request.headers[name] = value
-
-    client = get_session().create_client(
-        "bedrock-runtime",
-        region_name="eu-west-3",
-        endpoint_url=f"http://127.0.0.1:{running.port}",
-        config=Config(signature_version=UNSIGNED, proxies={}),
-    )
-    client.meta.events.register("before-sign.bedrock-runtime", add)
-    model = running.upstream.play(CHAT.whole())
-    messages = [{"role": "user", "content": [{"text": "Say hello."}]}]
-    events = list(client.converse_stream(modelId=f"main/{model}", messages=messages)["stream"])
-    client.close()
-    assert "".join(each["contentBlockDelta"]["delta"]["text"] for each in events if "contentBlockDelta" in each) == TEXT
-    assert events[-1]["metadata"]["usage"]["outputTokens"] == 3
 
 
 @pytest.mark.slow

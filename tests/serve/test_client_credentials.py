@@ -430,7 +430,7 @@ def test_calls_at_the_same_time_keep_their_credentials(
     running: InProcessGateway, upstream: Upstream, admin: AdminClient
 ) -> None:
     """Each has its own, in one of two headers, or that of the gateway; and each entry has its own key."""
-    model, count = upstream.play(whole_claude()), 120
+    model, count = upstream.play(whole_claude()), 45
     keys = [admin.make(name=f"many-{number}", client_credentials=["claude"]) for number in range(3)]
 
     def ask(number: int) -> Answer:

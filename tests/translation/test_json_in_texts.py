@@ -73,6 +73,7 @@ def test_arguments_of_an_answer_that_are_too_complex_stay_text(dialect: str, arg
         assert json.loads(read.arguments) == {"input": arguments}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", WITH_OBJECTS)
 def test_the_arguments_of_an_answer_share_one_limit(dialect: str) -> None:
     each = '{"a":[' + "[]," * 50_000 + "[]]}"
