@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("penstock.cli.import_", "Import the configuration of another gateway."),
     "check": ("penstock.cli.check", "Check the configuration without starting the gateway."),
     "explain": ("penstock.cli.explain", "Say where a request would go, and why, without a call."),
+    "shadow": ("penstock.cli.shadow", "Compare the targets that calls were repeated at."),
     "doctor": ("penstock.cli.doctor", "Check what the gateway needs here, and say what to do."),
     "inspect": ("penstock.cli.inspect", "Explain a recorded stream: answer, usage, ending, defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),

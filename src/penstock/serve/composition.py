@@ -40,10 +40,11 @@ from penstock.serve.responses import error_page
 from penstock.serve.router import DRAINING, Router
 from penstock.serve.settlement import Settlement
 from penstock.serve.setup_report import provider_keys_json, setup_json
+from penstock.serve.shadow import Shadows
 from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.streams.peer_streams import PeerStreams
 from penstock.serve.streams.routes import StreamRoutes
-from penstock.serve.surfaces.call_session import CallSession
+from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics
@@ -126,6 +127,7 @@ class App:
         self.rejections = Rejections(log.warning, partial(count, metric_specs.REJECTED), self._loop.time)
         self.settlement = Settlement(self._calls, self._ledger, self.metrics, self.live, self.text_streams, log)
         self.settlement.content = self._call_content
+        self.settlement.shadows = Shadows(self.settlement.settle_shadow, report)
         self.metrics.before_scrape = self.settlement.report
         stored = config.streams.store == "file"
         files = StreamFiles(state_folder(config.ledger, environment) / "streams") if stored else None
@@ -217,6 +219,7 @@ class App:
         upstreams = self._upstreams
         self._gateway = Gateway(config, upstreams.of, upstreams.local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
+        self._gateway.shadows = self.settlement.shadows
         self._gateway.media = upstreams.media(config)
         models = ModelRoutes(config, upstreams, self._started)
         proxies = TrustedProxies(config.server.proxies)
@@ -299,6 +302,8 @@ class App:
         for connection in list(self._connections):
             connection.close_when_idle()
         await self._until(lambda: not self._calls, window_s)
+        if self.settlement.shadows is not None:
+            self.settlement.shadows.close()
         cut = list(self._calls)
         for session in cut:
             session.call.guarded(session.cut)(DRAINING)

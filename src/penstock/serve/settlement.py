@@ -14,6 +14,7 @@ from penstock.serve.edge import TrustedProxies
 from penstock.serve.kept.call_content import CallContent
 from penstock.serve.live.live_calls import LiveCalls
 from penstock.serve.live.text_stream import TextStreams
+from penstock.serve.shadow import Shadows
 from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.telemetry.log import Log
@@ -50,6 +51,8 @@ class Settlement:
         """The durable streams, which are empty if there are none."""
         self.content: CallContent | None = None
         """Keeps the content of calls for the operator."""
+        self.shadows: Shadows | None = None
+        """Repeats calls at other targets."""
         self.traces: Traces | None = None
         self.proxies: TrustedProxies | None = None
         """Who may report the address of a client."""
@@ -62,6 +65,8 @@ class Settlement:
         call = session.call
         call.progress.total_s = self._loop.time() - call.started
         call.progress.entry = entry = self._ledger.settle(call)
+        if call.compared and self.shadows is not None:
+            self.shadows.settled(call, entry)
         if call.content is not None and self.content is not None:
             self.content.settled(call, call.content, entry)
         if self.traces is not None and call.trace is not None:
@@ -75,6 +80,14 @@ class Settlement:
         address = session.address
         if self.proxies is not None:
             address = self.proxies.client(address, session.request_headers)
+        self._report_soon(call, entry, address)
+
+    def settle_shadow(self, call: Call) -> None:
+        """Settle a call that no client made: a repeated one."""
+        call.progress.entry = entry = self._ledger.settle(call)
+        self._report_soon(call, entry, "")
+
+    def _report_soon(self, call: Call, entry: Entry, address: str) -> None:
         self._unreported.append((call, entry, address))
         if self._report_timer is None:
             self._report_timer = self._loop.call_later(_BATCH_S, self.report)

@@ -36,6 +36,9 @@ from penstock.gateway.relay.renaming_reader import RenamingReader
 from penstock.http.upstream_connection import Receiver, UpstreamError
 from penstock.upstream.media import MediaError, MediaFetcher
 
+# In characters. What follows in an answer is not compared.
+_MOST_COMPARED = 1_000_000
+
 
 class ChatClient(Client, LoopClient, Protocol):
     """The client's side of a chat, as attempts use it."""
@@ -263,7 +266,7 @@ class ChatAsker:
         if self.outgoing.tools:
             reader = RenamingReader(reader, self.outgoing.tools)
         traced = call.trace is not None and call.trace.request is not None
-        if traced or call.content is not None:
+        if traced or call.compared or call.content is not None:
             reader = self._accumulating(reader, traced=traced)
         relay = Relay(call, client, reader, writer, plan.timeouts, report)
         client.attach(relay)
@@ -278,10 +281,23 @@ class ChatAsker:
         return RepairingReader(reader, schemas) if schemas.tools or schemas.text is not None else reader
 
     def _accumulating(self, reader: EventReader, *, traced: bool) -> AccumulatingReader:
-        """A reader that collects the answer, for traces or to be kept."""
+        """A reader that collects the answer: for traces, to be kept, or to be compared."""
         call = self._call
-        grow = call.content.grow if call.content is not None and not traced else None
+        grow: Callable[[int], bool] | None = None
+        if not traced:
+            grow = call.content.grow if call.content is not None else _ComparedRoom()
         call.progress.attempts[-1].answer = accumulating = AccumulatingReader(reader, grow)
         if call.content is not None:
             call.content.restart(accumulating)
         return accumulating
+
+
+class _ComparedRoom:
+    """Room for an answer that is compared with another one, so that a provider cannot fill the memory."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPARED
+
+    def __call__(self, size: int) -> bool:
+        self._left -= size
+        return self._left >= 0

@@ -57,6 +57,13 @@ class ContentCollector(Protocol):
         """Collect the content of a call from now on, if the rule and the client allow it."""
 
 
+class ShadowPort(Protocol):
+    """Repeats calls at other targets, to compare these."""
+
+    def begin(self, gateway: "Gateway", call: Call, request: ClientRequest, plan: Plan) -> None:
+        """A call begins whose route has a shadow, which is this plan: decide whether it is repeated."""
+
+
 class Gateway:
     """Answers calls with one configuration. A reload makes a new gateway; calls in progress keep theirs.
 
@@ -81,6 +88,8 @@ class Gateway:
         self._recorder = recorder
         self.collector: ContentCollector | None = None
         """What keeps the content of calls for the operator."""
+        self.shadows: ShadowPort | None = None
+        """What repeats calls at other targets."""
         self.media: MediaFetcher | None = None
         """What fetches media for providers that take no URLs, if the operator allows it."""
         self._secrets = config.secrets()
@@ -128,6 +137,12 @@ class Gateway:
             request.tenant = tenant_of(key)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
+        if self.shadows is not None and (shadow := plans[0].shadow) is not None:
+            self.shadows.begin(self, call, request, shadow)
+        return self.attempts_at(call, plans, request, client)
+
+    def attempts_at(self, call: Call, plans: Sequence[Plan], request: ClientRequest, client: ChatClient) -> AttemptLoop:
+        """The attempts at a chat request with these plans, which the caller must start."""
         asker: Asker = (chat := ChatAsker(self, call, client, request, plans))
         if any(plan.is_local for plan in (*plans, *chain.from_iterable(plans[0].fallbacks.values()))):
             asker = LocalAsker(self, call, client, chat)

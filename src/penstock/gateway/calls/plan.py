@@ -39,6 +39,8 @@ from penstock.http.upstream_connection import Receiver, RequestBytes
 
 CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
+# The place of the target at which calls are repeated, which is no target of the route.
+_SHADOW = 1_000
 # More models than a gateway serves. Names that are not routes come from clients, so their number must be bounded.
 _MAX_NAMES = 1_000
 _CHARS_PER_TOKEN = 4
@@ -129,6 +131,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """Whether a credential of the client authorizes it. Then it is for one call, and no table has it."""
     client_headers: Mapping[str, str] = MappingProxyType({})
     """The client's headers that go with this credential."""
+    shadow: "Plan | None" = None
+    """That of the target at which some calls of the route are repeated."""
     opening_template: OpeningTemplate | None = None
     """The learned opening of its streams, for the fast path."""
     endpoint: TargetEndpoint | None = None
@@ -159,6 +163,10 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         plans = self._for_targets(route, route.targets, 0)
         if route.fallbacks and plans:
             self._add_fallbacks(route, plans)
+        if route.shadow is not None and plans and self._kind != "embeddings":
+            (shadow, *_) = self._for_targets(route, (route.shadow.target,), _SHADOW)
+            for plan in plans:
+                plan.shadow = shadow
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
             for plan in plans if self._kind == "streamed" else ():

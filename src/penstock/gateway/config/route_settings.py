@@ -31,6 +31,18 @@ class TargetTable(Struct, frozen=True, kw_only=True):
     """The API to use, if the provider offers several."""
 
 
+class ShadowTable(Struct, frozen=True, kw_only=True):
+    """[Shadow traffic](shadow.md): a share of the calls of the route is repeated at another target and compared, after
+    the client was served."""
+
+    target: str
+    """provider/model"""
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.01
+    """The share of the calls: 0.01 is 1 %."""
+    concurrent: Annotated[int, Meta(ge=1, le=100)] = 2
+    """The most calls at a time in each process; others are not repeated."""
+
+
 class RouteTable(Struct, frozen=True, kw_only=True):
     """A public model name, or a pattern of such names, and its targets."""
 
@@ -69,6 +81,8 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     fallbacks: Mapping[Cause, tuple[str | TargetTable, ...]] = {}
     """Targets that are tried only [for a cause](routing.md#fallbacks-by-cause): `too_long`, `content_policy`,
     `refusal`, `rate_limit` or `overload`, such as `fallbacks.too_long = ["gemini/gemini-2.5-pro"]`."""
+    shadow: ShadowTable | None = None
+    """A target at which some calls are repeated, to compare it."""
     retry_billed: bool = False
     """`true` also retries at the same target what the provider bills although it failed, such as an answer that broke
     off."""

@@ -10,9 +10,9 @@ from msgspec import structs
 from penstock.gateway.config.checks import check_set, is_dialect, is_header_name, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
-from penstock.gateway.config.route_settings import PACE_WINDOW_S, StrategyName
+from penstock.gateway.config.route_settings import PACE_WINDOW_S, ShadowTable, StrategyName
 from penstock.gateway.config.settings import Limits
-from penstock.gateway.config.snapshot import STAR, Route, Target
+from penstock.gateway.config.snapshot import STAR, Route, Shadow, Target
 from penstock.gateway.config.toml import Path
 from penstock.providers.provider import Provider
 
@@ -64,10 +64,24 @@ class RouteLoader:
             ),
             min_tokens_per_s=given.get("min_tokens_per_s", 0.0),
             pace_window_s=given.get("pace_window_s", PACE_WINDOW_S),
+            shadow=self._shadow(given.get("shadow"), timeouts, (*path, "shadow"), name),
             retry_billed=given.get("retry_billed", False),
             max_first_event_s=given.get("max_first_event_s", inf),
             affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),
         )
+
+    def _shadow(self, given: dict[str, Any] | None, timeouts: dict[str, Any], path: Path, route: str) -> Shadow | None:
+        if given is None:
+            return None
+        if "target" not in given:
+            self._problems.error(path, "needs a target")
+            return None
+        table = ShadowTable(**given)
+        target = self._target(table.target, (*path, "target"), route)
+        if target is None:
+            return None
+        target = structs.replace(target, timeouts=structs.replace(target.timeouts, **timeouts))
+        return Shadow(target=target, share=table.share, concurrent=table.concurrent)
 
     def _strategy(self, given: dict[str, Any], targets: list[Target], path: Path) -> StrategyName:
         weighted = targets[0].weight is not None

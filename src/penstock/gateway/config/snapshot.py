@@ -62,6 +62,14 @@ class Target(Struct, frozen=True, kw_only=True):
         return cls(provider=providers[provider], model=model, timeouts=providers[provider].timeouts)
 
 
+class Shadow(Struct, frozen=True, kw_only=True):
+    """The target at which a share of a route's calls is repeated, at most so many at a time."""
+
+    target: Target
+    share: float
+    concurrent: int
+
+
 class Route(Struct, frozen=True, kw_only=True):
     """A public model name and its targets, which are tried in order or chosen by weight."""
 
@@ -93,6 +101,8 @@ class Route(Struct, frozen=True, kw_only=True):
     # The least pace of its streamed answers, and how long one may be slower; 0 for any pace.
     min_tokens_per_s: float = 0.0
     pace_window_s: float = inf
+    # At which target a share of its calls is repeated (`serve/shadow.py`).
+    shadow: Shadow | None = None
     # Whether what a provider bills is tried again at the same target.
     retry_billed: bool = False
 

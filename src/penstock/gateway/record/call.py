@@ -167,6 +167,8 @@ class Call(Struct, eq=False):
     """The headers of its request by which routes recognise a conversation, and those that providers get."""
     keeping: AnswerKeeping | None = None
     """Keeps its answer, if the client may continue it."""
+    compared: bool = False
+    """Whether its answer is collected, to be compared with that of another call."""
     content: CollectedContent | None = None
     """Its request and answer, if the operator may keep them."""
     progress: Progress = field(default_factory=Progress)
