@@ -75,6 +75,7 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
     "x-penstock-cache": "Where the gateway has set [breakpoints](caching.md) for the provider's prompt cache, such as "
     "`tools,system,message`.",
+    "x-penstock-route": "Why the target was chosen, where a [strategy](routing.md#strategies) has chosen it.",
     "location": "The address of a [durable stream](streams.md), for coming back.",
     "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
     "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "

@@ -27,6 +27,7 @@ OTHER_HEADERS = {
     "x-amzn-errortype",
     "x-penstock-forwarded",  # between workers
     "x-session-id",  # an example in a message
+    "x-penstock-",  # the beginning of a name
     "x-envoy-upstream-service-time",
     "x-anthropic-billing-header",  # the beginning of a text
     "x-claude-code-",
