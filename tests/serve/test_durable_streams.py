@@ -234,6 +234,47 @@ def test_a_retry_with_its_key_is_the_same_call(running: InProcessGateway) -> Non
     assert len(running.quiet()) == 1
 
 
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+def test_a_retry_of_a_request_for_a_whole_answer_is_the_same_call(running: InProcessGateway, client: Client) -> None:
+    model = running.upstream.play(unstreamed())
+    content, headers = client.content(f"main/{model}", stream=False), {"idempotency-key": f"whole-{client.path}"}
+    answer = running.send(post(content, headers, client.path), calls=1)
+    again = running.send(post(content, headers, client.path))
+    assert (answer.status, again.status) == (200, 200)
+    assert (again.body, again.request_id) == (answer.body, answer.request_id)
+    other = running.send(post(content.replace(b"hello", b"other"), headers, client.path))
+    assert other.status == 422
+    foreign = running.send(post(content, headers | {"Authorization": f"Bearer {OTHER_KEY}"}, client.path), calls=1)
+    assert foreign.request_id != answer.request_id
+    assert len(running.upstream.requests(model)) == 2
+    assert len(running.quiet()) == 2
+
+
+def test_retries_join_a_running_call_for_a_whole_answer(running: InProcessGateway) -> None:
+    gate = Gate()
+    model = running.upstream.play([gate, *unstreamed()])
+    content, headers = body(f"main/{model}", stream=False), {"idempotency-key": "joined"}
+    with running.client() as first, running.client() as second:
+        running.expected += 1
+        first.send(post(content, headers))
+        running.until(lambda: running.upstream.requests(model))
+        first.rst()
+        second.send(post(content, headers))
+        gate.open()
+        assert second.response().text == TEXT
+    assert len(running.upstream.requests(model)) == 1
+    assert [entry.outcome for entry in running.quiet()] == ["completed"]
+
+
+def test_a_failed_call_for_a_whole_answer_is_not_kept(running: InProcessGateway) -> None:
+    model = running.upstream.play([rst()])
+    content, headers = body(f"main/{model}", stream=False), {"idempotency-key": "failed"}
+    assert running.send(post(content, headers), calls=1).status >= 500
+    running.upstream.play(unstreamed(), model)
+    assert running.send(post(content, headers), calls=1).text == TEXT
+    running.quiet()
+
+
 def test_wrong_cursors_are_refused(running: InProcessGateway) -> None:
     model = running.upstream.play(whole())
     content = body(f"main/{model}", stream=True)

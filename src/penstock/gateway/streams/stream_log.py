@@ -7,11 +7,12 @@ The states of a log:
 
 | state | meaning | next |
 |---|---|---|
-| `waiting` | the answer has not begun: its status may still be an error | `open`, `refused` |
+| `waiting` | the answer has not begun: its status may still be an error | `open`, `answered`, `refused` |
 | `open` | events are appended | `ended`, `broken` |
 | `ended` | the last event is in the log: the usual end of the stream, or an error event that says how it broke | |
 | `broken` | the answer stopped without a last event; readers see a broken connection | |
-| `refused` | there was no stream, but a whole response, which the readers get that wait for it | |
+| `answered` | the answer is not streamed: readers get it as a whole | |
+| `refused` | there was no answer, but an error, which the readers get that wait for it | |
 
 Beyond `max_size` bytes the log loses its oldest events. A reader that needs them is refused, and gets no part.
 """
@@ -19,12 +20,13 @@ Beyond `max_size` bytes the log loses its oldest events. A reader that needs the
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-State: TypeAlias = Literal["waiting", "open", "ended", "broken", "refused"]
+State: TypeAlias = Literal["waiting", "open", "ended", "broken", "answered", "refused"]
 NEXT: dict[State, frozenset[State]] = {
-    "waiting": frozenset({"open", "refused", "broken"}),
+    "waiting": frozenset({"open", "answered", "refused", "broken"}),
     "open": frozenset({"ended", "broken"}),
     "ended": frozenset(),
     "broken": frozenset(),
+    "answered": frozenset(),
     "refused": frozenset(),
 }
 # What an event takes in memory besides its bytes.

@@ -73,9 +73,9 @@ class BackgroundCalls:
         """Respond that the answer is queued, unless the call was refused at once. From now on, failures are part of the
         answer."""
         id = stream.log.id
-        if stream.refusal is not None:
+        if stream.whole is not None:
             if not streamed:
-                exchange.respond(*stream.refusal)
+                exchange.respond(*stream.whole)
             return
         for session in self._calls:
             if session.call.id == id:

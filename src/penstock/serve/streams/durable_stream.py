@@ -42,8 +42,8 @@ class DurableStream:
         """The lines of the response's head."""
         self.outcome = ""
         """How the call ended, once it is settled."""
-        self.refusal: tuple[int, dict[str, str], bytes] | None = None
-        """The response in place of a stream, if there is none."""
+        self.whole: tuple[int, dict[str, str], bytes] | None = None
+        """The response in place of a stream, if there is none: an error, or an answer that is not streamed."""
         self.readers: list[LogReader] = []
         self.writer: DurableExchange | None = None
         self._blocks = EventBlocks()
@@ -125,11 +125,15 @@ class DurableStream:
         if self.record is not None:
             self.record.settle(outcome)
 
-    def refuse(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """There is no stream, but this response."""
         readers, self.readers = self.readers, []
-        self.writer, self.refusal = None, (status, headers, body)
-        self.log.move("refused")
+        self.writer, self.whole = None, (status, headers, body)
+        if status == 200:
+            self.log.size += len(body)
+            self.log.move("answered")
+        else:
+            self.log.move("refused")
         for reader in readers:
             reader.respond(status, headers, body)
         self._on_over(self)
@@ -159,10 +163,10 @@ class DurableExchange(Exchange, eq=False, kw_only=True):
         return self.stream.ahead
 
     def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Send a whole response: the call was refused."""
+        """Send a whole response: the call was refused, or its answer is not streamed."""
         if self._state == "new":
             self._state = "over"
-            self.stream.refuse(status, headers, body)
+            self.stream.respond(status, headers, body)
 
     def begin(self, lines: str) -> None:
         """Start the stream."""

@@ -73,9 +73,12 @@ class DurableStreams:
             on_disconnect=options.on_disconnect or self.settings.on_disconnect,
         )
 
-    def open(self, exchange: Exchange, header: StreamHeader, *, joins: bool = True) -> DurableExchange:
-        """Make the stream of a call. The client that made it is the first reader if it `joins`."""
-        stream = self._add(header, self._store.create(header) if self._store is not None else None)
+    def open(
+        self, exchange: Exchange, header: StreamHeader, *, joins: bool = True, stored: bool = True
+    ) -> DurableExchange:
+        """Make the stream of a call. The client that made it is the first reader if it `joins`. Unless `stored`, it is
+        in memory only, as an answer that is not streamed."""
+        stream = self._add(header, self._store.create(header) if stored and self._store is not None else None)
         stream.writer = DurableExchange(exchange._connection, exchange.request, exchange.body, stream=stream)
         if joins:
             stream.join(exchange, 0)

@@ -32,7 +32,13 @@ _CANCELLED = Failure(
     retryable=False,
     client_may_retry=False,
 )
-_STATUS = {"waiting": "queued", "open": "in_progress", "ended": "completed", "broken": "failed"}
+_STATUS = {
+    "waiting": "queued",
+    "open": "in_progress",
+    "ended": "completed",
+    "broken": "failed",
+    "answered": "completed",
+}
 _MAX_CURSOR = 12  # digits
 _MAX_QUOTED = 100
 
@@ -63,23 +69,28 @@ class StreamRoutes:
             return
         if exchange.pieces:
             exchange.join()
-        if (stream := self.streams.find(owner, name)) is None:
 
-            def otherwise(expired: bool) -> None:
-                if options.resumed:
-                    failure = self._missing(owner, options.resumed, expired=expired)
-                    respond_failure(exchange, failure, request_id, {}, dialect)
-                else:
-                    start()
+        def read(stream: DurableStream) -> None:
+            try:
+                if digest_of(exchange.body) != stream.header.request:
+                    raise RequestError(_mismatch(options))
+                self.read(exchange, stream, options.position)
+            except RequestError as error:
+                respond_failure(exchange, error.failure, request_id, {}, dialect)
 
+        def otherwise(expired: bool) -> None:
+            if (stream := self.streams.find(owner, name)) is not None:  # it came while the other workers were asked
+                read(stream)
+            elif options.resumed:
+                failure = self._missing(owner, options.resumed, expired=expired)
+                respond_failure(exchange, failure, request_id, {}, dialect)
+            else:
+                start()
+
+        if (stream := self.streams.find(owner, name)) is not None:
+            read(stream)
+        else:
             self.peers.ask(exchange, owner, name, otherwise)
-            return
-        try:
-            if digest_of(exchange.body) != stream.header.request:
-                raise RequestError(_mismatch(options))
-            self.read(exchange, stream, options.position)
-        except RequestError as error:
-            respond_failure(exchange, error.failure, request_id, {}, dialect)
 
     def handle(self, exchange: Exchange, path: str, request_id: str, key: ClientKey | None) -> None:
         """Answer a request. `path` is the part of it after `/streams/`."""
@@ -156,6 +167,9 @@ class StreamRoutes:
     def read(self, exchange: Exchange, stream: DurableStream, position: int) -> None:
         """Send the events after a position, and those that come. Raises `RequestError`."""
         log = stream.log
+        if log.state == "answered" and stream.whole is not None:
+            exchange.respond(*stream.whole)
+            return
         if position > log.last:
             message = f"event {position} does not exist yet; the last one is {log.last}"
             raise RequestError(refused(message, "stream_cursor_ahead"))

@@ -39,19 +39,21 @@ class Answers(Surface[ClientRequest]):
     def receive(
         self, exchange: Exchange, request: ClientRequest, request_id: str, key: ClientKey | None, gateway: Gateway
     ) -> Exchange:
-        """The exchange through which the call is answered: a log, if its stream is durable."""
+        """The exchange through which the call is answered: a log, if its stream is durable or its answer is kept for a
+        request with the same `Idempotency-Key`."""
         head: RequestHead | None = exchange.request.parsed_head
         options = head.stream_options if head is not None else None
         if options is None and request.stream_members is None and not gateway.durable_by_rule:
             return exchange  # nearly always
         options = (options or StreamOptions()).with_members(request.stream_members or {})
-        if self.streams is None or not request.stream or request.unkept:
+        if self.streams is None or request.unkept or not (request.stream or options.retry_key):
             return exchange
         route = gateway.config.route(request.model)
         rule = (route.durable if route is not None else None) or gateway.config.streams.durable
         if request.stream_type or not options.makes_durable(rule):
             return exchange
-        return self.streams.open(exchange, self.streams.header(exchange, request_id, key, self.dialect, options))
+        header = self.streams.header(exchange, request_id, key, self.dialect, options)
+        return self.streams.open(exchange, header, stored=request.stream)
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
