@@ -174,6 +174,21 @@ def test_openai_gets_one_after_the_system_prompt(provider: str) -> None:
     assert json.dumps(body).count("prompt_cache_breakpoint") == 1
 
 
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES])
+def test_openai_gets_a_name_of_the_conversation(provider: str) -> None:
+    first = CLIENTS[MESSAGES] | {"messages": CLIENTS[MESSAGES]["messages"][:1]}
+    turns = [first, CLIENTS[MESSAGES]]
+    names = [asked(MESSAGES, provider, turn, cache_key=True)[0]["prompt_cache_key"] for turn in turns]
+    assert names[0] == names[1]
+    another = CLIENTS[MESSAGES] | {"system": "Be brief."}
+    assert asked(MESSAGES, provider, another, cache_key=True)[0]["prompt_cache_key"] != names[0]
+    assert places(MESSAGES, provider, first, cache_key=True) == ["key"]
+    assert places(MESSAGES, provider, first, cache=False, cache_key=True) == []
+    assert "prompt_cache_key" not in asked(MESSAGES, provider, first)[0]
+    own = {"input": "Hi", "prompt_cache_key": "mine"}
+    assert asked(RESPONSES, CHAT, own, cache_key=True)[0]["prompt_cache_key"] == "mine"
+
+
 def without_marks(value: Any) -> Any:
     """JSON without marks for the prompt cache."""
     if isinstance(value, list):

@@ -14,6 +14,8 @@ import pytest
 from msgspec import structs
 
 from penstock.core.dialects.dialect import Destination, RequestError
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.dialects.stable_prefix import prefix_digest
 from penstock.core.hub.content import MediaPart, ReasoningSeal
 from penstock.core.hub.seals import wrap
 from penstock.gateway.config import load
@@ -67,6 +69,8 @@ MERGED: Json = {
     "description": '{"anyOf":[{"required":["a"]}]}',
 }
 HI: Json = {"role": "user", "content": "Hi"}
+ASKED = json.dumps({"model": "m", "max_tokens": 99, "messages": [HI]}).encode()
+NAME = prefix_digest(surface_dialect(MESSAGES).read_request(ASKED, {}, ""), "gpt-5.6").hex()
 ANSWER: Json = {"role": "assistant", "content": "Ho"}
 CALL: Json = {"id": "c1", "type": "function", "function": {"name": "get_tide", "arguments": "{}"}}
 CALLED: list[Json] = [
@@ -585,6 +589,10 @@ CASES: dict[str, list[Case]] = {
             [],
         )
         for least, points in ((1_400, []), (2_100, [{"cachePoint": {"type": "default"}}]))
+    ],
+    "openai-cache-key": [
+        Case(model, {"messages": [HI], "max_tokens": 99}, {"prompt_cache_key": key}, [], MESSAGES)
+        for model, key in (("openai/gpt-5.6", NAME), ("openai/gpt-5.2", None), ("openai/gpt-4.1", None))
     ],
     "openai-reasoning-parameters": [
         Case(

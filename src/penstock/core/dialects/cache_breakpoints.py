@@ -27,8 +27,9 @@ from penstock.core.hub.input_estimate import estimate_input
 from penstock.core.hub.request import Request
 from penstock.core.json.getters import object_of
 
-Breakpoint: TypeAlias = Literal["tools", "system", "history", "message"]
-"""What ends at a breakpoint: the tools, the system prompt, the request before this one, or this request."""
+Breakpoint: TypeAlias = Literal["tools", "system", "history", "message", "key"]
+"""What ends at a breakpoint: the tools, the system prompt, the request before this one, or this request. `key` is no
+breakpoint: the conversation has a name in the cache."""
 Blocks: TypeAlias = list[dict[str, object]]
 
 

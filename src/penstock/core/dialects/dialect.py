@@ -31,6 +31,7 @@ from penstock.core.dialects.openai_errors import write_error
 from penstock.core.dialects.request_writer import Destination as Destination
 from penstock.core.dialects.request_writer import Json as Json
 from penstock.core.dialects.request_writer import RequestWriter as RequestWriter
+from penstock.core.dialects.stable_prefix import prefix_digest
 from penstock.core.fast.format import TextFormat
 from penstock.core.hub.completion import Completion
 from penstock.core.hub.failure import Failure
@@ -45,6 +46,8 @@ from penstock.core.provider_errors.error_shapes import read_error
 
 CACHE_KEY = "prompt_cache_key"
 """The member of a body by which a client names a prompt cache."""
+# The setting of providers whose cache finds a conversation by a name of it.
+_NAMES_CACHE = "cache_key"
 _SALT = "cache_salt"
 
 # To call an API.
@@ -128,6 +131,10 @@ class UpstreamDialect:
         stream = request.stream if destination.stream is None else destination.stream
         if (stream or self.always_says_stream) and not self.in_path:
             fields[self.stream_member] = stream
+        breakpoints = writer.breakpoints
+        if destination.cache and destination.settings.get(_NAMES_CACHE) and CACHE_KEY not in fields:
+            fields[CACHE_KEY] = prefix_digest(request, destination.model).hex()
+            breakpoints += ("key",)
         if request.tenant:
             fields |= cache_names(request.tenant, fields, destination)
         self.complete(fields, request, destination)
@@ -136,7 +143,7 @@ class UpstreamDialect:
             self.headers,
             tuple(writer.losses),
             names.changed(),
-            breakpoints=writer.breakpoints,
+            breakpoints=breakpoints,
         )
 
     def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:

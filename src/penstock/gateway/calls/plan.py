@@ -246,8 +246,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             record=directory if self._recorded else "",
             client_only=provider.client_only,
             salts_cache=any(
-                each.provider.settings_for(each.model, each.dialect).get("cache_salt")
-                for each in (*route.targets, *chain.from_iterable(route.fallbacks.values()))
+                _names_cache(each) for each in (*route.targets, *chain.from_iterable(route.fallbacks.values()))
             ),
         )
 
@@ -266,6 +265,12 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             pace_window_s=route.pace_window_s if route.min_tokens_per_s else inf,
             pace_chars=route.min_tokens_per_s * _CHARS_PER_TOKEN * route.pace_window_s if route.min_tokens_per_s else 0,
         )
+
+
+def _names_cache(target: Target) -> bool:
+    """Whether requests for a target name or salt its provider's prompt cache, although the client does not."""
+    settings = target.provider.settings_for(target.model, target.dialect)
+    return bool(settings.get("cache_salt") or settings.get("cache_key"))
 
 
 def with_credentials(

@@ -85,6 +85,9 @@ class ResponsesSettings(ParameterSettings, frozen=True, kw_only=True):
     cache_breakpoints: bool = False
     """Whether it accepts marks for its prompt cache in parts of the input, from clients of other APIs
     (`prompt_cache_breakpoint`)."""
+    cache_key: bool = False
+    """Whether its prompt cache finds a conversation by a `prompt_cache_key`. Then requests of clients of other APIs get
+    one: a digest of the [beginning of the conversation](caching.md#breakpoints)."""
     cache_minimum: int = 0
     """With `cache_breakpoints`: the least tokens of a system prompt that gets one by itself, for clients of other APIs
     that set none. See [prompt caches](caching.md). 0: none gets one."""
