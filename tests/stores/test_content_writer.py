@@ -244,3 +244,23 @@ def test_what_is_queued_is_written_before_the_end(disk: Disk) -> None:
     run(disk, test)
     assert time.monotonic() - start < 10
     assert stored(disk) == ["r0", "r1", "r2"]
+
+
+def test_an_error_that_stays_does_not_keep_a_processor_busy(tmp_path: Path) -> None:
+    class Broken(Disk):
+        opened = 0
+
+        def open(self) -> SqlContent:
+            self.opened += 1
+            raise TypeError("a mistake of ours")
+
+    disk = Broken(tmp_path / "content.db")
+
+    async def run() -> None:
+        writing = Writing(disk)
+        writing.writer.start(5.0)
+        await asyncio.sleep(0.2)
+        writing.writer.close(5.0)
+
+    asyncio.run(run())
+    assert disk.opened < 10

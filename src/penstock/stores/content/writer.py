@@ -119,6 +119,7 @@ class ContentStoreWriter:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001 - callers wait, and the next batch may be written
                 self._log(f"kept content cannot be written: {type(error).__name__}")
+                self._prune_at_s = time.monotonic() + _RETRY_S  # not at once: it may fail for ever
             else:
                 self._recover()
             for job in batch[:]:  # what has not been done
