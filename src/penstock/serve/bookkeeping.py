@@ -224,7 +224,7 @@ class Bookkeeping:
         """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""
         if self._check_timer is not None:
             self._check_timer.cancel()
-        self.ledger.flush()
+        self.ledger.close()
         await asyncio.get_running_loop().run_in_executor(None, self._book_writer.close, _CLOSE_S)
         await asyncio.sleep(0)  # lets the callbacks of the last commit run
         self._journal.close()

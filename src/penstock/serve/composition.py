@@ -333,6 +333,7 @@ class App:
         if self._recent is not None:
             self._recent.close()
         if self.content is not None:
+            self.content.users.close()
             await asyncio.get_running_loop().run_in_executor(None, self.content.close)
         if self._unbooked is not None:
             self._unbooked.close()

@@ -289,6 +289,13 @@ class Ledger:
             if call.progress.ending == "completed" and call.progress.attempts:  # an estimated count of tokens has none
                 self._learn(call.progress.attempts[-1])
 
+    def close(self) -> None:
+        """Flush, and stop: no timer may write to a journal that is closed."""
+        self.flush()
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
+            self._mark_timer = None
+
     def _learn(self, attempt: Attempt) -> None:
         usage = attempt.tokens or attempt.usage
         if isinstance(usage, Usage) and usage.absurd:

@@ -87,6 +87,11 @@ class EndUsers:
             return ""
         return found.pseudonym
 
+    def close(self) -> None:
+        """Ask no more for erasures."""
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+
     def find(self, name: str, then: Callable[[str], None]) -> None:
         """Call `then` with the pseudonym of a user, now or soon."""
         pending = self._pending.get(name)
