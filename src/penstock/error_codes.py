@@ -74,6 +74,7 @@ ErrorCode: TypeAlias = Literal[
     "request_not_found",
     "request_timeout",
     "request_too_complex",
+    "requirements_unmet",
     "response_not_found",
     "shared_state_not_allowed",
     "stopped_by_operator",
@@ -393,6 +394,12 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             "operator",
             "The key may not use this model.",
             "Use a model that `GET /v1/models` lists, or ask for another key.",
+        ),
+        "requirements_unmet": ErrorRow(
+            _FORBIDDEN,
+            "client",
+            "No target of the model meets what the request or its route [requires](routing.md#requirements).",
+            "Require less, or use another model.",
         ),
         "model_unpriced": ErrorRow(
             _FORBIDDEN,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.client import AUTHORIZED, Response, post
-from tests.faults.gateway import settings
+from tests.faults.gateway import SPARE_KEY, settings
 from tests.faults.scripts import whole
 from tests.faults.upstream import (
     JSON,
@@ -36,6 +36,18 @@ strategy = "latency"
 {TARGETS}
 [routes."listed-*"]
 {TARGETS}
+[routes."careful-*"]
+targets = ["main/first-*", "eu/second-*"]
+[routes."strictly-*"]
+require = "zdr"
+targets = ["main/first-*", "eu/second-*"]
+[routes."never-*"]
+require = "region=us"
+targets = ["main/first-*"]
+fallbacks.overload = ["eu/second-*"]
+[routes."repeated-*"]
+targets = ["eu/second-*"]
+shadow = {{ target = "main/first-required", share = 1.0 }}
 [routes."paced-*"]
 min_tokens_per_s = 20
 pace_window_s = 0.3
@@ -49,6 +61,8 @@ FAILS = [status(500, JSON, b"{}")]
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessGateway]:
     with Upstream() as upstream:
         text = settings(upstream.url, 3) + ROUTES
+        text += f'[providers.eu]\nbase_url = "{upstream.url}"\napi_key = "{SPARE_KEY}"\nzdr = true\nregion = "EU"\n'
+        text += '[prices."eu/*"]\ninput = 5.0\noutput = 10.0\n'
         with InProcessGateway(tmp_path_factory.mktemp("gateway"), upstream, text) as gateway:
             yield gateway
 
@@ -212,3 +226,52 @@ def test_a_stream_at_its_pace_is_left_alone(running: InProcessGateway) -> None:
     name = play(running, "steady", first=[head(), chunk(sse(begins())), *[text, sleep(0.1)] * 8, *ANSWER[1:]])
     response = ask(running, f"paced-{name}")
     assert (response.headers["x-penstock-provider"], running.call(response)["ending"]) == ("main", "completed")
+
+
+# By name: the route, what the client requires, and the provider that answers; or the code of the refusal.
+REQUIRED = {
+    "nothing": ("careful", "", "main"),
+    "no retention": ("careful", "zdr", "eu"),
+    "no collection, which follows from it": ("careful", "data_collection=deny", "eu"),
+    "a region": ("careful", "region=eu, region=ch", "eu"),
+    "a price": ("careful", "max_price=1/2", "main"),
+    "both": ("careful", "zdr, max_price=1/2", "requirements_unmet"),
+    "what the route does": ("strictly", "", "eu"),
+    "more than the route": ("strictly", "max_price=1/2", "requirements_unmet"),
+    "what no target has": ("never", "", "requirements_unmet"),
+    "what is not known": ("careful", "zero-retention", "invalid_request"),
+}
+
+
+@pytest.mark.parametrize(("route", "required", "expected"), REQUIRED.values(), ids=REQUIRED)
+def test_only_providers_that_meet_what_is_required_are_called(
+    running: InProcessGateway, route: str, required: str, expected: str
+) -> None:
+    name = play(running, f"required-{route}-{required}".translate(str.maketrans("=,/ ", "....")))
+    for path in ("/v1/chat/completions", "/v1/messages/count_tokens"):
+        before = len(running.upstream.asked_for)
+        body = {"model": f"{route}-{name}", "messages": [{"role": "user", "content": "Hello"}]}
+        headers = AUTHORIZED | ({"X-Penstock-Require": required} if required else {})
+        response = running.send(post(json.dumps(body).encode(), headers, path))
+        asked = {model.partition("-")[0] for model, _ in list(running.upstream.asked_for)[before:]}
+        assert asked <= {{"main": "first", "eu": "second"}.get(expected, "")}
+        if path == "/v1/chat/completions":
+            assert expected in (response.headers.get("x-penstock-provider"), response.json.get("error", {}).get("code"))
+
+
+def test_a_refusal_names_what_each_target_lacks(running: InProcessGateway) -> None:
+    name = play(running, "lacking")
+    response = ask(running, f"careful-{name}", **{"X-Penstock-Require": "zdr, max_price=1/2"})
+    message = response.json["error"]["message"]
+    assert f"main/first-{name} is not known to retain nothing (zdr)" in message
+    assert f"eu/second-{name} is too expensive (max_price)" in message
+    assert response.status == 403
+
+
+def test_a_shadow_must_meet_what_a_call_requires(running: InProcessGateway) -> None:
+    name = play(running, "required")
+    assert ask(running, f"repeated-{name}", **{"X-Penstock-Require": "zdr"}).status == 200
+    body = {"model": f"repeated-{name}", "messages": [{"role": "user", "content": "Not confidential"}]}
+    assert running.send(post(json.dumps(body).encode(), AUTHORIZED)).status == 200
+    running.until(lambda: running.upstream.requests("first-required"))
+    assert all(b"Not confidential" in request for request in running.upstream.requests("first-required"))

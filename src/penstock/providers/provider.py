@@ -211,6 +211,13 @@ class Provider(Struct, frozen=True, kw_only=True):
     """The [provider style](provider-styles.md) in which captures are rewritten, such as `"groq"`."""
     replay_faults: tuple[str, ...] = ()
     """[Faults](reference/faults.md) that break what is played, such as `["cut-after=5", "no-done"]`."""
+    zdr: bool = False
+    """Whether it retains nothing of requests and answers (zero data retention), by your agreement with it. Routes and
+    clients can [require](routing.md#requirements) it."""
+    data_collection: Literal["allow", "deny"] = "allow"
+    """`"deny"` if it does not collect what it is sent, for training or otherwise, by your agreement with it."""
+    region: str = ""
+    """Where it processes requests, such as `"eu"`."""
     enabled: bool = True
     """`false` disables a provider that an environment variable would make available."""
 

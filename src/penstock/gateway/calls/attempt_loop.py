@@ -25,6 +25,7 @@ from msgspec import structs
 from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
+from penstock.gateway.calls.choice import unmet
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.calls.recovery import CAUSED_BY_REQUEST, Repetitions, cause_of
 from penstock.gateway.calls.routing import NoHealth, TargetHealth, is_of_key
@@ -397,6 +398,8 @@ class AttemptLoop:
     def _usable(self, plans: Sequence[Plan]) -> list[Plan]:
         """Those of these plans that the call may use."""
         usable, key = [plan for plan in plans if not plan.client_only], self._call.key
+        if required := self._call.requirements:
+            usable = [plan for plan in usable if not unmet(required, plan, self._services.ledger.price)]
         return self._services.ledger.affordable(usable) if key is not None and key.budgeted else usable
 
     def _repeat_later(self, failure: Failure) -> bool:

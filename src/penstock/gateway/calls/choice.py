@@ -7,7 +7,7 @@ One function decides, for calls and for `penstock explain`: `Chooser.rank`. The 
 facts and the same evidence give the same ranking; what is left to chance comes from the random source of the evidence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Literal, TypeAlias
@@ -21,8 +21,10 @@ from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.strategies import STRATEGIES, RankedTarget, TargetEvidence, drawn, weight_of
 from penstock.gateway.content.answer_ids import issuer_of
 from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.record.price import PricedModel
+from penstock.gateway.record.requirements import Requirements
 
-Exclusion: TypeAlias = Literal["client_only", "state", "cooling", "unpriced"]
+Exclusion: TypeAlias = Literal["client_only", "required", "state", "cooling", "unpriced"]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -34,6 +36,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The account of a provider that made what the request has in it; empty if none did, or if it is unknown."""
     provider_state: bool = False
     """Whether the request refers to what a provider keeps."""
+    requirements: tuple[Requirements, ...] = ()
+    """What it requires of providers."""
     priced_only: bool = False
     """Whether only targets with a known price may be tried, because a budget limits the call."""
 
@@ -42,8 +46,9 @@ def facts_of(
     plans: Sequence[Plan], request: ClientRequest | None, key: ClientKey | None, headers: Mapping[str, str]
 ) -> Facts:
     """What the choice between plans depends on, of a call. `headers`: those of the client that may recognise it."""
-    rule = plans[0].settings.affinity
+    rule, required = plans[0].settings.affinity, plans[0].settings.require
     return Facts(
+        requirements=(required,) if required is not None else (),
         affinity=affinity_key(rule, request, key, headers) if rule else b"",
         issuer=_issuer(request) if request is not None and any(plan.provider_key for plan in plans) else "",
         provider_state=request is not None and bool(request.provider_state),
@@ -127,6 +132,8 @@ class Chooser:
         """Why a plan may not be tried; None if it may. `account` is that of the target's first key."""
         if plan.client_only:
             return Excluded(plan, "client_only", "is called with credentials of clients only")
+        if facts.requirements and (why := unmet(facts.requirements, plan, self._evidence.price)):
+            return Excluded(plan, "required", why)
         # Which account keeps what a request refers to is unknown, so it must always be the same one.
         if facts.provider_state and plan.issuer != account:
             return Excluded(plan, "state", "may not have what the request refers to: another account may keep it")
@@ -153,6 +160,12 @@ class Chooser:
         elif key is not None and key.weight is not None:
             plans = drawn(plans, key_weight, self._evidence.random)
         return sorted(plans, key=lambda plan: plan.issuer != facts.issuer) if facts.issuer else plans
+
+
+def unmet(requirements: Iterable[Requirements], plan: Plan, price: Callable[[Plan], PricedModel | None]) -> str:
+    """The first requirement that a plan does not meet, as the rest of a sentence; empty if it meets all."""
+    provider = plan.target.provider
+    return next(filter(None, (each.unmet(provider, price(plan)) for each in requirements)), "")
 
 
 def within_attempts(plans: Iterable[Plan], most: int) -> list[Plan]:

@@ -22,7 +22,7 @@ from penstock.gateway.calls import refusals
 from penstock.gateway.calls.affinity import affinity_headers, tenant_of
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
-from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, within_attempts
+from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, unmet, within_attempts
 from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_asker import LocalAsker
@@ -32,7 +32,6 @@ from penstock.gateway.calls.strategies import TargetEvidence
 from penstock.gateway.config import Config, ContentRule, Provider, Target
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.record.call import Call
-from penstock.gateway.record.client_credentials import ClientCredentials
 from penstock.gateway.record.embeddings_request import EmbeddingsRequest
 from penstock.gateway.relay.recording import RecordedRequest, RecorderPort, RecordingReceiver
 from penstock.gateway.relay.relay import Relay
@@ -137,7 +136,8 @@ class Gateway:
             request.tenant = tenant_of(key)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
-        if self.shadows is not None and (shadow := plans[0].shadow) is not None:
+        shadow = plans[0].shadow if self.shadows is not None else None
+        if self.shadows is not None and shadow is not None and not unmet(call.requirements, shadow, self.ledger.price):
             self.shadows.begin(self, call, request, shadow)
         return self.attempts_at(call, plans, request, client)
 
@@ -166,6 +166,7 @@ class Gateway:
             if plans[0].strict or (key is not None and key.strict):
                 call.strict = True
         budgeted = key is not None and key.budgeted
+        plans = self._required(call, plans)
         if call.credentials is not None:
             plans = with_credentials(plans, call.credentials, call.dialect, key)
             if plans and plans[0].client_credentials:
@@ -184,6 +185,18 @@ class Gateway:
         if not call.strict and not any(plan.quota for plan in ready):  # else some may be skipped without an attempt
             ready = within_attempts(ready, self.config.retries.max_attempts)
         return ready
+
+    def _required(self, call: Call, plans: Sequence[Plan]) -> Sequence[Plan]:
+        """The plans that meet what a call and its route require. Raises `RequestError` if there is none."""
+        if plans and (required := plans[0].settings.require) is not None:
+            call.requirements = (*call.requirements, required)
+        if not call.requirements or not plans:
+            return plans  # nearly always
+        reasons = [unmet(call.requirements, plan, self.ledger.price) for plan in plans]
+        if all(reasons):
+            named = [f"{plan.target.name} {reason}" for plan, reason in zip(plans, reasons, strict=True)]
+            raise RequestError(refusals.requirements_unmet(call.model, list(dict.fromkeys(named))))
+        return [plan for plan, reason in zip(plans, reasons, strict=True) if not reason]
 
     def _no_target(self, model: str, excluded: Sequence[Excluded]) -> Failure:
         """Why none of the plans of a model may be tried."""
@@ -216,12 +229,12 @@ class Gateway:
                 if who := key.forbids(name := f"{plan.provider}/{model}"):
                     raise RequestError(refusals.not_allowed(name, who))
 
-    def plans_for(
-        self, model: str, key: ClientKey | None, dialect: str, credentials: ClientCredentials | None
-    ) -> Sequence[Plan]:
+    def plans_for(self, call: Call) -> Sequence[Plan]:
         """The plans of all targets of a model, for a count of tokens. Raises `RequestError` as a call does."""
-        plans = self._find(self._whole[dialect], model, key)
-        return plans if credentials is None else with_credentials(plans, credentials, dialect, key)
+        plans = self._required(call, self._find(self._whole[call.dialect], call.model, call.key))
+        if call.credentials is None:
+            return plans
+        return with_credentials(plans, call.credentials, call.dialect, call.key)
 
     def plans(self, model: str, dialect: str, *, stream: bool) -> Sequence[Plan]:
         """The plans of all targets of a model for clients of a dialect, including those that cool down."""

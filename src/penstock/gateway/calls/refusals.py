@@ -103,6 +103,17 @@ def unpriced(model: str) -> Failure:
     return _of_model("model_unpriced", message)
 
 
+def requirements_unmet(model: str, reasons: Sequence[str]) -> Failure:
+    """No target meets what the request or its route requires."""
+    message = f"no target of {model!r} meets what is required: {'; '.join(reasons)}"
+    return _of_model("requirements_unmet", message)
+
+
+def wrong_requirements(header: str, problem: str) -> Failure:
+    """The header with the requirements cannot be read. None may be left out in silence, so the call is refused."""
+    return Failure(code="invalid_request", message=f"{header}: {problem}", param=header, retryable=False)
+
+
 def no_embeddings(model: str) -> Failure:
     """No target of the model offers embeddings."""
     message = f"no provider of {model!r} offers embeddings; `embeddings` in the configuration declares one that does"

@@ -93,6 +93,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     next target is tried, or the stream ends with the error `upstream_too_slow` if the client has a part of it."""
     pace_window_s: Seconds = PACE_WINDOW_S
     """With `min_tokens_per_s`: how long an answer may be slower, in seconds."""
+    require: str = ""
+    """What its calls [require](routing.md#requirements) of providers, such as `"zdr, region=eu"`. A request can demand
+    more with `x-penstock-require`."""
     affinity: str = ""
     """Keeps a conversation at the target and the key that have its [prompt cache](routing.md#prompt-cache-affinity):
     `"prompt"` recognises it by the beginning of its requests or the client's `prompt_cache_key`, `"user"` by the end

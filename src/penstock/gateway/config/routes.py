@@ -14,6 +14,7 @@ from penstock.gateway.config.route_settings import PACE_WINDOW_S, ShadowTable, S
 from penstock.gateway.config.settings import Limits
 from penstock.gateway.config.snapshot import STAR, Route, Shadow, Target
 from penstock.gateway.config.toml import Path
+from penstock.gateway.record.requirements import Requirements, parse_requirements
 from penstock.providers.provider import Provider
 
 
@@ -65,6 +66,7 @@ class RouteLoader:
             min_tokens_per_s=given.get("min_tokens_per_s", 0.0),
             pace_window_s=given.get("pace_window_s", PACE_WINDOW_S),
             shadow=self._shadow(given.get("shadow"), timeouts, (*path, "shadow"), name),
+            require=self._require(given.get("require", ""), (*path, "require")),
             retry_billed=given.get("retry_billed", False),
             max_first_event_s=given.get("max_first_event_s", inf),
             affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),
@@ -95,6 +97,13 @@ class RouteLoader:
             message = 'needs max_first_event_s, such as 2.0; "cost" is the lowest price however late'
             self._problems.error((*path, "strategy"), message)
         return strategy
+
+    def _require(self, text: str, path: Path) -> Requirements | None:
+        try:
+            return parse_requirements(text) if text else None
+        except ValueError as error:
+            self._problems.error(path, str(error))
+            return None
 
     def _affinity(self, text: str, path: Path) -> str:
         kind, colon, header = text.partition(":")

@@ -11,6 +11,7 @@ from penstock.gateway.config.route_settings import MEASURED, Cause, StrategyName
 from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
+from penstock.gateway.record.requirements import Requirements
 from penstock.gateway.streams.stream_settings import Durability
 from penstock.providers.provider import Provider, Timeouts
 
@@ -103,6 +104,8 @@ class Route(Struct, frozen=True, kw_only=True):
     pace_window_s: float = inf
     # At which target a share of its calls is repeated (`serve/shadow.py`).
     shadow: Shadow | None = None
+    # What its calls require of providers.
+    require: Requirements | None = None
     # Whether what a provider bills is tried again at the same target.
     retry_billed: bool = False
 

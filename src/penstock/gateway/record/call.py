@@ -17,6 +17,7 @@ from penstock.gateway.record.attempt import Attempt, AttemptControl
 from penstock.gateway.record.client_credentials import ClientCredentials
 from penstock.gateway.record.entry import Entry
 from penstock.gateway.record.price import STANDARD, ServiceTier
+from penstock.gateway.record.requirements import Requirements
 from penstock.gateway.record.trace import Trace
 
 Arguments = ParamSpec("Arguments")
@@ -163,6 +164,8 @@ class Call(Struct, eq=False):
     """Whether a loss that changes the meaning is a failure."""
     reasons: Mapping[int, str] = {}
     """Why its targets are in their order, by the place of each in the route; empty if there was no choice."""
+    requirements: tuple[Requirements, ...] = ()
+    """What it requires of providers, by its header and by its route."""
     routing_headers: Mapping[str, str] = {}
     """The headers of its request by which routes recognise a conversation, and those that providers get."""
     keeping: AnswerKeeping | None = None

@@ -80,7 +80,7 @@ class Prewarm:
         """Raises `RequestError` if there is no such model."""
         self._call, self._request, self._client = call, request, client
         self._ledger = gateway.ledger
-        self._plans = gateway.plans_for(request.model, call.key, request.dialect, call.credentials)
+        self._plans = gateway.plans_for(call)
         call.model = self._plans[0].route
         call.stream_type = request.stream_type
 

@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.hub.request import ClientRequest
+from penstock.gateway.calls import refusals
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.embeddings_request import EmbeddingsRequest
+from penstock.gateway.record.requirements import Requirements, parse_requirements
 from penstock.gateway.record.trace import HEADER, trace_of
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.request_head import RequestHead
@@ -27,6 +29,8 @@ LARGE_BODY = 262_144
 STRICT_HEADER = "x-penstock-strict"
 # Requests a report at the end of a stream.
 REPORT_HEADER = "x-penstock-report"
+# Requires something of the provider (`gateway/record/requirements.py`).
+REQUIRE_HEADER = "x-penstock-require"
 _NOT_SET = ("", "0", "false")
 
 T = TypeVar("T")
@@ -97,6 +101,7 @@ class Surface(ABC, Generic[ParsedRequest]):
         try:
             request = self.read(body, exchange.request) if parsed is None else parsed()
             gateway.check(request)
+            requirements = requirements_of(headers)
             exchange = self.receive(exchange, request, request_id, key, gateway)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
@@ -124,6 +129,8 @@ class Surface(ABC, Generic[ParsedRequest]):
         head: RequestHead | None = exchange.request.parsed_head
         if head is not None and head.credentials is not None:
             call.credentials = head.credentials
+        if requirements:
+            call.requirements = requirements
         if gateway.routing_headers:
             call.routing_headers = {name: headers[name] for name in gateway.routing_headers if name in headers}
         if self.request_id_header:
@@ -157,6 +164,16 @@ def in_thread(exchange: Exchange, work: Callable[[], T], then: Callable[[Callabl
             then(future.result)
 
     asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
+
+
+def requirements_of(headers: Mapping[str, str]) -> tuple[Requirements, ...]:
+    """What the headers of a request require of providers. Raises `RequestError`."""
+    if REQUIRE_HEADER not in headers:
+        return ()
+    try:
+        return (parse_requirements(headers[REQUIRE_HEADER]),)
+    except ValueError as error:
+        raise RequestError(refusals.wrong_requirements(REQUIRE_HEADER, str(error))) from None
 
 
 def _is_set(value: str) -> bool:

@@ -30,7 +30,7 @@ from penstock.http.exchange import Exchange
 from penstock.http.upstream_connection import UpstreamError
 from penstock.serve.responses import JSON, call_headers, id_headers, respond_failure
 from penstock.serve.surfaces.call_session import BROKEN, CallSession, report
-from penstock.serve.surfaces.surface import LARGE_BODY, in_thread
+from penstock.serve.surfaces.surface import LARGE_BODY, in_thread, requirements_of
 
 ESTIMATED_HEADER = "x-penstock-estimated"
 _SURFACE = "count_tokens"
@@ -110,6 +110,7 @@ class TokenCounts:
         try:
             request = parsed()
             gateway.check(request)
+            requirements = requirements_of(exchange.request.headers)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return
@@ -119,12 +120,12 @@ class TokenCounts:
             return
         call = Call(request_id, request.model, False, started, _SURFACE, self.dialect, read_s=read_s, key=key)
         call.at_ms = clock_ms()
-        call.credentials = exchange.request.parsed_head.credentials
+        call.credentials, call.requirements = exchange.request.parsed_head.credentials, requirements
         call.progress.headers = id_headers(request_id, self.dialect)
         count = _CountSession(exchange, call, self._on_settled)
         self._calls[count] = None
         try:
-            plans = gateway.plans_for(request.model, key, self.dialect, call.credentials)
+            plans = gateway.plans_for(call)
             call.model = plans[0].route
             demand = TokenDemand(0, 0, request.metadata, request.user)
             then = partial(self._on_admitted, gateway, count, request, plans)
