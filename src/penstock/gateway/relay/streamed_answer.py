@@ -71,15 +71,15 @@ class StreamedAnswer:
     _format: TextFormat
     # The connection whose chunks may bypass the parser, if there is one.
     _connection: Connection | None = None
-    # What `_on_chunk` calls. It takes the text of a payload;
+    # What `_on_chunk` does, in this order. `bypass_parser` sets it.
     _take_text: Callable[[bytes], str]
-    # keeps it for the operator, if that is allowed;
+    """Returns the text of a payload; empty if the payload is no text delta."""
     _keep_text: Callable[[str], object] | None
-    # tells the writer of it, if the writer must know what is forwarded;
+    """Keeps the text for the operator, if that is allowed."""
     _follow_text: Callable[[str], object] | None
-    # writes it for a client of another dialect (else the chunk is forwarded);
+    """Notes the text in the writer, if the writer must know what is forwarded."""
     _write_text: TextWriter | None
-    # and sends the bytes.
+    """Writes the text for a client of another dialect. Without it the chunk is forwarded."""
     _send_bytes: Callable[[bytes], None]
 
     def __init__(
