@@ -13,6 +13,7 @@ from penstock.core.json.getters import list_of
 from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, OLLAMA, RESPONSES
 
 Json = dict[str, Any]
+_POINT = {"cachePoint": {"type": "default"}}
 MARKS = ("cache_control", "cachePoint", "prompt_cache_breakpoint")
 # The member with the messages, by the dialect; and how the API calls the model's role.
 MEMBERS = {RESPONSES: "input", GEMINI: "contents"}
@@ -70,12 +71,11 @@ def prompt(provider: str, body: Json) -> list[str]:
         blocks += [(role, part) for part in parts]
         rest = {name: value for name, value in message.items() if name not in ("role", "content", "parts")}
         blocks += [(role, rest)] if rest else []
-    return [
-        json.dumps([kind, _unmarked(block)]) for kind, block in blocks if block != {"cachePoint": {"type": "default"}}
-    ]
+    return [json.dumps([kind, unmarked(block)]) for kind, block in blocks if block != _POINT]
 
 
-def _unmarked(value: Any) -> Any:
+def unmarked(value: Any) -> Any:
+    """JSON without marks for the prompt cache."""
     if isinstance(value, dict):
-        return {name: _unmarked(each) for name, each in value.items() if name not in MARKS}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+        return {name: unmarked(each) for name, each in value.items() if name not in MARKS}
+    return [unmarked(each) for each in value if each != _POINT] if isinstance(value, list) else value

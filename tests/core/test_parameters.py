@@ -11,6 +11,12 @@ from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, R
 CASES: dict[str, tuple[Json, Json, Json, list[tuple[str, str]]]] = {
     "drop": ({"seed": 7, "top_p": 0.5}, {"drop": ["seed"]}, {"seed": None, "top_p": 0.5}, [("refused", "seed")]),
     "drop what is not there": ({"seed": 7}, {"drop": ["top_p"]}, {"seed": 7, "top_p": None}, []),
+    "drop what asks for nothing": (
+        {"temperature": 1, "top_p": 1.0, "logit_bias": {}},
+        {"drop": ["temperature", "top_p", "logit_bias"]},
+        {"temperature": None, "top_p": None, "logit_bias": None},
+        [],
+    ),
     "rename": (
         {"max_tokens": 9},
         {"rename": {"max_tokens": "max_completion_tokens"}},

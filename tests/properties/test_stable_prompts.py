@@ -11,7 +11,7 @@ import pytest
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, RequestError
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 from tests.corpus import CORPUS
-from tests.prompts import MEMBERS, PROVIDERS, Json, earlier, prompt, turn
+from tests.prompts import MEMBERS, PROVIDERS, Json, earlier, prompt, turn, unmarked
 from tests.request_members import CLIENTS, random_request
 from tests.translation.support import BEDROCK, CHAT, COHERE, GEMINI, MESSAGES, RESPONSES
 
@@ -26,11 +26,11 @@ _SETTINGS: dict[str, Json] = {
 _CORPUS = {"anthropic": MESSAGES, "chat": CHAT, "responses": RESPONSES, "gemini": GEMINI, "cohere": COHERE}
 
 
-def written(client: str, provider: str, fields: Json) -> OutgoingRequest | None:
+def written(client: str, provider: str, fields: Json, *, cache: bool = True) -> OutgoingRequest | None:
     """The request for a provider; None if it cannot have it."""
     surface = surface_dialect(client)
     body = json.dumps({"model": "m"} | fields).encode()
-    destination = Destination(model="target", settings=_SETTINGS.get(provider, {}))
+    destination = Destination(model="target", settings=_SETTINGS.get(provider, {}), cache=cache)
     path = _PATHS.get(client, surface.path)
     try:
         first, again = (surface.read_request(body, {}, path) for _ in range(2))
@@ -100,6 +100,22 @@ def test_random_conversations_keep_their_prompts(client: str, seeds: range) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("provider", [MESSAGES, BEDROCK, RESPONSES])
+def test_breakpoints_change_nothing_else(client: str, provider: str) -> None:
+    marked = 0
+    for seed in range(20):
+        fields = random_conversation(client, Random(f"{client}{seed}"))
+        with_marks, without = written(client, provider, fields), written(client, provider, fields, cache=False)
+        assert (with_marks is None) == (without is None)
+        if with_marks is not None and without is not None:
+            marked += bool(with_marks.breakpoints)
+            assert unmarked(json.loads(with_marks.body)) == unmarked(json.loads(without.body))
+            assert with_marks.losses == without.losses
+            assert not without.breakpoints
+    assert marked or provider in (client, RESPONSES)  # few of them have a system prompt
+
+
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="there is no corpus beside the project")
 @pytest.mark.parametrize("name", _CORPUS)
 def test_recorded_conversations_keep_their_prompts(name: str) -> None:

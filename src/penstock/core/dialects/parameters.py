@@ -4,7 +4,7 @@ The members are those of the provider's API; one in another is written with a do
 order, and before the fields that a route sets:
 
 1. `rename`: the client's member has another name here, unless that one is set too;
-2. `drop`: the provider refuses the member, so it is removed, which is a loss;
+2. `drop`: the provider refuses the member, so it is removed, which is a loss unless it asked for nothing;
 3. `clamp`: a number outside the limits becomes the nearest limit, which is a loss;
 4. `default`: the member is set if it is missing.
 
@@ -44,8 +44,8 @@ class ParameterSettings(Struct, frozen=True, kw_only=True):
             value = _take(fields, old)
             if value is not _MISSING:
                 _change(fields, new, partial(_or_else, value))
-        refused = [name for name in self.drop if _take(fields, name) is not _MISSING]
-        losses = [Loss("option-refused-by-provider", name) for name in refused]
+        refused = [(name, value) for name in self.drop if (value := _take(fields, name)) is not _MISSING]
+        losses = [Loss("option-refused-by-provider", name) for name, value in refused if not _is_default(name, value)]
         for name, limits in self.clamp.items():
             _change(fields, name, partial(_clamped, name, limits, losses))
         for name, value in self.default.items():
@@ -73,6 +73,17 @@ def parameters_of(settings: Mapping[str, object]) -> ParameterSettings | None:
 
 _NAMES = frozenset(ParameterSettings.__struct_fields__)
 _MISSING = object()
+# Some clients always send the defaults of sampling settings: Claude Code sends `temperature: 1`.
+_DEFAULTS: Mapping[str, object] = {
+    "temperature": 1,
+    "top_p": 1,
+    "topP": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "logprobs": False,
+    "top_logprobs": 0,
+}
 
 
 def _take(fields: dict[str, object], path: str) -> object:
@@ -93,6 +104,12 @@ def _change(fields: dict[str, object], path: str, change: Callable[[object], obj
     _change(within, inner, change)
     if within:
         fields[name] = within
+
+
+def _is_default(path: str, value: object) -> bool:
+    """Whether a member has the value that it has anyway."""
+    default = _DEFAULTS.get(path.rpartition(".")[2], _MISSING)
+    return value is None or (default is not _MISSING and value == default)
 
 
 def _or_else(value: object, given: object) -> object:
