@@ -193,6 +193,19 @@ def test_a_conversation_leaves_a_target_that_is_much_busier_or_slower(tmp_path: 
     assert case.order(Facts(affinity=home))[0] != "a"
 
 
+def test_a_conversation_leaves_a_slow_target_and_returns_when_its_measure_is_old(tmp_path: Path) -> None:
+    case = Case(tmp_path, f'strategy = "latency"\naffinity = "prompt"\n{TARGETS}')
+    home = next(key for key, target in conversations(case).items() if target == "a")
+    case.answers("a", 60.0)
+    case.answers("b", 0.2)
+    case.answers("c", 0.2)
+    assert case.order(Facts(affinity=home))[0] != "a"
+    case.now += FRESH_S + 1
+    case.answers("b", 0.2)
+    case.answers("c", 0.2)
+    assert case.order(Facts(affinity=home))[0] == "a"
+
+
 KEYS = "".join(
     f'[[providers.a.keys]]\nname = "{name}"\napi_key = "sk-secret-of-{name}-0001"\n' for name in ("one", "two", "three")
 )

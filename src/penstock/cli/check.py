@@ -160,6 +160,8 @@ def _limits(key: ProviderKey) -> str:
 def _targets(route: Route) -> str:
     if route.weighted:
         return ", ".join(f"{target.weight:g} × {_target(target)}" for target in route.targets)
+    if route.strategy != "order":
+        return f"{', '.join(map(_target, route.targets))} by {route.strategy}"
     return ", then ".join(map(_target, route.targets))
 
 

@@ -137,10 +137,11 @@ class ByLatency:
         return ranked
 
     def tolerable(self, candidates: Sequence[RankedTarget], evidence: TargetEvidence) -> Sequence[RankedTarget]:
-        """Those that are known to take at most twice as long as the best; all if none is known."""
+        """Those that take at most twice as long as the best, and those of which nothing is known now: the conversations
+        that return to such a target measure it."""
         scores = self._scores(candidates, evidence)
         most = min(scores.values()) * _TOLERATED
-        return [candidate for candidate in candidates if scores[candidate] <= most]
+        return [candidate for candidate in candidates if scores[candidate] <= most or scores[candidate] == inf]
 
     def _scores(self, candidates: Sequence[RankedTarget], evidence: TargetEvidence) -> dict[RankedTarget, float]:
         """How long a usual answer of each takes, in seconds; infinitely long if that is not known now."""

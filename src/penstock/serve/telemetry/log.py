@@ -213,7 +213,7 @@ def _call_line(call: Call, entry: Entry, client: str) -> CallLine:
                 target,
                 tried.dialect if answers else None,
                 tried.provider_key or None,
-                tried.why,
+                tried.why[:_MAX_NAME],
                 tried.client_credentials,
                 tried.status,
                 tried.code,
