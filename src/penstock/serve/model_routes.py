@@ -6,7 +6,7 @@ from penstock.gateway.config import Config, Provider, Route
 from penstock.gateway.keys.client_key import ClientKey
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.paths import decoded
-from penstock.serve.responses import JSON, id_headers, refused, respond_failure, respond_json
+from penstock.serve.responses import id_headers, refused, respond_failure, respond_json
 from penstock.serve.upstreams import Upstreams
 
 
@@ -39,12 +39,9 @@ class ModelRoutes:
         elif not name:
             self._respond_list(exchange, request_id, key, dialect)
         elif (route := self._config.route(name)) is not None and (key is None or key.allows(route.name)):
-            listing, headers = DIALECTS[dialect].model_list, id_headers(request_id, dialect)
-            if listing is not None:
-                body = listing.write_model(ListedModel(route.name, self._created))
-                exchange.respond(200, {"content-type": JSON, **headers}, body)
-            else:
-                respond_json(exchange, 200, self._model(route), headers)
+            listing = DIALECTS[dialect].model_list
+            model = self._model(route) if listing is None else listing.write_model(self._listed(route))
+            respond_json(exchange, 200, model, id_headers(request_id, dialect))
         else:
             failure = refused(f"there is no model {name[:200]!r} here", "model_not_found", param="model")
             respond_failure(exchange, failure, request_id, {}, dialect)
@@ -60,13 +57,14 @@ class ModelRoutes:
 
     def _respond_list(self, exchange: Exchange, request_id: str, key: ClientKey | None, dialect: str) -> None:
         offered = [(route, model) for route, model in self.offered() if key is None or key.allows(route.name)]
-        headers = id_headers(request_id, dialect)
-        listing = DIALECTS[dialect].model_list
-        if listing is not None:
-            body = listing.write_list([ListedModel(route.name, self._created) for route, _ in offered])
-            exchange.respond(200, {"content-type": JSON, **headers}, body)
+        if (listing := DIALECTS[dialect].model_list) is not None:
+            body = listing.write_list([self._listed(route) for route, _ in offered])
         else:
-            respond_json(exchange, 200, {"object": "list", "data": [model for _, model in offered]}, headers)
+            body = {"object": "list", "data": [model for _, model in offered]}
+        respond_json(exchange, 200, body, id_headers(request_id, dialect))
+
+    def _listed(self, route: Route) -> ListedModel:
+        return ListedModel(route.name, self._created)
 
     def _model(self, route: Route) -> dict[str, object]:
         provider = route.targets[0].provider

@@ -416,16 +416,24 @@ class ListedModel(Struct, frozen=True):
 
 
 class ModelList(Protocol):
-    """A list of models in an API's own form, where that differs from OpenAI's."""
+    """A list of models in an API's own form, where that differs from OpenAI's: one page with all of them."""
+
+    member: str = "models"
+    """What has the models in a list."""
 
     def applies_to(self, headers: Mapping[str, str], path: str) -> bool:
         """Whether a client with these request headers expects this form. `path` is that of its request."""
 
-    def write_list(self, models: Sequence[ListedModel]) -> bytes:
-        """The body of a whole list."""
+    def model(self, model: ListedModel) -> dict[str, object]:
+        """A model in a list."""
 
-    def write_model(self, model: ListedModel) -> bytes:
-        """The body of one model."""
+    def write_list(self, models: Sequence[ListedModel]) -> dict[str, object]:
+        """The JSON of a whole list."""
+        return {self.member: [self.model(model) for model in models]}
+
+    def write_model(self, model: ListedModel) -> dict[str, object]:
+        """The JSON of one model."""
+        return self.model(model)
 
 
 # To detect a dialect by its bytes.
