@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.calls.comparison import SHADOW_COMPARED, SHADOW_KEY, SHADOW_OF
+from penstock.gateway.calls.comparison import SHADOW_COMPARED, SHADOW_KEY, SHADOW_OF, AnswerComparison
 from penstock.gateway.record.entry import Entry
-from tests.anthropic.support import ANSWER, CHAT_ANSWER, MessagesGateway, answers, start, streams
+from tests.anthropic.support import ANSWER, CHAT_ANSWER, MESSAGE, MessagesGateway, answers, start, streams
 from tests.faults.client import Response, body, post
+from tests.faults.scripts import unstreamed
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 
 pytestmark = pytest.mark.slow
@@ -21,6 +22,9 @@ targets = ["main/{chat}"]
 target = "claude/{messages}"
 share = 1.0
 concurrent = 1
+[routes.whole]
+targets = ["main/{body}"]
+shadow = {{ target = "claude/{message}", share = 1.0 }}
 [routes.failing]
 targets = ["main/{chat}"]
 shadow = {{ target = "claude/{broken}", share = 1.0 }}
@@ -52,6 +56,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream, gate: 
         "chat": upstream.play(streams(CHAT_ANSWER)),
         "messages": upstream.play(streams(ANSWER)),
         "held": upstream.play([head(), gate, chunk(ANSWER), last_chunk()]),
+        "body": upstream.play(unstreamed()),
+        "message": upstream.play(answers(MESSAGE)),
         "broken": upstream.play(answers(b'{"type":"error","error":{"type":"api_error","message":"no"}}', 500)),
     }
     with start(tmp_path_factory.mktemp("shadow"), upstream, ROUTES.format(**models)) as gateway:
@@ -84,6 +90,16 @@ def test_a_call_is_repeated_and_compared(gateway: MessagesGateway) -> None:
     original = gateway.book.entry(response.request_id)
     assert original.key != SHADOW_KEY
     assert len(original.attempts) == 1
+
+
+def test_an_answer_that_is_not_streamed_is_compared_too(gateway: MessagesGateway) -> None:
+    response = gateway.send(post(body("whole", stream=False), {}), calls=1)
+    assert response.status == 200
+    entry = repeated(gateway, response)
+    assert (entry.outcome, entry.stream) == ("completed", False)
+    compared = AnswerComparison.parse(entry.tags[SHADOW_COMPARED])
+    assert compared is not None
+    assert (compared.finish, compared.tools) == (True, "same")
 
 
 def test_a_failing_shadow_harms_no_client(gateway: MessagesGateway) -> None:
