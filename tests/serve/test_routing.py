@@ -48,6 +48,9 @@ fallbacks.overload = ["eu/second-*"]
 [routes."repeated-*"]
 targets = ["eu/second-*"]
 shadow = {{ target = "main/first-required", share = 1.0 }}
+[routes."swift-*"]
+leave_late = true
+{TARGETS}
 [routes."paced-*"]
 min_tokens_per_s = 20
 pace_window_s = 0.3
@@ -275,3 +278,27 @@ def test_a_shadow_must_meet_what_a_call_requires(running: InProcessGateway) -> N
     assert running.send(post(json.dumps(body).encode(), AUTHORIZED)).status == 200
     running.until(lambda: running.upstream.requests("first-required"))
     assert all(b"Not confidential" in request for request in running.upstream.requests("first-required"))
+
+
+def test_a_target_that_begins_later_than_usual_is_left_and_booked(running: InProcessGateway) -> None:
+    late = [hang()]
+    name = play(running, "late", first=in_turn(*[ANSWER] * 20, late))
+    for _ in range(20):
+        assert ask(running, f"swift-{name}").headers["x-penstock-provider"] == "main"
+    response = ask(running, f"swift-{name}")
+    assert (response.status, response.headers["x-penstock-provider"]) == (200, "spare")
+    assert response.headers["x-penstock-route"] == f"after main/first-{name}: upstream_too_slow"
+    entry = running.book.entry(response.request_id)
+    left, answered = entry.attempts
+    assert (left.outcome, left.measure, left.tokens.input > 0) == ("cancelled", "estimated", True)
+    assert entry.cost == (left.cost or 0) + (answered.cost or 0) > (answered.cost or 0)
+
+
+def test_no_target_is_left_that_executes_tools(running: InProcessGateway) -> None:
+    name = play(running, "acting", first=in_turn(*[ANSWER] * 20, [sleep(0.5), *ANSWER]))
+    for _ in range(20):
+        ask(running, f"swift-{name}")
+    body = {"model": f"swift-{name}", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
+    tools = [{"type": "web_search"}]
+    response = running.send(post(json.dumps(body | {"tools": tools}).encode(), AUTHORIZED))
+    assert (response.status, response.headers["x-penstock-provider"]) == (200, "main")

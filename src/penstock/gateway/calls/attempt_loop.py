@@ -40,6 +40,7 @@ from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
 
 _NO_MODEL = "upstream_model_not_found"
 _STALE = "upstream_stale"
+_TOO_SLOW = "upstream_too_slow"
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 """What an asker has to await. The loop runs it as a task, and cancels it if the call is stopped."""
@@ -99,7 +100,8 @@ class AttemptLoop:
     _stopped = False
     _demand: TokenDemand
     _repetitions: Repetitions | None = None  # since the first failure
-    _timer: asyncio.TimerHandle | None = None  # of a repetition
+    _timer: asyncio.TimerHandle | None = None  # of a repetition, or for leaving the target
+    _leaves_for: int | None = None  # the number of the plan for which the target is left
     _at_limit: KeyAtLimit | None = None  # the key of a provider that is free again soonest
     _measured: int | None = None  # the target in the measures, while its attempt is in progress
 
@@ -260,7 +262,19 @@ class AttemptLoop:
         if plan.fallbacks and "refusal" in plan.fallbacks:
             call.progress.control.refusal_fails = bool(self._untried("refusal"))
         services.ledger.start_attempt(call, attempt, plan)
+        if call.may_leave and (usual_s := services.health.measures.p95_s(plan.measure_key)) is not None:
+            self._timer = asyncio.get_running_loop().call_later(usual_s, call.guarded(self._leave), attempt)
         self._ask(fresh=False)
+
+    def _leave(self, attempt: Attempt) -> None:
+        """The target begins later than usual: cancel its attempt, which is booked, and try the next one."""
+        control = self._call.progress.control
+        running = control.running if control is not None else None
+        if self._stopped or running is None or attempt is not self._call.progress.attempts[-1] or not attempt.sent:
+            return
+        if attempt.commit_s is None and (following := self._following()) is not None:
+            self._leaves_for = following
+            running.stop(Failure(code="upstream_too_slow", message="the answer begins later than usual"), "cancelled")
 
     def _why(self, plan: Plan) -> str:
         """Why this target is tried now."""
@@ -317,7 +331,7 @@ class AttemptLoop:
                 return
             case Completed() if attempt.commit_s is not None:
                 measures.completed(key, attempt.output_chars, attempt.seconds - attempt.commit_s)
-            case Failed(committed=False) if attempt.ending == "timed_out":
+            case Failed(failure, committed=False) if attempt.ending == "timed_out" or failure.code == _TOO_SLOW:
                 measures.late(key, attempt.seconds)
             case Failed(failure) if failure.code == _STALE and not self._on_fresh_connection:
                 return  # it is repeated
@@ -356,6 +370,9 @@ class AttemptLoop:
 
     def _next(self, failure: Failure) -> int | None:
         """The number of the plan to try after a failure; None if there is none, or the retry budget is used up."""
+        if (chosen := self._leaves_for) is not None:
+            self._leaves_for = None
+            return chosen
         plans, following = self._plans, self._number + 1
         another_key = following < len(plans) and plans[following].place == self._plan.place
         if failure.retryable and another_key and is_of_key(failure, self._plan):

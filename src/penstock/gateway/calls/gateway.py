@@ -136,6 +136,8 @@ class Gateway:
             request.tenant = tenant_of(key)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
+        if plans[0].settings.leave_late:
+            call.may_leave = _may_leave(call, request)
         shadow = plans[0].shadow if self.shadows is not None else None
         if self.shadows is not None and shadow is not None and not unmet(call.requirements, shadow, self.ledger.price):
             self.shadows.begin(self, call, request, shadow)
@@ -312,3 +314,14 @@ class Gateway:
             ),
         )
         return self._recorder.record(request, relay)
+
+
+def _may_leave(call: Call, request: ClientRequest) -> bool:
+    """Whether a target may be left for the next one, although it bills its input: not if the request has tools that a
+    provider executes, which may act twice; nor if a budget limits the call, which is reserved for one attempt."""
+    if not request.stream or call.strict or request.has_many_values or (call.key is not None and call.key.budgeted):
+        return False
+    try:
+        return all(tool.kind != "server" for tool in request.read().tools)
+    except RequestError:
+        return False

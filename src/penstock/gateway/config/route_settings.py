@@ -93,6 +93,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     next target is tried, or the stream ends with the error `upstream_too_slow` if the client has a part of it."""
     pace_window_s: Seconds = PACE_WINDOW_S
     """With `min_tokens_per_s`: how long an answer may be slower, in seconds."""
+    leave_late: bool = False
+    """`true` leaves a target [that begins later than usual](routing.md#targets-that-begin-late): if the first content
+    of a stream is not there when that of 95 of 100 calls was, the next target is tried."""
     require: str = ""
     """What its calls [require](routing.md#requirements) of providers, such as `"zdr, region=eu"`. A request can demand
     more with `x-penstock-require`."""

@@ -66,6 +66,7 @@ class RouteLoader:
             min_tokens_per_s=given.get("min_tokens_per_s", 0.0),
             pace_window_s=given.get("pace_window_s", PACE_WINDOW_S),
             shadow=self._shadow(given.get("shadow"), timeouts, (*path, "shadow"), name),
+            leave_late=given.get("leave_late", False),
             require=self._require(given.get("require", ""), (*path, "require")),
             retry_billed=given.get("retry_billed", False),
             max_first_event_s=given.get("max_first_event_s", inf),

@@ -104,6 +104,8 @@ class Route(Struct, frozen=True, kw_only=True):
     pace_window_s: float = inf
     # At which target a share of its calls is repeated (`serve/shadow.py`).
     shadow: Shadow | None = None
+    # Whether a target that begins later than usual is left for the next one.
+    leave_late: bool = False
     # What its calls require of providers.
     require: Requirements | None = None
     # Whether what a provider bills is tried again at the same target.
@@ -116,8 +118,8 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def measured(self) -> bool:
-        """Whether its strategy depends on how targets have answered lately."""
-        return self.strategy in MEASURED
+        """Whether its calls depend on how targets have answered lately."""
+        return self.leave_late or self.strategy in MEASURED
 
     @property
     def is_pattern(self) -> bool:

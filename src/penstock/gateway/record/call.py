@@ -164,6 +164,8 @@ class Call(Struct, eq=False):
     """Whether a loss that changes the meaning is a failure."""
     reasons: Mapping[int, str] = {}
     """Why its targets are in their order, by the place of each in the route; empty if there was no choice."""
+    may_leave: bool = False
+    """Whether a target that begins late may be left for the next one."""
     requirements: tuple[Requirements, ...] = ()
     """What it requires of providers, by its header and by its route."""
     routing_headers: Mapping[str, str] = {}
