@@ -31,6 +31,7 @@ _STRATEGIES = {
     "weights": 'strategy = "weights"',
     "least_busy": 'strategy = "least_busy"',
     "latency": 'strategy = "latency"',
+    "latency, leave_late": 'strategy = "latency"\nleave_late = true',
     "cost": 'strategy = "cost"',
     "cheapest": 'strategy = "cheapest"\nmax_first_event_s = 0.5',
 }
@@ -57,7 +58,7 @@ def configuration(port: int, url: str, folder: Path) -> str:
         lines += [f"[providers.{target}]", f'base_url = "{url}/{target}/v1"']
         lines += [f'[prices."{target}/*"]', f"input = {read}", f"output = {written}"]
     for name, settings in _STRATEGIES.items():
-        lines += [f"[routes.{name}]", settings, f"targets = {[f'{target}/m' for target in TARGETS]}"]
+        lines += [f'[routes."{name}"]', settings, f"targets = {[f'{target}/m' for target in TARGETS]}"]
     return "\n".join(lines)
 
 
