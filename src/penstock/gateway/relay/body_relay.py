@@ -133,7 +133,7 @@ class BodyRelay:
         """Do nothing: the client is sent nothing before the answer is complete."""
 
     def resume(self) -> None:
-        """Do nothing, as `pause`."""
+        """Do nothing: nothing was paused."""
 
     def _wait(self, seconds: float) -> None:
         self._deadline.set(max(0.0, min(seconds, self._total_deadline - self._loop.time())))
