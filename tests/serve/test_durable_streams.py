@@ -1,20 +1,26 @@
 """Durable streams: a client that comes back gets every event once, in order, with the true end."""
 
+import random
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from tests.faults.client import CLIENT_KEY, Response, body, get, post
 from tests.faults.dialects import CHAT, CHAT_CLIENT, CLIENTS, MESSAGES, TEXT, Client
 from tests.faults.gateway import settings
 from tests.faults.scripts import HELLO, REST, WORLD, unstreamed, whole
-from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst
+from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst, until_read
 from tests.serve.in_process import InProcessGateway
 
 DURABLE = {"x-penstock-durable": "1"}
 OTHER_KEY = "sk-another-client-of-the-gateway"
+_EVENT = re.compile(rb"id: req_[0-9a-f]{24}-\d+\n(?:[^\n]+\n)+\n")
 _ID = re.compile(rb"^id: (req_[0-9a-f]{24})-(\d+)$", re.MULTILINE)
 
 
@@ -91,6 +97,54 @@ def test_a_client_that_lost_its_connection_gets_the_rest(running: InProcessGatew
     assert answer_of(everything, client).text == TEXT
     (entry,) = running.quiet()
     assert entry.outcome == "completed"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_however_often_the_connection_is_lost_every_event_comes_once(running: InProcessGateway, seed: int) -> None:
+    chance = random.Random(seed)
+    client = (CLIENTS["openai_chat"], CLIENTS["anthropic_messages"])[seed % 2]
+    parts = [HELLO, *(CHAT.says(f" {number}") for number in range(chance.randrange(1, 30))), REST]
+    script = [op for part in parts for op in (chunk(part), until_read())]
+    model = running.upstream.play([head(), *script, last_chunk(), fin()])
+    content = client.content(f"main/{model}", stream=True)
+    running.expected += 1
+    seen, cursor, over = b"", DURABLE, False
+    while not over:
+        with running.client() as connection:
+            connection.send(post(content, {**cursor, "connection": "close"}, client.path))
+            got = b""
+            for _ in range(chance.randrange(1, 6)):
+                got += (more := connection.read_some())
+                over = not more
+            connection.rst()
+        seen += b"".join(_EVENT.findall(got))
+        if ids := _ID.findall(seen):
+            cursor = {"last-event-id": b"-".join(ids[-1]).decode()}
+    everything = read(running, _ID.findall(seen)[0][0].decode())
+    assert seen == everything.body
+    assert numbers(everything.body) == list(range(1, len(numbers(everything.body)) + 1))
+    assert len(running.upstream.requests(model)) == 1
+    assert len(running.quiet()) == 1
+
+
+def test_the_official_sdks_read_durable_streams_with_heartbeats(running: InProcessGateway) -> None:
+    url = f"http://127.0.0.1:{running.port}"
+    gate, script = gated(HELLO, WORLD, REST)
+    model = f"main/{running.upstream.play(script)}"
+    timer = threading.Timer(1.0, gate.open)
+    timer.start()
+    messages: Any = [{"role": "user", "content": "Say hello."}]
+    running.expected += 2
+    with openai.OpenAI(api_key=CLIENT_KEY, base_url=f"{url}/v1", default_headers=DURABLE, max_retries=0) as sdk:
+        chunks = list(sdk.chat.completions.create(model=model, messages=messages, stream=True))
+    assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == TEXT
+    with (
+        anthropic.Anthropic(auth_token=CLIENT_KEY, base_url=url, default_headers=DURABLE, max_retries=0) as client,
+        client.messages.stream(model=model, messages=messages, max_tokens=100) as stream,
+    ):
+        assert stream.get_final_text() == TEXT
+    timer.join()
+    assert len(running.quiet()) == 2
 
 
 def test_heartbeats_have_no_blank_line_and_are_not_kept(running: InProcessGateway) -> None:
