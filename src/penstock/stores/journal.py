@@ -1,26 +1,22 @@
 """Journal: a write-ahead journal of the calls that are not in the book yet. It survives `kill -9`.
 
 A call is written as *open* before its provider is called, and as *settled* before its client sees the end of the
-answer. Once the book has the call, its record is no longer needed. Each record is copied into memory that is mapped to
-a file: into the page cache, which survives the death of the process (not of the machine). So no request ever waits for
-the disk, nor for a system call, which would take ten times as long. The next gateway reads the journals of one that has
-died (`recover`). A file lock shows whether the process of a journal is alive.
+answer. Once the book has the call, its record is no longer needed. Each record is one write into the page cache, which
+survives the death of the process (not of the machine), so no request ever waits for the disk. The next gateway reads
+the journals of one that has died (`recover`). A file lock shows whether the process of a journal is alive.
 
-A journal has two files, whose blocks are allocated in advance, so that a full disk cannot stop it within its capacity
-(as in `serve/telemetry/counters.py`, rule 5). Records are appended to one file. When it is full, the records that are
-still needed are copied to the other file, which is then used. So the capacity is needed only for the running calls, and
-for those that the book could not take. If these need more, the file grows, as far as the disk has room.
+A journal has two files, whose blocks are allocated in advance, so that a full disk cannot stop it within its capacity.
+Records are appended to one file. When it is full, the records that are still needed are copied to the other file, which
+is then used. So the capacity is needed only for the running calls, and for those that the book could not take.
 
     file     a number (8 bytes): of the two files, the one with the higher number is in use; then records
     record   length (4 bytes), CRC-32 (4 bytes), then that many bytes of JSON; a length of zero ends the records
 
 The copy is safe at any moment of a kill: the number of the other file is written last. A record that was cut off has a
-wrong CRC, and reading stops before it. The time of a file shows how long its process was alive. A write to mapped
-memory does not set it at once, so it is set with the progress of running calls.
+wrong CRC, and reading stops before it.
 """
 
 import fcntl
-import mmap
 import os
 import secrets
 import struct
@@ -43,8 +39,6 @@ _HALVES = ("a", "b")
 _NUMBER = struct.Struct("<Q")
 _RECORD = struct.Struct("<II")
 _END = bytes(_RECORD.size)
-# So many mapped bytes are written before their pages are unmapped: they stay in the page cache.
-_MAPPED = 1_048_576
 # In place of a closed file descriptor; no file ever has this number.
 _NO_FILE = -1
 # The space that is reserved for the end of each running call.
@@ -94,18 +88,16 @@ class Journal:
         self._open: set[str] = set()
         self._encode = msgspec.json.Encoder().encode
         self._number = 0
-        self._at = self._unmapped = _NUMBER.size
+        self._at = _NUMBER.size
         name = secrets.token_hex(8)
         self._paths = [folder / f"{name}-{half}{SUFFIX}" for half in _HALVES]
         self._files: list[int] = []
-        self._maps: list[mmap.mmap] = []
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             for path in self._paths:
                 self._files.append(_make(path, capacity))
-                self._maps.append(mmap.mmap(self._files[-1], capacity))
-            self._file, self._map = self._files[0], self._maps[0]
+            self._file = self._files[0]
         except OSError as error:
             self.close()
             raise BookError(
@@ -130,10 +122,8 @@ class Journal:
         self._write(OpenCall(entry), entry.id)
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
-        """Record the progress of running calls, and the time."""
+        """Record the progress of running calls."""
         self._write(JournalMark(dict(reached)))
-        with suppress(OSError):
-            os.utime(self._file)
 
     def settled(self, entry: Entry) -> None:
         """Record the end of a call."""
@@ -143,9 +133,6 @@ class Journal:
     def booked(self, ids: Iterable[str]) -> None:
         """Drop the records of calls that are in the book now."""
         self._live_size -= sum(map(len, map(self._live.pop, ids, repeat(b""))))
-        if self._at - self._unmapped > _MAPPED:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            self._unmapped = self._at
         if not self.intact:
             self._switch_files()  # there may be space now
 
@@ -158,12 +145,9 @@ class Journal:
         for file in self._files:
             if file != _NO_FILE:
                 os.close(file)
-        for mapped in self._maps:
-            mapped.close()
         # The kernel reuses the numbers of closed descriptors. With -1, a later write fails, and hits no other file.
         self._files = [_NO_FILE, _NO_FILE]
         self._file = _NO_FILE
-        self._last = 0  # a later write needs a switch, which fails
 
     def _write(self, record: Record, id: str = "") -> None:
         """Append a record. The record of a call replaces the earlier one, which is no longer needed."""
@@ -178,24 +162,26 @@ class Journal:
             self._switch_files()
             return
         self._at = at + size
-        self._map[at : at + size + len(_END)] = framed + _END
+        try:
+            if os.pwrite(self._file, framed + _END, at) != size + len(_END):
+                self.intact = False
+        except OSError:
+            self.intact = False  # the call is still in memory, and is booked unless the process dies first
 
     def _switch_files(self) -> None:
         """Copy the needed records to the other file and use it. Writing its number last makes the switch atomic.
 
         If it cannot be written, the current file stays in use, with all its records.
         """
-        number = 1 if self._file == self._files[0] else 0
-        other = self._files[number]
+        other = self._files[1] if self._file == self._files[0] else self._files[0]
         data = b"".join((*self._live.values(), _END))
         try:
             self.intact = os.pwrite(other, data, _NUMBER.size) == len(data)
         except OSError:
             self.intact = False
         if self.intact:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            self._file, self._map = other, self._maps[number]
-            self._at = self._unmapped = _NUMBER.size + len(data) - len(_END)
+            self._file = other
+            self._at = _NUMBER.size + len(data) - len(_END)
             self._number += 1
             os.pwrite(other, _NUMBER.pack(self._number), 0)
 
@@ -253,7 +239,6 @@ def _read_leftovers(content: bytes, last_ms: int) -> LeftoverCalls:
             case SettledCall(entry):
                 settled[entry.id] = entry
     unsettled = [(entry, reached.get(id, (0, 0))) for id, entry in opened.items() if id not in settled]
-    last_ms = max((last_ms, *(entry.at_ms for entry in opened.values())))
     return LeftoverCalls(list(settled.values()), unsettled, last_ms)
 
 
