@@ -239,6 +239,7 @@ use the name of a route or `provider/model` as the model. The gateway offers:
 | `POST /v2/chat` | [Cohere](cohere.md) |
 | `POST /model/{{model}}/converse` (`/converse-stream`), `GET /foundation-models` | [Amazon Bedrock](bedrock.md) |
 | `GET /v1/calls/{{id}}` | [what a call has cost](#what-a-call-has-cost) |
+| `GET /key/info`, `GET /v1/model/info` | [LiteLLM's](litellm.md#what-clients-of-litellm-send): a key, its models |
 
 Clients differ in the base URL that they expect. So each path works without `/v1`, too, and below `/openai`,
 `/openai/v1`, `/anthropic`, `/anthropic/v1`, `/gemini`, `/gemini/v1beta`, `/v1beta` and `/v1alpha`: `/chat/completions`

@@ -1,7 +1,9 @@
 """CallRoutes: `GET /v1/calls/{id}`, what the ledger has of a call, for the client that made it."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from penstock.core.hub.failure import Failure
 from penstock.gateway.keys.client_key import ClientKey
@@ -15,11 +17,12 @@ from penstock.serve.surfaces.call_session import BROKEN, report
 from penstock.stores.book.sql_book import Book
 from penstock.stores.query_thread import QueryThread
 
+T = TypeVar("T")
 # What other processes have settled is in the book after so long (`BATCH_S`, and the time of a commit).
 _BOOKED_ELSEWHERE_S = 0.3
 # How long a client waits for the ledger.
 _MOST_S = 10.0
-_UNAVAILABLE = Failure(
+UNAVAILABLE = Failure(
     code="ledger_unavailable", message="the ledger cannot be read now; try again soon", retry_after="2"
 )
 
@@ -52,7 +55,7 @@ class CallRoutes:
                 found = await self._find(id)
                 own = isinstance(found, Entry) and await self._is_of(found, key)
         except TimeoutError:
-            found = _UNAVAILABLE
+            found = UNAVAILABLE
         except Exception as error:  # noqa: BLE001 - the client must get a response
             report(error)
             found = BROKEN
@@ -66,18 +69,22 @@ class CallRoutes:
         else:
             respond_json(exchange, 200, report_of(found), {"x-request-id": request_id})
 
+    async def query(self, work: Callable[[Book], T]) -> T | Exception:
+        """The result of a query of the book in the thread, or why there is none."""
+        self._thread = self._thread or QueryThread(self._books.open_book, "penstock-calls")
+        return await self._thread.run(work)
+
     async def _find(self, id: str) -> Entry | Failure | None:
         """The call with that id. One that is not in the book may have just been settled, perhaps elsewhere."""
         for wait in (None, self._books.written, partial(asyncio.sleep, _BOOKED_ELSEWHERE_S)):
             if wait is not None:
                 await wait()
-            self._thread = self._thread or QueryThread(self._books.open_book, "penstock-calls")
-            found = await self._thread.run(lambda book: book.entry(id))
+            found = await self.query(lambda book: book.entry(id))
             if isinstance(found, Exception):
-                return _UNAVAILABLE
+                return UNAVAILABLE
             if found is not None:
                 return found
-        return _UNAVAILABLE if self._books.trouble else None
+        return UNAVAILABLE if self._books.trouble else None
 
     async def _is_of(self, entry: Entry, key: ClientKey | None) -> bool:
         """Whether a call is of this key, and of this user if users of the key have a JWT each."""

@@ -23,6 +23,7 @@ from penstock.serve.call_routes import CallRoutes
 from penstock.serve.edge import CorsPolicy, TrustedProxies
 from penstock.serve.model_routes import ModelRoutes
 from penstock.serve.paths import is_root, listed_model
+from penstock.serve.proxy_routes import ProxyRoutes
 from penstock.serve.rejections import Rejection, Rejections
 from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import refused, request_ids, respond_failure, respond_json
@@ -65,6 +66,7 @@ class Router:
         self._apis = apis
         self._streams = streams
         self._calls = CallRoutes(books) if books is not None else None
+        self._proxy = ProxyRoutes(self._calls, ledger)
         self._authenticator = authenticator
         self._rejections = rejections
         self._ledger = ledger
@@ -191,8 +193,8 @@ class Router:
             self.models.handle(exchange, listed, request_id, key)
         elif path.startswith("/calls/") and self._calls is not None and self._gateway.config.server.caller_reports:
             self._calls.handle(exchange, path.removeprefix("/calls/"), request_id, key)
-        else:
-            hint = ""
+        elif not self._proxy.handle(exchange, path, request_id, key, self.models):
+            hint = self._proxy.instead(path)
             if is_root(request.path):
                 hint = "; the paths of the API begin with /v1, such as /v1/models, and `penstock open` opens the page"
             message = f"there is nothing at {request.path[:200]}{hint}"

@@ -82,6 +82,11 @@ LOSSES: dict[str, LossRow] = {
         "The nearest value that the provider takes is sent.",
         "With the client's value the provider would refuse the whole request.",
     ),
+    "proxy-option-dropped": LossRow(
+        "The request has a member by which clients control LiteLLM's proxy, such as `num_retries`.",
+        "What the member asks for; no provider gets it.",
+        "Retries, timeouts and caches are settings of the gateway; the detail names the member.",
+    ),
     "prefill-not-continued": LossRow(
         "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
         "The answer may start anew, or repeat the beginning.",

@@ -257,6 +257,10 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """Whether the answer is generated in the background, and whether the client reads its stream."""
     unkept: bool = False
     """Whether the client asks that nothing of the call is kept."""
+    fallbacks: tuple[str, ...] = ()
+    """The models that the client wants to be tried after its own."""
+    dropped: tuple[Loss, ...] = ()
+    """What was removed from the body before any target was chosen."""
     failures_in_stream: frozenset[str] = frozenset()
     """Codes of failures before the first content that the client expects in a stream, and not as an HTTP status."""
     echo: Mapping[str, object] = {}

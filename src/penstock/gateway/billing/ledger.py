@@ -268,7 +268,7 @@ class Ledger:
         """The entry of a call. If an exception of ours prevents it, the call is estimated, as an orphaned one is."""
         try:
             team = call.key.team if call.key is not None else ""
-            return entry_of(call, self._ratios.output, partial(self._price_of, team))
+            return entry_of(call, self._ratios.output, partial(self.price_of, team))
         except Exception as error:
             if not call.progress.attempts:
                 raise
@@ -354,7 +354,7 @@ class Ledger:
             plan.quote = quote = self.prices.quote(target.provider, target.model, now)
         return self.prices.of_team(quote, plan.target.provider.name, team) if team else quote.priced
 
-    def _price_of(self, team: str, provider: str, model: str) -> PricedModel | None:
+    def price_of(self, team: str, provider: str, model: str) -> PricedModel | None:
         """The current price of a model that is no target, for the calls of a team; None if it is unknown."""
         known = self.providers.get(provider)
         return self.prices.find(known, model, time.time(), team) if known is not None else None
@@ -406,6 +406,9 @@ class NoLedger:
         return plans
 
     def price(self, plan: QuotedPlan) -> None:
+        """No price is known."""
+
+    def price_of(self, team: str, provider: str, model: str) -> None:
         """No price is known."""
 
     def admit(

@@ -116,7 +116,7 @@ class ChatAsker:
             passed = {name: value for name, value in given.items() if value is not None}
             written = structs.replace(written, headers={**passed, **written.headers})
         self.outgoing = written
-        call.progress.losses = [*written.losses]
+        call.progress.losses = [*self._request.dropped, *written.losses]
         call.progress.breakpoints = written.breakpoints
         if not call.strict or not changes_meaning(written.losses):
             return None

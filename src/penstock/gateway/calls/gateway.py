@@ -117,11 +117,10 @@ class Gateway:
             raise RequestError(refusals.provider_routing(route))
         if (reference := request.reference) is not None and not self.config.server.shared_state:
             raise RequestError(refusals.shared_state(reference.member))
-        for plans in self._all_plans:
-            if request.model in plans:
-                return
-        if self._leaked_keys.has_key(request.model):
-            raise RequestError(refusals.key_in_model())
+        named = (request.model, *request.fallbacks) if isinstance(request, ClientRequest) else (request.model,)
+        for model in named:
+            if not any(model in plans for plans in self._all_plans) and self._leaked_keys.has_key(model):
+                raise RequestError(refusals.key_in_model())
 
     def attempts_for(self, call: Call, request: ClientRequest, client: ChatClient) -> AttemptLoop:
         """The attempts at a chat request, which the caller must start. Raises `RequestError` if there is no target."""
@@ -130,9 +129,12 @@ class Gateway:
         if call.trace is not None:
             call.trace.parameters = request.figures()
         known = self._streamed if request.stream else self._whole
-        plans = self._choose(call, known[request.dialect], request)
+        with_fallbacks = request.fallbacks and call.credentials is None  # which are for one target
+        choose = self._choose_with_fallbacks if with_fallbacks else self._choose
+        plans = choose(call, known[request.dialect], request)
         key = call.key
-        if key is not None and (CACHE_KEY in request.members.values or plans[0].salts_cache):
+        salts = plans[0].salts_cache or (with_fallbacks and any(plan.salts_cache for plan in plans))
+        if key is not None and (salts or CACHE_KEY in request.members.values):
             request.tenant = tenant_of(key)
         if self.collector is not None and plans[0].content != "never":
             self.collector.begin(call, request, plans[0].content)
@@ -199,6 +201,29 @@ class Gateway:
             named = [f"{plan.target.name} {reason}" for plan, reason in zip(plans, reasons, strict=True)]
             raise RequestError(refusals.requirements_unmet(call.model, list(dict.fromkeys(named))))
         return [plan for plan, reason in zip(plans, reasons, strict=True) if not reason]
+
+    def _choose_with_fallbacks(self, call: Call, known: Plans, request: ClientRequest) -> Sequence[Plan]:
+        """The plans of the request's model, then of those that the client names as fallbacks, each of which must exist
+        and be allowed. A model without a target that may be tried now is left out, unless that is so of all."""
+        for name in request.fallbacks:
+            self._find(known, name, call.key)
+        found, reasons, route, refusal = list[Plan](), dict[int, str](), "", None
+        for name in (call.model, *request.fallbacks):
+            call.model, call.reasons = name, {}
+            try:
+                plans = self._choose(call, known, request)
+            except RequestError as error:
+                refusal = refusal or error
+                call.model = known.full_name(name)
+                plans = ()
+            first = max((plan.place for plan in found), default=-1) + 1
+            found += [structs.replace(plan, place=first + plan.place) for plan in plans] if first else plans
+            reasons |= {first + place: why for place, why in call.reasons.items()}
+            route = route or call.model
+        call.model, call.reasons = route, reasons
+        if refusal is not None and not found:
+            raise refusal
+        return found
 
     def _no_target(self, model: str, excluded: Sequence[Excluded]) -> Failure:
         """Why none of the plans of a model may be tried."""

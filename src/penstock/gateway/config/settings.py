@@ -84,8 +84,8 @@ class Server(Struct, frozen=True, kw_only=True):
     state](access.md#shared-state)."""
     provider_routing: bool = False
     """`true` lets clients send fields by which a provider chooses another model or route: `models`, `route`, `provider`
-    and `preset` of OpenRouter, `providerOptions`, and `fallbacks` in any API but [Messages](anthropic.md). They bypass
-    the models of a key, and the answer is booked at the price of the model that was asked for."""
+    and `preset` of OpenRouter, `providerOptions`, and `fallbacks` of embeddings. They bypass the models of a key, and
+    the answer is booked at the price of the model that was asked for."""
     caller_reports: bool = True
     """`false` tells clients neither the cost of their calls nor what the ledger has of them: see [what a call has
     cost](clients.md#what-a-call-has-cost)."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
+from penstock.core.dialects.proxy_members import proxy_members
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference
 from penstock.core.hub.failure import Failure
@@ -59,11 +60,16 @@ class Answers(Surface[ClientRequest]):
         """Parse a request body. Raises `RequestError`."""
         path = f"{request.path}?{request.query}" if request.query else request.path
         read = self._surface_dialect.read_request(body, request.headers, path)
+        own: dict[str, object] = {}
         if "stream_resumable" in read.fields or "stream_id" in read.fields:
             own = {name: read.fields[name] for name in MEMBERS if name in read.fields}
-            edited = read.members.edited(dict.fromkeys(own))
-            read = self._surface_dialect.read_request(edited, request.headers, path)
-            read.stream_members = own
+        proxy = proxy_members(read)
+        if own or proxy is not None:
+            edits = {**dict.fromkeys(own), **(proxy.edits if proxy is not None else {})}
+            read = self._surface_dialect.read_request(read.members.edited(edits), request.headers, path)
+            read.stream_members = own or None
+            if proxy is not None:
+                proxy.apply(read)
         read.reference = find_reference(self.dialect, read.fields)
         if len(body) > LARGE_BODY:
             read.issuer()  # now, in a thread: the event loop may need it

@@ -39,6 +39,10 @@ export const LOSSES = {
   "meaning": "A number that the client sent is outside the limits that the provider is known to have.",
   "lost": "The nearest value that the provider takes is sent."
  },
+ "proxy-option-dropped": {
+  "meaning": "The request has a member by which clients control LiteLLM's proxy, such as `num_retries`.",
+  "lost": "What the member asks for; no provider gets it."
+ },
  "prefill-not-continued": {
   "meaning": "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
   "lost": "The answer may start anew, or repeat the beginning."
