@@ -281,6 +281,7 @@ INVALID: dict[str, tuple[str, str, Any, str]] = {
     "another operator": ("GET", "/Users?filter=userName%20co%20%22a%22", None, "invalidFilter"),
     "another attribute": ("GET", "/Users?filter=shoe%20eq%20%22a%22", None, "invalidFilter"),
     "a filter that does not end": ("GET", "/Users?filter=userName%20eq%20%22a", None, "invalidFilter"),
+    "a very long filter": ("GET", f"/Users?filter=userName%20eq%20%22{'x' * 2_000}%22", None, "invalidFilter"),
     "or": ("GET", "/Users?filter=id%20eq%20%22a%22%20or%20id%20eq%20%22b%22", None, "invalidFilter"),
     "a page of words": ("GET", "/Users?count=many", None, "invalidValue"),
     "another operation": ("PATCH", "/Users/ID", {"Operations": [{"op": "move", "path": "name"}]}, "invalidSyntax"),
