@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock import Extra
+from penstock import Extra, StreamReader, TextDelta
 from tests.streams import DONE, Json, begins, choice, chunk, completion, delta, finishes, read, says, sse
 
 KEPT: dict[str, tuple[Json, Extra]] = {
@@ -76,3 +76,16 @@ def test_extras_of_the_chunk_are_reported_when_they_change() -> None:
     payloads = [begins(), says("H", citations=["a"]), says("i", citations=["a"]), finishes(citations=["a", "b"])]
     emitted = [event.fields for event in read(sse(*payloads, DONE)) if isinstance(event, Extra)]
     assert emitted == [{"citations": ["a"]}, {"citations": ["a", "b"]}]
+
+
+def test_what_an_event_of_cohere_has_beside_its_text_is_kept_before_the_text() -> None:
+    begin: Json = {"type": "message-start", "id": "x", "delta": {"message": {"role": "assistant"}}}
+    start: Json = {"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "text", "text": ""}}}}
+    text: Json = {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "Hi"}}}}
+    probability: Json = {"token_ids": [1], "logprobs": [-0.5]}
+    events = StreamReader("cohere").feed(sse(begin, start, text | {"odd": 1, "logprobs": probability}))
+    assert events[-3:] == [
+        Extra("delta", {"logprobs": [probability]}, 0),
+        Extra("chunk", {"odd": 1}),
+        TextDelta(0, "Hi"),
+    ]
