@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.simulation.mutants import find_all  # noqa: E402
 from tests.simulation.plan import LAYOUTS, Plan, plan_of  # noqa: E402
 from tests.simulation.shrink import shrink  # noqa: E402
 from tests.simulation.simulation import Outcome, simulate  # noqa: E402
@@ -18,6 +19,8 @@ _MOST_SHOWN = 5
 
 def main() -> int:
     arguments = _arguments()
+    if arguments.mutants is not None:
+        return _find_mutants(arguments.mutants)
     began, until = time.monotonic(), time.monotonic() + 60 * (arguments.minutes or 0)
     seed, worlds = arguments.seed, arguments.worlds or (1 if arguments.minutes is None else sys.maxsize)
     hours = calls = 0.0
@@ -41,6 +44,8 @@ def main() -> int:
         if outcome.violations:
             failed += 1
             _report(plan, outcome, arguments)
+            if arguments.until_violation:
+                break
     rate = hours * 3600 / cpu_s if cpu_s else 0.0
     print(
         f"{hours:,.1f} simulated hours, {calls:,.0f} calls, {faults.total():,} faults of {len(faults)} kinds, "
@@ -48,6 +53,14 @@ def main() -> int:
         f"{rate:,.0f} simulated hours per hour of CPU"
     )
     return 1 if failed else 0
+
+
+def _find_mutants(names: str) -> int:
+    missed = 0
+    for mutant, found in find_all(names):
+        missed += "VIOLATION" not in found
+        print(f"{mutant.name}\n    {found}", flush=True)
+    return 1 if missed else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,6 +75,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     parser.add_argument("--digest", action="store_true", help="print a hash of everything that happens")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for a smaller world after a violation")
+    parser.add_argument("--until-violation", action="store_true", help="end with the first violation")
+    parser.add_argument("--mutants", nargs="?", const="", metavar="NAME", help="put defects into a copy, and find them")
     for part in ("clients", "faults", "calls"):
         parser.add_argument(f"--only-{part}", metavar="N,N", help=f"only these {part} of the world")
     return parser.parse_args()

@@ -186,6 +186,8 @@ class Client:
     async def run(self) -> None:
         for call in self._plan.calls:
             await asyncio.sleep(call.pause_s)
+            if call.rush:
+                await asyncio.sleep(60.0 - self._world.now % 60.0)
             await self._ask(call)
         for connection in self._idle.values():
             connection.transport.close()

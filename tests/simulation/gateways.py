@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from penstock.gateway.config import Config, load
 from penstock.gateway.keys.key_secret import digest_of
@@ -73,7 +72,7 @@ class Gateway:
         self.on_death: Callable[[Gateway], None] = lambda _: None
         """Called when it has died and nothing starts it again."""
         self.on_process: Callable[[SimulatedLoop], None] = lambda _: None
-        self._homes: dict[Process, Any] = {}
+        self._known_journals: set[str] = set()
         self._home: RuntimeFolder | None = None
         self._supervisor: Process | None = None
 
@@ -109,6 +108,7 @@ class Gateway:
             self._world, self._machine.network, process, self._machine.make_socket
         )
         self.processes.append(process)
+        self._known_journals |= self._journals()
         self.loops[process] = loop
         self.on_process(loop)
         worker = home is not None
@@ -138,6 +138,9 @@ class Gateway:
         loop.call_soon(begin)
         return process
 
+    def _journals(self) -> set[str]:
+        return {path.name for path in (self.folder / "journal").glob("*.journal")}
+
     @property
     def _pipe(self) -> int:
         return -3  # where workers say that they listen; the machine ignores it
@@ -161,6 +164,8 @@ class Gateway:
 
     def died(self, process: Process) -> None:
         """A process of it has died: the supervisor starts another worker."""
+        if process.ended_by_signal and self._layout != "workers" and not self._journals() <= self._known_journals:
+            self.problems.append(f"{process.name} was ended by a signal and has left a journal")
         if process is self._supervisor or self.stopping or process.status is not None:
             return
         if self._layout == "workers" and self._home is not None:

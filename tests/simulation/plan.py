@@ -18,7 +18,7 @@ LAYOUTS: tuple[Layout, ...] = ("one", "workers", "two", "pair")
 WHOLE = ("whole", "at once", "bytewise", "slow", "gzip", "flood", "lying", "absurd", "tolerated")
 BROKEN = (
     "cut", "reset", "ended early", "silent", "silent at first", "error event", "status", "garbage", "closes at once",
-    "resets at once", "broken", "lost event", "empty event", "nested",
+    "resets at once", "broken", "lost event", "empty event", "nested", "failed finish",
 )  # fmt: skip
 # What a client does besides asking and reading.
 ODDITIES = ("slow", "stalls", "leaves", "resets", "half-closes", "pipelines")
@@ -44,6 +44,8 @@ class CallPlan(Struct, frozen=True):
 
     id: int
     pause_s: float
+    rush: bool
+    """Whether it is asked at the full minute, when others are asked too."""
     surface: str
     stream: bool
     target: str
@@ -160,7 +162,7 @@ class _Mood:
     """Which kinds of trouble a world has, and how often."""
 
     def __init__(self, chance: Random) -> None:
-        self.pause_s = chance.choice((60.0, 200.0, 400.0))
+        self.pause_s = chance.choice((120.0, 300.0, 600.0))
         self.broken = [kind for kind in BROKEN if chance.random() < 0.5]
         self.broken_share = chance.choice((0.0, 0.1, 0.4)) if self.broken else 0.0
         self.odd = [kind for kind in ODDITIES if chance.random() < 0.5]
@@ -168,6 +170,7 @@ class _Mood:
         self.nonsense_share = chance.choice((0.0, 0.05, 0.2))
         self.faults = [kind for kind in FAULTS if chance.random() < 0.4]
         self.whole = [kind for kind in WHOLE if kind == "whole" or chance.random() < 0.5]
+        self.rush = chance.random() < 0.5
         self.dialects = [each for each in DIALECTS if chance.random() < 0.6] or ["openai_chat"]
         self.surfaces = [each for each in SURFACES if chance.random() < 0.6] or ["openai_chat"]
 
@@ -180,6 +183,7 @@ def _call(chance: Random, id: int, pause_s: float, mood: _Mood) -> CallPlan:
     return CallPlan(
         id,
         pause_s,
+        budgeted and mood.rush,
         chance.choice(mood.surfaces),
         chance.random() < 0.75,
         target,

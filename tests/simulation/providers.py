@@ -194,6 +194,13 @@ def _stream(served: Served, behaviour: Behaviour, kind: str, chance: Random, eve
         served.damaged = dialect != "openai_responses"  # whose end repeats the text
     elif kind == "empty event":
         events.insert(chance.randrange(len(events)), b"event: message\n\n" if dialect not in _TYPES else b"")
+    elif kind == "failed finish":
+        whole, served.text = served.text, None
+        for old in (b'"finish_reason":"stop"', b'"stop_reason":"end_turn"', b'"done_reason": "stop"'):
+            new = old.replace(b"stop_reason", b"S").replace(b"stop", b"error").replace(b"end_turn", b"error")
+            events = [event.replace(old, new.replace(b"S", b"stop_reason")) for event in events]
+        if not any(b'"error"' in event for event in events):
+            served.text = whole  # an API that has no such reason
     cut = None
     if kind in ("cut", "reset", "ended early", "silent", "garbage", "error event"):
         place = chance.randrange(len(events))

@@ -347,7 +347,10 @@ class _Simulation:
         gateway.end_supervisor()
 
         def started(process: Process) -> None:
-            process.on_callback = (callbacks % 60, lambda: gateway.signal(signal.SIGTERM))
+            if callbacks % 2:
+                process.on_callback = (callbacks % 60, lambda: gateway.signal(signal.SIGTERM))
+            else:  # also while the main thread waits for another one
+                self.world.after(callbacks % 60 / 1_000, lambda _: gateway.signal(signal.SIGTERM))
 
         gateway.start(started)
         self.world.after(_END_S, lambda _: self._restart(gateway))

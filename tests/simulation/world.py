@@ -260,6 +260,7 @@ class Process:
         """It gets no turn before, as after SIGSTOP or while the machine sleeps."""
         self.on_callback: tuple[int, Callable[[], None]] | None = None
         """What is done before a callback with this number."""
+        self.ended_by_signal = False
         self.status: int | None = None
         """Its exit status, once it has ended by itself."""
         self._opened = 0
@@ -297,4 +298,5 @@ class Process:
         if handler is not None:
             handler()
         elif number != signal.SIGHUP or self.signals:
+            self.ended_by_signal = True
             self.world.kill(self, "ended by a signal")
