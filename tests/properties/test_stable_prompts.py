@@ -99,7 +99,6 @@ def test_random_conversations_keep_their_prompts(client: str, seeds: range) -> N
     assert seen >= 2 * len(seeds)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("provider", [MESSAGES, BEDROCK, RESPONSES])
 def test_breakpoints_change_nothing_else(client: str, provider: str) -> None:
@@ -116,6 +115,7 @@ def test_breakpoints_change_nothing_else(client: str, provider: str) -> None:
     assert marked or provider in (client, RESPONSES)  # few of them have a system prompt
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="there is no corpus beside the project")
 @pytest.mark.parametrize("name", _CORPUS)
 def test_recorded_conversations_keep_their_prompts(name: str) -> None:
