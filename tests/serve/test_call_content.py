@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -225,3 +226,69 @@ def test_mistakes_in_rules_are_reported(tmp_path: Path) -> None:
     assert "content.keep: needs the ledger" in reported
     assert "mask" in reported
     assert "'(' at position 1" in reported
+
+
+def lines_in(folder: Path) -> list[Any]:
+    files = sorted(folder.glob("penstock-content-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_folder_gets_the_same_content_as_json_lines(tmp_path: Path) -> None:
+    exports = tmp_path / "exports" / "content"
+
+    async def test(world: World) -> None:
+        for number in range(3):
+            world.call(f"req_{number}", "Hello ann-", "the-user\nbob@y.example")
+        await world.written()
+        written = lines_in(exports)
+        assert [line["id"] for line in written] == ["req_0", "req_1", "req_2"]
+        request, answer, left_out = world.kept("req_0")
+        assert (written[0]["request"], written[0]["answer"], written[0]["left_out"]) == (request, answer, left_out)
+        assert (written[0]["model"], written[0]["outcome"], written[0]["user"]) == ("acme/a", "completed", "u_1")
+
+    assert run(tmp_path, test, f'folder = "{exports}"').dropped == []
+    (file,) = exports.iterdir()
+    assert (file.stat().st_mode & 0o777, exports.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not [word for word in (KEY, "ann-the-user", "bob@", "ann@") if word.encode() in file.read_bytes()]
+
+
+def test_files_are_bounded_and_the_oldest_goes(tmp_path: Path) -> None:
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    stranger = exports / "notes.txt"
+    stranger.write_text("of the operator")
+    expired = exports / "penstock-content-20200101T000000Z-1-1.jsonl"
+    expired.write_text("{}\n")
+    os.utime(expired, (0, 0))
+
+    async def test(world: World) -> None:
+        for number in range(40):
+            world.call(f"req_{number}", "word " * 1_000)
+            await world.written()
+
+    run(tmp_path, test, f'folder = "{exports}"\nmax_total = 100000')
+    assert (stranger.exists(), expired.exists()) == (True, False)
+    written = lines_in(exports)
+    assert written[-1]["id"] == "req_39"
+    assert written[0]["id"] != "req_0"
+    assert 50_000 < sum(file.stat().st_size for file in exports.glob("*.jsonl")) <= 100_000
+
+
+def test_a_folder_that_fails_costs_neither_the_database_nor_a_call(tmp_path: Path) -> None:
+    exports = tmp_path / "exports"
+    exports.write_text("a file in its place")
+
+    async def test(world: World) -> None:
+        for number in range(2):
+            world.call(f"req_{number}", "Hi")
+            await world.written()
+            assert world.kept(f"req_{number}") is not None
+        exports.unlink()
+        world.call("req_2", "Hi")
+        await world.written()
+
+    world = run(tmp_path, test, f'folder = "{exports}"')
+    assert world.dropped == [("folder", 1)] * 2
+    assert [line["id"] for line in lines_in(exports)] == ["req_2"]
+    assert len(world.log) == 2
+    assert str(exports) in world.log[0]

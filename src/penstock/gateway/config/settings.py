@@ -289,6 +289,9 @@ class ContentSettings(Struct, frozen=True, kw_only=True):
     """Bytes of a request, and of an answer. A larger request is left out, and so is the rest of a larger answer."""
     max_total: Size = 1_000_000_000
     """Bytes of all content; the oldest is deleted."""
+    folder: str = ""
+    """A folder in which the same content is written as [JSON lines](privacy.md#content-as-files), which other programs
+    collect; relative to the working directory."""
 
 
 class AdminSettings(Struct, frozen=True, kw_only=True):

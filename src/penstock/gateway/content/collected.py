@@ -9,8 +9,9 @@ from penstock.core.hub.completion import Completion
 
 ContentRule: TypeAlias = Literal["never", "failed", "sampled", "always"]
 """Of which calls the request and the answer are kept."""
-NotCollected: TypeAlias = Literal["memory", "database"]
-"""Why content that should be kept is dropped: too much of it is in memory, or the database does not work."""
+NotCollected: TypeAlias = Literal["memory", "database", "folder"]
+"""Why content that should be kept is dropped: too much of it is in memory, or the database does not work, or the folder
+cannot be written (then the database has it)."""
 
 
 class AnswerSource(Protocol):

@@ -10,22 +10,23 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
-from penstock.amounts import DAY_MS
+from penstock.amounts import DAY_MS, clock_ms
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.config import Config, ContentRule, ContentSettings
 from penstock.gateway.content.collected import CollectedContent, ContentMemory, NotCollected
 from penstock.gateway.content.content_mask import ContentMask, parse_pattern
-from penstock.gateway.content.kept_record import KeptRecord
 from penstock.gateway.mask import MASK
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.entry import Entry, Outcome
 from penstock.serve.kept.kept_content import KeptContent
 from penstock.serve.telemetry.content import answer_messages
 from penstock.stores.content.call_record import CallRecord
+from penstock.stores.content.content_folder import ContentFolder
 from penstock.stores.content.sql_content import SqlContent
 
 # Content in memory: of running calls, and of those that wait to be written.
@@ -61,11 +62,14 @@ class CallContent:
         self._memory = ContentMemory(MAX_MEMORY)
         self._ended: deque[_CollectedCall] = deque()
         self._writing = False
+        self._folder_trouble = ""
         self.use(config)
 
     def use(self, config: Config) -> None:
         """Apply a configuration to calls that start, and to those that end."""
         self._settings: ContentSettings = config.content
+        folder, keep_ms = config.content.folder, round(config.content.keep_days * DAY_MS)
+        self._folder = ContentFolder(Path(folder), config.content.max_total, keep_ms) if folder else None
         self._mask = ContentMask([parse_pattern(text) for text in config.content.mask], config.secrets())
 
     def begin(self, call: Call, request: ClientRequest, rule: ContentRule) -> None:
@@ -108,34 +112,47 @@ class CallContent:
             batch.append(self._ended.popleft())
             size += batch[-1].content.size
         self._writing = True
-        work = partial(_put, batch, self._mask, round(self._settings.keep_days * DAY_MS))
+        work = partial(_put, batch, self._mask, round(self._settings.keep_days * DAY_MS), self._folder)
         self._store.change_calls(work, partial(self._on_written, batch))
 
-    def _on_written(self, batch: Sequence[_CollectedCall], defective: int | Exception) -> None:
+    def _on_written(self, batch: Sequence[_CollectedCall], written: tuple[int, str] | Exception) -> None:
         self._writing = False
         for ended in batch:
             ended.content.release()
-        if isinstance(defective, Exception):
-            self._count("database", len(batch))
-        elif defective:
+        defective, trouble = (len(batch), "") if isinstance(written, Exception) else written
+        if defective:
             self._count("database", defective)
+        if defective and not isinstance(written, Exception):
             self._warn(f"the content of {defective} calls cannot be stored")
+        if trouble:
+            self._count("folder", len(batch))
+        if trouble != self._folder_trouble:
+            self._folder_trouble = trouble
+            self._warn(f"[content] folder: {trouble}" if trouble else "[content] folder: files can be written again")
         self._write()
 
 
-def _put(batch: Sequence[_CollectedCall], mask: ContentMask, keep_ms: int, store: SqlContent) -> int:
-    """Write the content of calls. Called in the thread. Returns how many cannot be written."""
-    records, defective = [], 0
+def _put(
+    batch: Sequence[_CollectedCall], mask: ContentMask, keep_ms: int, folder: ContentFolder | None, store: SqlContent
+) -> tuple[int, str]:
+    """Write the content of calls. Called in the thread. Returns how many cannot be written, and why the folder cannot
+    be written, if that is so."""
+    records, defective = list[tuple[Entry, CallRecord]](), 0
     for ended in batch:
         try:
-            records.append(_record(ended, mask, keep_ms))
+            records.append((ended.entry, _record(ended, mask)))
         except Exception:  # noqa: BLE001 - it is counted; its message may quote content
             defective += 1
-    store.put(records)
-    return defective
+    store.put([record.kept(keep_ms) for _, record in records])
+    try:
+        if folder is not None:
+            folder.append(records, clock_ms())
+    except OSError as error:
+        return defective, f"{error.strerror or error}: {error.filename or 'a file'}"
+    return defective, ""
 
 
-def _record(ended: _CollectedCall, mask: ContentMask, keep_ms: int) -> KeptRecord:
+def _record(ended: _CollectedCall, mask: ContentMask) -> CallRecord:
     entry, content = ended.entry, ended.content
     names: Mapping[str, str] = {content.user: entry.user} if entry.user and content.user else {}
     names = {**names, **dict.fromkeys(content.secrets, MASK)}
@@ -149,7 +166,7 @@ def _record(ended: _CollectedCall, mask: ContentMask, keep_ms: int) -> KeptRecor
         left_out=content.left_out,
         request=_json(mask.json(request, names)),
         answer=_json(mask.json(answer, names)),
-    ).kept(keep_ms)
+    )
 
 
 def _json(value: object) -> Raw:

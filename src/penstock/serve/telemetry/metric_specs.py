@@ -187,7 +187,7 @@ NOT_KEPT = _counter(
 )
 CONTENT_DROPPED = _counter(
     "content_dropped",
-    "Calls whose content should be kept and is dropped, by reason: memory, or the database.",
+    "Calls whose content should be kept and is dropped, by reason: memory, the database, or the folder.",
     "reason",
 )
 DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")

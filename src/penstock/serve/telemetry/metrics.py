@@ -53,7 +53,7 @@ _KNOWN: Mapping[MetricSpec, Collection[str]] = {
     metric_specs.STREAM_END: STREAM_ENDS,
     metric_specs.REJECTED: REASONS,
     metric_specs.NOT_KEPT: ("size", "database"),
-    metric_specs.CONTENT_DROPPED: ("memory", "database"),
+    metric_specs.CONTENT_DROPPED: ("memory", "database", "folder"),
     metric_specs.WEBHOOKS: ("delivered", "failed", "dropped"),
 }
 
