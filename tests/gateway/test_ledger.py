@@ -369,3 +369,13 @@ def test_a_completed_call_without_an_attempt_does_not_stop_the_batch(kept: Runne
         assert [entry.id for batch in it.writer.batches for entry in batch] == ["req_1", "req_2"]
 
     kept(test)
+
+
+def test_secrets_are_masked_in_the_names_of_end_users(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        it.ledger.secrets = ("sk-of-the-gateway",)
+        both, named = "ann sk-of-the-gateway sk-of-the-client", list[str]()
+        assert it.ledger.name_user(both, named.append) == "ann … sk-of-the-client"
+        assert it.ledger.name_user(both, named.append, ("sk-of-the-client",)) == "ann sk-of-the-gateway …"
+
+    kept(test)

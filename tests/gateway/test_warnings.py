@@ -77,7 +77,15 @@ def test_accounts_without_a_budget_and_of_end_users_are_not_watched() -> None:
     found = watch()
     for account in ("team:acme/search", "team:acme/search:month", "user:key_1:abc:day", "key_2"):
         assert account not in found
+        assert found.account(account) is None
         assert found.check(account, 10**12, NOW, refused=True) == []
+    assert found
+    assert "key_1:day" in found
+    assert (quota := found.account("key_1:day")) is not None
+    assert quota.budget == 200
+    found.use({})
+    assert not found
+    assert "key_1:day" not in found
 
 
 def test_a_refusal_is_a_warning_of_all() -> None:
