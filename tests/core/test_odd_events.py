@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import Fault, Repair, Start, StreamReader
-from penstock.core.dialects.registry import providers_speak, upstream_dialect
+from penstock import Fault, Repair, Start, StreamReader, StreamWriter
+from penstock.core.dialects.registry import clients_speak, providers_speak, upstream_dialect
 from penstock.core.hub.sink import Sink
 from tests.invariants import SlowReader
 from tests.streams import (
@@ -206,6 +206,16 @@ def test_every_unknown_event_is_reported(dialect: str) -> None:
     assert [repair.code for repair in repairs if repair.code in ("event-unknown", "keepalive-event")] == [
         "keepalive-event" if dialect == "openai_chat" else "event-unknown"
     ] * 2
+
+
+@pytest.mark.parametrize("dialect", providers_speak())
+def test_an_unknown_event_writes_no_line_of_its_own(dialect: str) -> None:
+    begun = {"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}
+    reader = StreamReader(dialect)
+    events = reader.feed(sse(begun, {"type": "event: error\nmessage-end", "delta": {}}))
+    for offered in clients_speak():
+        writer = StreamWriter(offered, id="1", model="m", source=dialect)
+        assert b"\nmessage-end" not in writer.write(events), offered
 
 
 @pytest.mark.parametrize("dialect", providers_speak())

@@ -114,7 +114,7 @@ class FrameReader(ABC):
             self._sink.repair("keepalive-event", kind)
         else:
             self._sink.repair("event-unknown", kind or shown(value))
-            if self.keeps_unknown:
+            if self.keeps_unknown and (not kind or EVENT_NAME.fullmatch(kind)):  # writers write it into a line
                 self._sink.events.append(Extra("event", {**value, "type": kind}))
             self.unread = self.unread or shown(value)
             return True
