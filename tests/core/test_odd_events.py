@@ -210,7 +210,7 @@ def test_every_unknown_event_is_reported(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", providers_speak())
 def test_an_unknown_event_writes_no_line_of_its_own(dialect: str) -> None:
-    begun = {"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}
+    begun: Json = {"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}
     reader = StreamReader(dialect)
     events = reader.feed(sse(begun, {"type": "event: error\nmessage-end", "delta": {}}))
     for offered in clients_speak():

@@ -15,7 +15,8 @@ from jsonschema import Draft202012Validator, ValidationError  # type: ignore[imp
 
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.log_lines import AttemptFields, CallLine, MessageLine
-from tests.faults.dialects import MESSAGES_CLIENT
+from tests.faults.client import body, post
+from tests.faults.dialects import MESSAGES, MESSAGES_CLIENT
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, spare, stream, whole
 from tests.faults.upstream import Upstream, abort, chunk, hang, head, last_chunk, status
@@ -225,6 +226,8 @@ def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upst
     unfinished = sse(begins(), call_pieces(piece(0, "call_1", "f", '{"a":')), finishes("tool_calls"), DONE)
     upstream.play([head(), chunk(unfinished), last_chunk()], "unfinished")  # a finding
     keys = "".join(f'[[providers.keyed.keys]]\nname = "{name}"\napi_key = "{name}-secret"\n' for name in ("one", "two"))
+    keys += f'[providers.claude]\nbase_url = "{upstream.url}"\napi_key = "claude-secret"\n'
+    keys += 'dialect = "anthropic_messages"\nsettings.cache_minimum = 1024\n'
     configuration = (
         f'{settings(upstream.url, 1, server={"workers": 2})}[providers.keyed]\nbase_url = "{upstream.url}"\n{keys}'
     )
@@ -234,7 +237,10 @@ def test_every_line_of_a_json_log_fits_the_schema(tmp_path: Path, upstream: Upst
         gateway.ask(gateway.pair([status(503, {"content-length": "0"})], spare()), stream=True)
         for model in ("main/fails", "main/breaks", "hasty/stalls", "main/unfinished", "unknown"):
             gateway.ask(model, stream=model in ("main/breaks", "main/unfinished"))
-        gateway.until(lambda: len(gateway.calls) == 8)
+        long = [{"role": "system", "content": "High water. " * 20_000}, {"role": "user", "content": "When?"}]
+        upstream.play(MESSAGES.unstreamed(), "claude-sonnet-4-5")  # gets breakpoints for the prompt cache
+        gateway.send(post(body("claude/claude-sonnet-4-5", stream=False, messages=long)), calls=1)
+        gateway.until(lambda: len(gateway.calls) == 9)
         gateway.signal(signal.SIGHUP)
         gateway.says("was reloaded from")
         os.kill(gateway.workers()[0], signal.SIGKILL)
