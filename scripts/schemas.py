@@ -29,7 +29,7 @@ def field_docs(kind: type) -> dict[str, str]:
         if base.__module__.startswith("penstock."):
             for field, doc in pairwise(ast.parse(getsource(base)).body[0].body):  # type: ignore[attr-defined]
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
-                    found[ast.unparse(field.target)] = " ".join(ast.literal_eval(doc.value).split())
+                    found[ast.unparse(field.target).removesuffix("_")] = " ".join(ast.literal_eval(doc.value).split())
     return found
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.core.hub.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.gateway.record.attempt import Attempt, AttemptControl
+from penstock.gateway.record.sent_text import SentText
 from penstock.gateway.record.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
 from tests.gateway.support import VARIANTS, Clock, Relayed
 from tests.streams import delta, says, sse
@@ -28,7 +29,7 @@ SENT_TEXT: list[Event] = [
 ]
 
 
-def reported(transcript: Transcript | None) -> list[tuple[str, str, int]]:
+def reported(transcript: Transcript | SentText | None) -> list[tuple[str, str, int]]:
     assert transcript is not None
     return [(piece.text, piece.kind, piece.choice) for piece in transcript.parts()]
 

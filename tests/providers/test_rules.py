@@ -119,6 +119,10 @@ ATTRIBUTED: Json = {
 }
 REMINDER = text("<system-reminder>\nBe brief.\n</system-reminder>")
 CASES: dict[str, list[Case]] = {
+    # What the rule allows is in requests that go on with an answer: `tests/serve/test_continuing.py`.
+    "claude-prefill": [
+        Case("anthropic/claude-haiku-4-5", {"messages": [HI, ANSWER]}, {}, []),
+    ],
     "claude-thinking": [
         Case(
             "vertex-anthropic/claude-haiku-4-5@20251001",

@@ -103,6 +103,8 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     """Members of the answer that the gateway sets in place of the provider's (`StoredAnswers.overrides`)."""
     end_marker: bool = False
     """Whether a stream of Responses ends with `[DONE]`, as Open Responses demands. OpenAI sends none."""
+    fallback_blocks: bool = False
+    """Whether a client of Messages has announced that it knows the block `fallback`."""
     clock: Callable[[], float] | None = None
     """The time in Unix seconds, for APIs that say when an answer was complete. Without it, that was when it began."""
 
@@ -115,6 +117,8 @@ class AnswerWriter(ABC):
     other."""
     one_choice = True
     """Whether answers of the API have one choice. Then further choices of a dialect with blocks are dropped."""
+    tells_seams = False
+    """Whether the stream can say that another target goes on with the answer (`go_on`)."""
     pending: object = None
     """What waits for the next event of the same read; None if nothing does."""
     _finish: Finish | None = None
@@ -185,6 +189,11 @@ class AnswerWriter(ABC):
         """Observe an event whose bytes are forwarded unchanged: what is written later must match it."""
         self.write(event)
         self.out.clear()
+
+    def go_on(self, seam: Mapping[str, object]) -> None:  # noqa: ARG002
+        """Another target goes on with the answer, which broke off; `seam` says from which one, to which, and why. What
+        only the dialect of a provider has is not written any more."""
+        self._own = False
 
     def heartbeat(self) -> bytes:
         """Bytes without meaning that keep the connection alive, such as a comment of server-sent events; empty if none

@@ -146,6 +146,17 @@ class UpstreamDialect:
             breakpoints=breakpoints,
         )
 
+    def continued(
+        self,
+        written: OutgoingRequest,  # noqa: ARG002
+        prefix: str,  # noqa: ARG002
+        spent: int,  # noqa: ARG002
+        destination: Destination,  # noqa: ARG002
+    ) -> OutgoingRequest | None:
+        """The request that asks the model to go on with an answer that has this text, or anew if it has none; None if
+        the API or the model cannot. `spent` are the tokens of the output so far."""
+        return None
+
     def complete(self, fields: Json, request: ClientRequest, destination: Destination) -> None:
         """Change the members of a new body that depend on what the route sets."""
 

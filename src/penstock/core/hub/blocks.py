@@ -87,6 +87,13 @@ class Blocks:
             return None
         return choice.open.number if choice.open.kind == _KINDS[type(delta)] else None
 
+    def end_open(self, choice: int) -> list[Event]:
+        """End the open block of a choice, and those that wait: the answer goes on with another one."""
+        out: list[Event] = []
+        if choice in self._choices:
+            self._choices[choice].finish(out)
+        return out
+
     def _order(self, event: Event, out: list[Event]) -> None:
         if self._one_choice and getattr(event, "choice", None):
             if isinstance(event, ChoiceStart):

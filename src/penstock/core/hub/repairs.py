@@ -558,6 +558,17 @@ REPAIRS: dict[str, RepairRow] = {
         _ONE_CALL,
         seen=("1CatAI/1Cat-vLLM#26",),
     ),
+    # Continuations, only on routes with `continue`
+    "continuation-echo": RepairRow(
+        "The model that goes on with an answer repeats all of it first.",
+        "The repetition is removed.",
+        "It is the whole text that the client has, character by character, and has at least three words.",
+    ),
+    "continuation-overlap": RepairRow(
+        "The model that goes on with an answer repeats the last words of it first.",
+        "The repetition is removed.",
+        "It has at least 16 characters and three words, and they are the last ones that the client has.",
+    ),
     # Usage
     "usage-placeholder": RepairRow(
         "A usage report has only zeros.",

@@ -255,6 +255,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     """The members of the body that ask for a durable stream, which are removed from it; None if there are none."""
     background: Literal["", "polled", "streamed"] = ""
     """Whether the answer is generated in the background, and whether the client reads its stream."""
+    continues: str = ""
+    """Which targets may go on with an answer that breaks off, if the client allows fewer than the route."""
     unkept: bool = False
     """Whether the client asks that nothing of the call is kept."""
     fallbacks: tuple[str, ...] = ()

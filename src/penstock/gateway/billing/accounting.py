@@ -75,22 +75,23 @@ def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = Non
     )
 
 
-def open_entry(call: Call, last: Attempt) -> Entry:
-    """The entry of a call with this last attempt in case the gateway dies. The journal stores it."""
+def open_entry(call: Call, last: Attempt, output: OutputEstimate = lambda *_: 0) -> Entry:
+    """The entry of a call with this last attempt in case the gateway dies. The journal stores it.
+
+    `output` estimates the output of earlier attempts, which had some if the last one goes on with their answer."""
     attempt = AttemptEntry(
         provider=last.provider,
         model=last.model,
         outcome="orphaned",
         code=DIED,
         measure="estimated",
-        tokens=Tokens(input=call.input_estimate),
+        tokens=Tokens(input=call.input_estimate + last.prefilled),
         cost=None,
         price=OF_CLIENT.version if last.priced is OF_CLIENT else "",  # which no table has
         tier=_tier(last),
         began_ms=round(last.began_s * 1000),
     )
-    # Earlier attempts never sent output.
-    earlier = [_attempt(call, each, lambda *_: 0, _no_price) for each in call.progress.attempts[:-1]]
+    earlier = [_attempt(call, each, output, _no_price) for each in call.progress.attempts[:-1]]
     return Entry(
         id=call.id,
         at_ms=call.at_ms,
@@ -205,7 +206,7 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
         tokens = Tokens.of(usage)
         estimate = _estimated_output(attempt, output)
         if usage.input is None and usage.total is None:
-            tokens = structs.replace(tokens, input=call.input_estimate)
+            tokens = structs.replace(tokens, input=call.input_estimate + attempt.prefilled)
             return "estimated", tokens if tokens.output else _with_output(tokens, estimate)
         if tokens.output or not (attempt.output_chars or attempt.audio_chars):
             return "reported", tokens
@@ -218,7 +219,9 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
         or attempt.answered
         or _is_abandoned(call, attempt)
     ):
-        return "estimated", structs.replace(_estimated_output(attempt, output), input=call.input_estimate)
+        return "estimated", structs.replace(
+            _estimated_output(attempt, output), input=call.input_estimate + attempt.prefilled
+        )
     return "void", Tokens()
 
 

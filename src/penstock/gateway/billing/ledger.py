@@ -227,7 +227,7 @@ class Ledger:
         attempt.priced = self.price(plan, call.key.team if call.key is not None else "")
         attempt.tier = call.tier
         self._open[call.id] = call
-        self._journal.opened(open_entry(call, attempt))
+        self._journal.opened(open_entry(call, attempt, self._ratios.output))
         if call.id in self._reservations.budgets:
             self._reservations.guard(call)
         if self._mark_timer is None:
@@ -237,6 +237,13 @@ class Ledger:
         """Apply the budget's limit to the last attempt, which starts or is repeated on a new connection."""
         if call.id in self._reservations.budgets:
             self._reservations.guard(call)
+
+    def cover(self, call: Call, plans: Sequence[QuotedPlan], then: Callable[[Failure | None], None]) -> None:
+        """Reserve what it costs that one of these targets goes on with the answer of a call, after its last attempt,
+        and call `then`: with the failure if the budget has no room for it."""
+        team = call.key.team if call.key is not None else ""
+        prices = [priced for priced in (self.price(plan, team) for plan in plans) if priced is not None]
+        self._reservations.cover(call, prices, self.output(call), then)
 
     def output(self, call: Call) -> int:
         """The reported or estimated output tokens of a call's last attempt so far."""
@@ -275,7 +282,9 @@ class Ledger:
             call.fail(error)
             last, now_ms = call.progress.attempts[-1], time.time_ns() // 1_000_000
             reached = last.frames, last.output_chars
-            return orphan(open_entry(call, last), reached, now_ms, last.priced, self._ratios.output)
+            return orphan(
+                open_entry(call, last, self._ratios.output), reached, now_ms, last.priced, self._ratios.output
+            )
 
     def flush(self) -> None:
         """Pass the settled calls to the book writer, and learn the bytes per token from them."""
@@ -425,6 +434,10 @@ class NoLedger:
 
     def guard(self, call: Call) -> None:
         """Do nothing: no key has a budget."""
+
+    def cover(self, _call: Call, _plans: Sequence[QuotedPlan], then: Callable[[Failure | None], None]) -> None:
+        """Cover any cost: no key has a budget."""
+        then(None)
 
     def output(self, call: Call) -> int:
         """The reported or estimated output tokens of a call's last attempt so far."""

@@ -26,6 +26,7 @@ from penstock.core.hub.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.choice import unmet
+from penstock.gateway.calls.continuing import Continuing
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.calls.recovery import CAUSED_BY_REQUEST, Repetitions, cause_of
 from penstock.gateway.calls.routing import NoHealth, TargetHealth, is_of_key
@@ -95,6 +96,7 @@ class AttemptLoop:
     _place = -1  # that of the target of the last attempt
     _targets_tried = 0
     _on_fresh_connection = False
+    _continuable: Sequence[Plan] = ()  # the plans that may go on with the answer
     _is_probe = False
     _task: asyncio.Task[None] | None = None
     _stopped = False
@@ -103,6 +105,8 @@ class AttemptLoop:
     _timer: asyncio.TimerHandle | None = None  # of a repetition, or for leaving the target
     _leaves_for: int | None = None  # the number of the plan for which the target is left
     _at_limit: KeyAtLimit | None = None  # the key of a provider that is free again soonest
+    continuing: Continuing | None = None
+    """Lets another target go on with an answer that breaks off, if the route allows it."""
     _measured: int | None = None  # the target in the measures, while its attempt is in progress
 
     def __init__(
@@ -149,7 +153,10 @@ class AttemptLoop:
             self._refuse(failure)
 
     def _refuse(self, failure: Failure) -> None:
-        """Send the client a failure: no target has committed."""
+        """Send the client a failure: no target has committed, or none goes on with the answer that broke off."""
+        if self.continuing is not None and self.continuing.active:
+            self.continuing.give_up()
+            return
         try:
             self._client.refuse(failure)
         except Exception as error:  # noqa: BLE001 - the client gets an error, although the call may be settled
@@ -248,6 +255,9 @@ class AttemptLoop:
             call.progress.overhead_s = time.perf_counter() - call.read_s
         attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect, provider_key=plan.provider_key)
         attempt.client_credentials = plan.client_credentials
+        if self.continuing is not None and self.continuing.active:
+            self.continuing.asks()
+            attempt.prefilled = self.continuing.spent
         if call.reasons or call.progress.attempts:
             attempt.why = self._why(plan)
         if call.trace is not None and services.config.telemetry.propagate:
@@ -282,6 +292,8 @@ class AttemptLoop:
         if not before:
             return chosen
         last = before[-1]
+        if self.continuing is not None and self.continuing.active:
+            return f"goes on after {last.provider}/{last.model}: {last.code}"
         return f"after {last.provider}/{last.model}: {last.code}"
 
     def _ask(self, *, fresh: bool) -> None:
@@ -317,6 +329,8 @@ class AttemptLoop:
                 case Failed(failure, committed=True):
                     self._is_probe = False
                     health.broke(target, failure, self._alternatives(failure))
+                    if outcome.goes_on:
+                        self._go_on(failure)
                 case Failed(failure):
                     self._on_failure(failure)
         except Exception as error:  # noqa: BLE001 - the client gets an error
@@ -354,12 +368,51 @@ class AttemptLoop:
             return
         self._is_probe = False
         health.failed(self._plan.target, failure, self._alternatives(failure))
+        if self.continuing is not None and self.continuing.active:
+            self._ask_to_go_on(self.continuing, self._plan)
+            return
         following = self._next(failure)
         if following is not None:
             self._use_plan(following)
             self._try(failure)
         elif not self._repeat_later(failure):
             self._give_up(failure)
+
+    def _go_on(self, failure: Failure) -> None:
+        """The answer has broken off, and the client's stream is open: another target is to go on with it."""
+        continuing, attempt = self.continuing, self._call.progress.attempts[-1]
+        assert continuing is not None
+        ending = attempt.ending
+        assert ending is not None
+        continuing.broke(failure, ending, self._services.ledger)
+        plans = self._usable([plan for plan in self._plans if plan.client_credentials == self._plan.client_credentials])
+        if not continuing.candidates(plans, None, self._cooling(plans)) or not self._health.retries.spend():
+            continuing.give_up()
+            return
+        self._continuable = plans
+        self._services.ledger.cover(self._call, plans, self._on_covered)
+
+    def _on_covered(self, failure: Failure | None) -> None:
+        """The budget covers a continuation, or has no room for it."""
+        if self._stopped or self.continuing is None:
+            return
+        if failure is not None:
+            self.continuing.give_up()
+        else:
+            self._ask_to_go_on(self.continuing, None)
+
+    def _ask_to_go_on(self, continuing: Continuing, failed: Plan | None) -> None:
+        """Ask the next target to go on with the answer; `failed` is the one that has failed to."""
+        candidates = continuing.candidates(self._continuable, failed, self._cooling(self._continuable))
+        if not candidates:
+            continuing.give_up()
+            return
+        self._plans = candidates
+        self._use_plan(0)
+        self._try()
+
+    def _cooling(self, plans: Sequence[Plan]) -> list[Plan]:
+        return [plan for plan in plans if self._health.cooling_s(plan.target)]
 
     def _give_up(self, failure: Failure) -> None:
         """Send the client a failure, with the time after which a target may be tried again."""

@@ -20,6 +20,7 @@ from penstock.core.stream import EventReader, StreamReader
 from penstock.core.stream_writer import StreamWriter
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.attempt_loop import LoopClient, Work
+from penstock.gateway.calls.continuing import Continuing
 from penstock.gateway.calls.plan import PendingConnection, Plan, TargetEndpoint, header_lines
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.calls.sending import connect, redact_credentials, traced
@@ -38,6 +39,8 @@ from penstock.upstream.media import MediaError, MediaFetcher
 
 # In characters. What follows in an answer is not compared.
 _MOST_COMPARED = 1_000_000
+# The beta of Messages whose clients know the block `fallback`.
+FALLBACK_BETA = "server-side-fallback"
 
 
 class ChatClient(Client, LoopClient, Protocol):
@@ -89,6 +92,8 @@ class ChatAsker:
         self._client = client
         self._request = request
         self._plans = plans
+        self.continuing: Continuing | None = None
+        """Lets another target go on with the answer, if the route allows that."""
         self.large = request.has_many_values
         """Whether a thread does what takes time for each value or byte of the request."""
 
@@ -115,6 +120,11 @@ class ChatAsker:
             given = {name.lower(): call.routing_headers.get(name.lower()) for name in forwarded}
             passed = {name: value for name, value in given.items() if value is not None}
             written = structs.replace(written, headers={**passed, **written.headers})
+        if (going_on := self._going_on) is not None:
+            continued = going_on.written(plan, written)
+            if continued is None:
+                return refusals.not_continued(plan.target.name)
+            written = continued
         self.outgoing = written
         call.progress.losses = [*self._request.dropped, *written.losses]
         call.progress.breakpoints = written.breakpoints
@@ -123,6 +133,11 @@ class ChatAsker:
         self._lost = {**self._lost, plan.target.name: written.losses}
         call.progress.losses = list(chain.from_iterable(self._lost.values()))
         return from_request_losses(self._lost)
+
+    @property
+    def _going_on(self) -> Continuing | None:
+        """What goes on, if the client has the beginning of an answer."""
+        return self.continuing if self.continuing is not None and self.continuing.active else None
 
     def _write(self, plan: Plan) -> OutgoingRequest | Failure:
         """The request for a target, or the failure if it cannot be written."""
@@ -238,6 +253,8 @@ class ChatAsker:
     def writer(self, plan: Plan) -> StreamWriter:
         """The writer of the answer for the client."""
         call, request = self._call, self._request
+        if (going_on := self._going_on) is not None:
+            return going_on.writer(plan)
         facts = AnswerFacts(
             call_id=call.id,
             model=plan.model,
@@ -252,6 +269,7 @@ class ChatAsker:
             stream_type=call.stream_type,
             overrides=call.keeping.overrides(plan.issuer) if call.keeping is not None else {},
             end_marker=True,
+            fallback_blocks=FALLBACK_BETA in request.headers.get("anthropic-beta", ""),
             clock=time.time,
         )
         return StreamWriter.for_call(request.dialect, facts)
@@ -259,8 +277,13 @@ class ChatAsker:
     def relay(self, plan: Plan, reader: EventReader, writer: StreamWriter, report: Callable[[Outcome], None]) -> Relay:
         """The relay of the attempt that has begun."""
         call, client = self._call, self._client
-        if self._services.keep_transcripts and call.progress.control is not None:
-            call.progress.control.keep_transcript()
+        control, continuing = call.progress.control, self.continuing
+        if control is not None and continuing is not None:
+            if continuing.active:
+                reader = continuing.reader(reader)
+            control.keep_transcript(continuing.begin(plan, writer))
+        elif self._services.keep_transcripts and control is not None:
+            control.keep_transcript()
         if plan.repair_tool_arguments:
             reader = self._repairing(reader)
         if self.outgoing.tools:
@@ -269,6 +292,7 @@ class ChatAsker:
         if traced or call.compared or call.content is not None:
             reader = self._accumulating(reader, traced=traced)
         relay = Relay(call, client, reader, writer, plan.timeouts, report)
+        relay.broken_answers = continuing
         client.attach(relay)
         return relay
 
@@ -286,8 +310,13 @@ class ChatAsker:
         grow: Callable[[int], bool] | None = None
         if not traced:
             grow = call.content.grow if call.content is not None else _ComparedRoom()
-        call.progress.attempts[-1].answer = accumulating = AccumulatingReader(reader, grow)
-        if call.content is not None:
+        attempts, before = call.progress.attempts, None
+        if self._going_on is not None and isinstance(last := attempts[-2].answer, AccumulatingReader):
+            before = last
+        attempts[-1].answer = accumulating = AccumulatingReader(reader, grow, before)
+        if call.content is not None and before is not None:
+            call.content.answer = accumulating
+        elif call.content is not None:
             call.content.restart(accumulating)
         return accumulating
 

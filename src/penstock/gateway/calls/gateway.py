@@ -23,6 +23,7 @@ from penstock.gateway.calls.affinity import affinity_headers, tenant_of
 from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
 from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, unmet, within_attempts
+from penstock.gateway.calls.continuing import Continuing, rule_for
 from penstock.gateway.calls.embeddings_asker import EmbeddingsAsker, EmbeddingsClient
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_asker import LocalAsker
@@ -143,14 +144,22 @@ class Gateway:
         shadow = plans[0].shadow if self.shadows is not None else None
         if self.shadows is not None and shadow is not None and not unmet(call.requirements, shadow, self.ledger.price):
             self.shadows.begin(self, call, request, shadow)
-        return self.attempts_at(call, plans, request, client)
+        return self.attempts_at(call, plans, request, client, continues=request.stream)
 
-    def attempts_at(self, call: Call, plans: Sequence[Plan], request: ClientRequest, client: ChatClient) -> AttemptLoop:
-        """The attempts at a chat request with these plans, which the caller must start."""
+    def attempts_at(
+        self, call: Call, plans: Sequence[Plan], request: ClientRequest, client: ChatClient, *, continues: bool = False
+    ) -> AttemptLoop:
+        """The attempts at a chat request with these plans, which the caller must start.
+
+        `continues`: if the route allows it, another target goes on with an answer that breaks off."""
+        rule = rule_for(plans[0].settings.continues, request.continues)
         asker: Asker = (chat := ChatAsker(self, call, client, request, plans))
         if any(plan.is_local for plan in (*plans, *chain.from_iterable(plans[0].fallbacks.values()))):
             asker = LocalAsker(self, call, client, chat)
-        return AttemptLoop(self, call, plans, asker, client)
+        loop = AttemptLoop(self, call, plans, asker, client)
+        if rule != "no" and continues:
+            loop.continuing = chat.continuing = Continuing(call, client, request, rule, shown=self.keep_transcripts)
+        return loop
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: EmbeddingsClient) -> AttemptLoop:
         """The attempts at a request for embeddings, which the caller must start. Raises `RequestError` if there is no

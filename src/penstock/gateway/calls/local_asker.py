@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import structs
 
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.hub.failure import Failure
@@ -92,7 +93,7 @@ class LocalAsker:
     ) -> None:
         """Report an outcome; llama.cpp's own error messages are rewritten."""
         if isinstance(outcome, Failed):
-            outcome = Failed(rewrite_error(outcome.failure, name, fields), outcome.committed)
+            outcome = structs.replace(outcome, failure=rewrite_error(outcome.failure, name, fields))
             self._call.progress.attempts[-1].code = outcome.failure.code
         report(outcome)
 

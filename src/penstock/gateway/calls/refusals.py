@@ -150,3 +150,8 @@ def whole_seconds(seconds: float) -> str:
 
 def _of_model(code: ErrorCode, message: str) -> Failure:
     return Failure(code=code, message=message, param="model", retryable=False)
+
+
+def not_continued(target: str) -> Failure:
+    """A target cannot go on with an answer that broke off: its model, its API or the limit on the output."""
+    return Failure(code="invalid_request", message=f"{target} cannot go on with this answer", client_may_retry=False)

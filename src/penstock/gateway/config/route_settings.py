@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.streams.stream_settings import Durability
@@ -16,6 +16,8 @@ MEASURED: frozenset[StrategyName] = frozenset(("least_busy", "latency", "cheapes
 
 
 PACE_WINDOW_S = 10.0
+ContinueRule: TypeAlias = Literal["no", "same-model", "any"]
+"""Which targets may go on with an answer that broke off."""
 Cause: TypeAlias = Literal["too_long", "content_policy", "refusal", "rate_limit", "overload"]
 """Why an attempt has failed, as far as a route may name other targets for it."""
 
@@ -86,6 +88,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     retry_billed: bool = False
     """`true` also retries at the same target what the provider bills although it failed, such as an answer that broke
     off."""
+    continue_: ContinueRule = field(name="continue", default="no")
+    """Which targets may go on with [an answer that broke off](routing.md#answers-that-break-off): `"no"`,
+    `"same-model"` (those with a model of the same name, and the same target again) or `"any"`."""
     max_first_event_s: Seconds | None = None
     """With `strategy = "cheapest"`: how soon the first event should come, in seconds."""
     min_tokens_per_s: Annotated[float, Meta(gt=0, le=10_000)] | None = None

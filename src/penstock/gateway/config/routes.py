@@ -69,6 +69,7 @@ class RouteLoader:
             leave_late=given.get("leave_late", False),
             require=self._require(given.get("require", ""), (*path, "require")),
             retry_billed=given.get("retry_billed", False),
+            continues=given.get("continue", "no"),
             max_first_event_s=given.get("max_first_event_s", inf),
             affinity=self._affinity(given.get("affinity", ""), (*path, "affinity")),
         )

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from msgspec import Struct, structs
 
 from penstock.errors import Problem, UnknownTargetError
-from penstock.gateway.config.route_settings import MEASURED, Cause, StrategyName
+from penstock.gateway.config.route_settings import MEASURED, Cause, ContinueRule, StrategyName
 from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
@@ -110,6 +110,8 @@ class Route(Struct, frozen=True, kw_only=True):
     require: Requirements | None = None
     # Whether what a provider bills is tried again at the same target.
     retry_billed: bool = False
+    # Which targets may go on with an answer that broke off (`gateway/calls/continuing.py`).
+    continues: ContinueRule = "no"
 
     @property
     def weighted(self) -> bool:

@@ -68,7 +68,7 @@ INVALID = _Invalid()
 def fields(kind: inspect.StructType) -> dict[str, inspect.Field]:
     """The keys that a table may have: all fields but those that the loader sets (`set_by_loader` of the Struct)."""
     own = getattr(kind.cls, "set_by_loader", ())
-    return {field.name: field for field in kind.fields if field.name not in own}
+    return {field.encode_name: field for field in kind.fields if field.name not in own}
 
 
 def plain(kind: inspect.Type) -> inspect.Type:

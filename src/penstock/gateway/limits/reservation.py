@@ -50,6 +50,8 @@ class CallBudget(Struct, eq=False):
     """The accounts in which it is reserved."""
     reserved: int = 0
     """The reserved amount, in nanodollars."""
+    spent: int = 0
+    """What earlier attempts have cost whose answer the current one goes on with."""
     extending: bool = False
     """Whether a request to reserve more is not answered yet."""
     used_up_by: str = ""
@@ -124,6 +126,44 @@ class Reservations:
         if denial.exhausted and self.on_exhausted is not None:
             self.on_exhausted(denial.exhausted)
 
+    def cover(
+        self,
+        call: Call,
+        prices: Sequence[PricedModel],
+        last: int,
+        then: Callable[[Failure | None], None],
+    ) -> None:
+        """Reserve what another attempt costs that goes on with the answer of the last one, which has these output
+        tokens, and call `then`: with the failure if the budgets have no room for it."""
+        budget = self.budgets.get(call.id)
+        if budget is None:
+            then(None)
+            return
+        attempt, demand = call.progress.attempts[-1], budget.demand
+        ended = attempt.tier.prices(attempt.priced.price) if attempt.priced is not None else []
+        budget.spent += _max_cost(ended, structs.replace(_input(demand.input, demand.audio), output=last))
+        output = None if demand.output is None else max(demand.output - last, 0)
+        budget.demand = demand = structs.replace(demand, input=demand.input + last, output=output)
+        possible = [price for priced in prices for price in call.tier.prices(priced.price)]
+        wanted, least = (
+            budget.spent + _max_cost(possible, structs.replace(_input(demand.input, demand.audio), output=tokens))
+            for tokens in ((USUAL_OUTPUT, LEAST_OUTPUT) if output is None else (output, output))
+        )
+        tokens = budget.demand.input * 2 + (output if output is not None else LEAST_OUTPUT)
+        decided = call.guarded(partial(self._covered, call, budget, least, then))
+        self._chained.extend(budget.chain, call.id, max(wanted, budget.reserved), tokens, decided)
+
+    def _covered(
+        self, call: Call, budget: CallBudget, least: int, then: Callable[[Failure | None], None], answer: Decision
+    ) -> None:
+        if isinstance(answer, Denial):
+            self._report(answer)
+        else:
+            budget.reserved = max(budget.reserved, answer.cost)
+        lacks = call.key is not None and call.key.budgeted and budget.reserved < least
+        holder = answer.holder if isinstance(answer, Denial) else "the key"
+        then(_used_up(holder) if lacks else None)
+
     def guard(self, call: Call) -> None:
         """Limit the attempt that starts, if its key has a budget."""
         budget = self.budgets.get(call.id)
@@ -151,9 +191,10 @@ class Reservations:
             control.limit = chars + (trusted - output + 1) * _CHARS_PER_TOKEN
             return
         input = _input(demand.input, demand.audio)
-        left = _affordable(budget.reserved, structs.replace(input, output=output, audio_output=audio), prices)
+        reserved = budget.reserved - budget.spent
+        left = _affordable(reserved, structs.replace(input, output=output, audio_output=audio), prices)
         # Request more while a quarter is left: the answer may take a moment, and the stream need not wait for it.
-        whole = _affordable(budget.reserved, input, prices)
+        whole = _affordable(reserved, input, prices)
         least = LEAST_OUTPUT if budget.used_up_by or budget.extending else max(LEAST_OUTPUT, whole // 4)
         if left > least or not chars:
             control.limit = chars + max(left - least, 1) * _CHARS_PER_TOKEN

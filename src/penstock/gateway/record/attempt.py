@@ -13,6 +13,7 @@ from penstock.core.hub.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.content.collected import AnswerSource
 from penstock.gateway.record.price import STANDARD, STANDARD_TIERS, PricedModel, ServiceTier
+from penstock.gateway.record.sent_text import SentText
 from penstock.gateway.record.transcript import TRIM_EVERY, Transcript, count_chars
 
 # Longer than the name of any service tier.
@@ -101,6 +102,10 @@ class Attempt(Struct, eq=False):
     """Characters of text, reasoning and tool calls so far."""
     audio_chars: int = 0
     """Characters of base64-encoded audio so far."""
+    only_text: bool = True
+    """Whether its blocks, but for calls of tools, are text and reasoning."""
+    prefilled: int = 0
+    """The tokens of the answer so far, with which it goes on."""
     why: str = ""
     """Why this target was chosen; empty if there was no choice."""
     provider_key: str = ""
@@ -160,7 +165,7 @@ class AttemptControl:
     """Called once when the limit is reached."""
     running: RunningAnswer | None = None
     """The relay, while the answer arrives."""
-    transcript: Transcript | None = None
+    transcript: Transcript | SentText | None = None
     """The text so far, if the operator allows the admin page to show it."""
     refusal_fails = False
     """Whether a refusal of the model is a failure, because the route has another target for it."""
@@ -181,9 +186,9 @@ class AttemptControl:
         self._limit = output_chars
         self.check_at = min(self.check_at, output_chars)
 
-    def keep_transcript(self) -> None:
-        """Start to keep the text."""
-        self.transcript = Transcript()
+    def keep_transcript(self, sent: SentText | None = None) -> None:
+        """Start to keep the text, in `sent` if another target may go on with the answer."""
+        self.transcript = sent if sent is not None else Transcript()
         self.check_at = min(self.check_at, self._attempt.output_chars + TRIM_EVERY)
 
     def drop_transcript(self) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, ParamSpec, Protocol
 from msgspec import Struct, field
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.hub.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
+from penstock.core.hub.events import BlockStart, Ending, Event, Extra, Finish, Repair, Start, UsageReport
 from penstock.core.hub.losses import Loss
 from penstock.error_codes import ErrorCode
 from penstock.gateway.content.collected import CollectedContent
@@ -27,7 +27,8 @@ EMBEDDINGS = "embeddings"
 # The response header with the names of stores that do not work now.
 _DEGRADED = "x-penstock-degraded"
 # The events that `watch` reads.
-NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
+NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra, BlockStart))
+_TEXT_BLOCKS = frozenset(("text", "reasoning"))
 # Per call. Further losses are not recorded.
 _MAX_LOSSES = 1_000
 
@@ -119,6 +120,8 @@ class Progress(Struct, eq=False):
                     attempt.audio_chars += _audio_chars(event)
                 elif "service_tier" in event.fields:
                     attempt.report_tier(event.fields["service_tier"])
+            elif isinstance(event, BlockStart):
+                attempt.only_text = attempt.only_text and event.kind in _TEXT_BLOCKS
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):

@@ -12,13 +12,19 @@ from penstock.gateway.record.transcript import count_chars
 class AccumulatingReader(ReaderDecorator):
     """Decorates a reader; collects what it reads into a completion.
 
-    `grow(size)` decides whether `size` more characters are collected. Without `grow`, all are.
+    `grow(size)` decides whether `size` more characters are collected. Without `grow`, all are. `before` has collected
+    the beginning, with which this answer goes on.
     """
 
-    def __init__(self, reader: EventReader, grow: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        reader: EventReader,
+        grow: Callable[[int], bool] | None = None,
+        before: "AccumulatingReader | None" = None,
+    ) -> None:
         super().__init__(reader)
         self._grow = grow
-        self._answer = Accumulator()
+        self._answer: Accumulator = before._answer if before is not None else Accumulator()
 
     @property
     def completion(self) -> Completion:

@@ -20,6 +20,8 @@ class Failed(Struct, frozen=True):
 
     failure: Failure
     committed: bool = False
+    goes_on: bool = False
+    """Whether the client's stream is left open, so that another target goes on with the answer."""
 
 
 Outcome: TypeAlias = Committed | Completed | Failed

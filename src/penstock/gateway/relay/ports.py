@@ -1,8 +1,10 @@
 """The ports of a relay: the upstream connection and the client."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
+from penstock.core.hub.events import Ending
+from penstock.core.hub.failure import Failure
 from penstock.http.upstream_connection import Receiver
 
 
@@ -53,6 +55,13 @@ class Client(Protocol):
 
     def answer(self, body: bytes) -> None:
         """Send a complete, unstreamed answer."""
+
+
+class BrokenAnswers(Protocol):
+    """Decides what becomes of a committed answer that breaks off."""
+
+    def step(self, failure: Failure, ending: Ending) -> Literal["fail", "go on", "end turn"]:
+        """Whether the client gets the failure, another target may go on, or the turn ends with whole calls of tools."""
 
 
 class DisconnectedClient:

@@ -54,7 +54,7 @@ from penstock.gateway.relay.answer_events import is_refusal, reported_usage, wit
 from penstock.gateway.relay.booked_failure import TOO_LARGE, book_failure, is_unstreamed
 from penstock.gateway.relay.decompressing import DecompressingReceiver
 from penstock.gateway.relay.outcome import Committed, Completed, Failed, Outcome
-from penstock.gateway.relay.ports import Client, Connection, DisconnectedClient
+from penstock.gateway.relay.ports import BrokenAnswers, Client, Connection, DisconnectedClient
 from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.streamed_answer import StreamedAnswer
 from penstock.gateway.relay.watchdog import Watchdog
@@ -84,6 +84,8 @@ class Relay:
     _streamed: StreamedAnswer | None = None
     _whole: WholeAnswer | None = None
     _withheld = 0  # the last `EventReader.withheld` that was counted as progress
+    broken_answers: BrokenAnswers | None = None
+    """Decides what becomes of the answer if it breaks off; None if the client gets the failure."""
     _unwritten_chars = 0  # those that are counted, and not yet written to the client, while a limit is checked
     # Called once, after the answer was drained without its client.
     _on_drained: Callable[[], None] | None = None
@@ -321,6 +323,7 @@ class Relay:
         if not self._timeouts.drain_s or not self._attempt.sent or self._phase == "over":
             return False
         self._on_drained = on_drained
+        self.broken_answers = None
         self._client = DisconnectedClient(stream=self._client.stream)
         if (answer := self._streamed or self._whole) is not None:
             answer.client = self._client
@@ -488,9 +491,11 @@ class Relay:
         """Handle the end of the provider's stream."""
         if end.ending != "completed":
             message = f"the provider's stream ended before the answer was complete: {end.detail}"
+            failure = from_transport("upstream_truncated", message)
             # Without the finishes: a client that stops at a finish reason would regard the answer as complete.
-            self._deliver([event for event in events[:-1] if type(event) is not Finish])
-            self._fail(from_transport("upstream_truncated", message), ending="truncated")
+            unsent = _OF_THE_END if self._step(failure, "truncated") != "fail" else {Finish}
+            self._deliver([event for event in events[:-1] if type(event) not in unsent])
+            self._fail(failure, ending="truncated")
             return
         if self._control.refusal_fails and self._phase == "waiting" and is_refusal(self._attempt.finishes):
             self._fail(Failure(code=REFUSED, message="the model refused to answer"))
@@ -511,7 +516,8 @@ class Relay:
             return
         self._phase = "streaming"
         now = self._loop.time()
-        self._call.progress.commit_s = now - self._call.started
+        if self._call.progress.commit_s is None:  # else another target goes on with an answer
+            self._call.progress.commit_s = now - self._call.started
         self._attempt.commit_s = now - self._watchdog.started
         if self._client.stream:
             self._client.begin()
@@ -524,16 +530,29 @@ class Relay:
             return
         committed, progress = self._phase == "streaming", self._call.progress
         failure = redacted(failure, self._attempt.secrets)
+        step = self._step(failure, ending)
         unstreamed = self._body_size > 0 and is_unstreamed(self._headers)
         try:
             book_failure(self._attempt, failure, ending, reported or self._reader, unstreamed=unstreamed)
         finally:  # whatever the reader raises, the attempt ends
             self._finish(ending)
+        if step != "fail":
+            progress.ending = None if step == "go on" else "completed"
+            self._report(Failed(failure, committed, goes_on=step == "go on"))
+            if step == "end turn":
+                self._client.end(self._writer.write([Finish(0, "tool_calls"), End("completed")]))
+            return
         if committed and not progress.code:
             progress.code, progress.error = failure.code, sentence(failure)
         self._report(Failed(failure, committed))
         if committed:
             self._client.end(self._writer.fail(failure))
+
+    def _step(self, failure: Failure, ending: Ending) -> Literal["fail", "go on", "end turn"]:
+        """What becomes of the answer after this failure."""
+        if self.broken_answers is None or self._phase != "streaming":
+            return "fail"
+        return self.broken_answers.step(failure, ending)
 
     def _finish(self, ending: Ending) -> None:
         committed = self._phase == "streaming"

@@ -6,7 +6,7 @@ from typing import ClassVar
 from penstock.core.dialects.proxy_members import proxy_members
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.dialects.shared_state import find_reference
-from penstock.core.hub.failure import Failure
+from penstock.core.hub.failure import Failure, RequestError
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.keys.client_key import ClientKey
@@ -22,6 +22,9 @@ from penstock.serve.surfaces.surface import LARGE_BODY, Surface
 # Asks that nothing of the call is kept, in any dialect. Every value except these two does: a typo must not disable it.
 STORE_HEADER = "x-penstock-store"
 _STORED = ("1", "true")
+# Which targets may go on with an answer that breaks off: less than the route allows, never more.
+CONTINUE_HEADER = "x-penstock-continue"
+_CONTINUE = ("never", "same-model", "any")
 
 
 class Answers(Surface[ClientRequest]):
@@ -75,6 +78,8 @@ class Answers(Surface[ClientRequest]):
             read.issuer()  # now, in a thread: the event loop may need it
         if STORE_HEADER in request.headers and request.headers[STORE_HEADER].strip().lower() not in _STORED:
             read.unkept = True
+        if CONTINUE_HEADER in request.headers:
+            read.continues = _allowed(request.headers[CONTINUE_HEADER].strip().lower())
         return read
 
 
@@ -157,3 +162,11 @@ class AnswerSession(CallSession):
             self._release(self._last)
         else:
             super()._on_gone()
+
+
+def _allowed(word: str) -> str:
+    """The value of the header, by which a client allows fewer targets; raises `RequestError`."""
+    if word not in _CONTINUE:
+        message = f"`{CONTINUE_HEADER}` must be one of {', '.join(_CONTINUE)}"
+        raise RequestError(Failure(code="invalid_request", message=message, param=CONTINUE_HEADER, retryable=False))
+    return word

@@ -391,6 +391,14 @@ export const REPAIRS = {
   "wrong": "A tool call is in the text of the answer, as an object in a code fence of `json`.",
   "done": "The text becomes a tool call, and the finish reason `tool_calls`."
  },
+ "continuation-echo": {
+  "wrong": "The model that goes on with an answer repeats all of it first.",
+  "done": "The repetition is removed."
+ },
+ "continuation-overlap": {
+  "wrong": "The model that goes on with an answer repeats the last words of it first.",
+  "done": "The repetition is removed."
+ },
  "usage-placeholder": {
   "wrong": "A usage report has only zeros.",
   "done": "It is ignored."

@@ -106,6 +106,9 @@ class MessagesSettings(ParameterSettings, frozen=True, kw_only=True):
     cache_minimum: int = 0
     """The least tokens of a prompt that its [prompt cache](caching.md) takes: from there, requests of clients of other
     APIs get breakpoints. 0: they get none."""
+    prefill: Literal["", "last"] = ""
+    """Whether it goes on with [an answer that broke off](routing.md#answers-that-break-off), as the last message:
+    `"last"`. Claude does so up to 4.5, without thinking."""
     url_media: bool = True
     """Whether it fetches images and documents by their URLs. If not, see [media by URL](providers.md#media-by-url)."""
     attribution: bool = False

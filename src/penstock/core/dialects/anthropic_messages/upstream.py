@@ -26,8 +26,10 @@ from penstock.core.dialects.dialect import (
     RequestLimits,
     UpstreamDialect,
 )
+from penstock.core.dialects.prefill import continued_body
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
+from penstock.core.json.getters import object_of
 
 VERSION = "2023-06-01"
 _COMPACTION = "compact-2026-01-12"
@@ -102,6 +104,17 @@ class AnthropicMessagesUpstream(UpstreamDialect):
             if accepted:
                 changes["anthropic_beta"] = Raw(msgspec.json.encode(accepted))
         return OutgoingRequest(request.members.edited(changes), headers, tuple(losses))
+
+    def continued(
+        self, written: OutgoingRequest, prefix: str, spent: int, destination: Destination
+    ) -> OutgoingRequest | None:
+        """The request with the beginning of the answer as its last message, which no model takes that thinks."""
+        form = destination.settings_as(MessagesSettings).prefill
+        thinking = object_of(msgspec.json.decode(written.body)).get("thinking")
+        if prefix and object_of(thinking).get("type") not in (None, "disabled"):
+            return None
+        body = continued_body(written.body, prefix, form, (self.output_member,), spent)
+        return replace(written, body=body) if body is not None else None
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """`max_tokens` is required, so there is always a limit."""

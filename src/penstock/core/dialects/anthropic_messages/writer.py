@@ -10,8 +10,12 @@
    one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
 5. A seal of another issuer is wrapped (`core/hub/seals.py`), so that it comes back with the next request. If the client
    does not expect reasoning (`AnswerFacts.reasoning`), a block of it is written only if it has no text, but a seal.
-6. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
+6. If another target goes on with an answer, clients that know Anthropic's `fallback` block get one, with a trigger of
+   ours. For others the next delta of the open block has a member `penstock`: several SDKs refuse unknown blocks.
+7. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -64,6 +68,7 @@ _STREAMED_BLOCKS = {"compaction": "compaction_delta"}
 class AnthropicMessagesWriter(AnswerWriter):
     """Writes the events of one answer."""
 
+    tells_seams = True
     pending: tuple[ToolCallStart, dict[str, object]] | None  # a call whose extras may follow
     _started = False
     _refused = False
@@ -96,6 +101,19 @@ class AnthropicMessagesWriter(AnswerWriter):
                 self._indexes[block] = len(self._indexes)
             case _:
                 pass
+
+    def go_on(self, seam: Mapping[str, object]) -> None:
+        """Tell the client of the seam (rule 6)."""
+        super().go_on(seam)
+        if not self._facts.fallback_blocks:
+            self._next_delta = {"penstock": {"continued": seam}}
+            return
+        models = {name: {"model": text_of(seam.get(name)).partition("/")[2]} for name in ("from", "to")}
+        index = len(self._indexes)
+        content = {"type": "fallback", **models, "trigger": {"type": text_of(seam.get("because"))}}
+        self._indexes[-1 - index] = index
+        self._emit("content_block_start", {"index": index, "content_block": content})
+        self._emit("content_block_stop", {"index": index})
 
     def heartbeat(self) -> bytes:
         """The API's own heartbeat."""

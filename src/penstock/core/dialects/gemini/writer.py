@@ -11,6 +11,7 @@
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -75,6 +76,7 @@ class _CandidateWriter:
 class GeminiWriter(AnswerWriter):
     """Writes the events of one answer."""
 
+    tells_seams = True
     one_choice = False
     _begun = False
     _closed = False
@@ -107,6 +109,11 @@ class GeminiWriter(AnswerWriter):
     def fail(self, failure: Failure) -> bytes:
         """The error as the last message."""
         return self._framed(msgspec.json.decode(write_error(failure, self._facts.call_id))) + self._close()
+
+    def go_on(self, seam: Mapping[str, object]) -> None:
+        """The next message has the seam."""
+        super().go_on(seam)
+        self._extras = {"penstock": {"continued": seam}}
 
     def write(self, event: Event) -> None:
         """Write an event."""

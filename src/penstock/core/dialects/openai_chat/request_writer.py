@@ -21,6 +21,7 @@ from penstock.core.dialects.openai_options import (
     write_effort,
 )
 from penstock.core.dialects.parameters import ParameterSettings
+from penstock.core.dialects.prefill import Prefill
 from penstock.core.dialects.request_writer import Destination, Json, RequestWriter, is_written
 from penstock.core.hub.content import (
     MediaPart,
@@ -89,6 +90,9 @@ class ChatSettings(ParameterSettings, frozen=True, kw_only=True):
     signature_placeholder: bool = False
     """With `call_signatures`: whether the first call of a turn that has no signature gets the one that Google documents
     for this. Also for clients of chat completions."""
+    prefill: Prefill = ""
+    """How it goes on with [an answer that broke off](routing.md#answers-that-break-off): `"last"`, `"prefix"`,
+    `"partial"` or `"continue_final_message"`. If it is empty, it is not asked to."""
 
 
 class ChatRequestWriter(RequestWriter):

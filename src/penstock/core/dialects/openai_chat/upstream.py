@@ -1,7 +1,7 @@
 """The OpenAI chat dialect, as an API to call."""
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from penstock.core.dialects.dialect import (
     Destination,
@@ -13,7 +13,8 @@ from penstock.core.dialects.dialect import (
 )
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import ChatRequestWriter, with_placeholders
+from penstock.core.dialects.openai_chat.request_writer import ChatRequestWriter, ChatSettings, with_placeholders
+from penstock.core.dialects.prefill import continued_body
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
 from penstock.core.provider_errors.error_shapes import read_error
@@ -54,6 +55,14 @@ class OpenAIChatUpstream(UpstreamDialect):
             changes["stream_options"] = None
             losses.append(Loss("option-refused-by-provider", "stream_options"))
         return OutgoingRequest(request.members.edited(changes), losses=tuple(losses))
+
+    def continued(
+        self, written: OutgoingRequest, prefix: str, spent: int, destination: Destination
+    ) -> OutgoingRequest | None:
+        """The request with the beginning of the answer as its last message."""
+        form = destination.settings_as(ChatSettings).prefill
+        body = continued_body(written.body, prefix, form, _CAPS, spent)
+        return structs.replace(written, body=body) if body is not None else None
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """The maximum output of one choice, times the choices. Of two maxima the larger counts: providers differ."""

@@ -62,6 +62,7 @@ class OpenAIChatWriter(AnswerWriter):
 
     has_blocks = False
     one_choice = False
+    tells_seams = True
     # The last block of media for which a loss was noted: its choice and its number.
     _dropped: tuple[int, int] | None = None
     # The chunk under construction, and the last step of the order above that it contains.
@@ -86,6 +87,12 @@ class OpenAIChatWriter(AnswerWriter):
         self._unsealed: dict[int, tuple[int, int]] = {}
         self._seal: tuple[int, dict[str, object]] | None = None  # one that waits for the event after it
         self._seals = 0
+
+    def go_on(self, seam: Mapping[str, object]) -> None:
+        """The next chunk has the seam: client libraries take unknown members of a chunk, but no other event."""
+        super().go_on(seam)
+        self.flush()
+        self._extras = {"penstock": {"continued": seam}}
 
     def fail(self, failure: Failure) -> bytes:
         """The error as the last frame, without `[DONE]`."""

@@ -22,6 +22,7 @@
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Raw
@@ -77,6 +78,7 @@ _MAX_BUFFER = 65_536
 _LONG = 65_536
 # The number of the part of a summary that is the whole reasoning.
 _WHOLE = -1
+_NO_SEAM: Mapping[str, object] = MappingProxyType({})
 # The members of calls that hold what the model wrote, and the names of their events.
 _CALLS = {
     "function_call": ("arguments", "response.function_call_arguments"),
@@ -87,7 +89,9 @@ _CALLS = {
 class OpenAIResponsesWriter(AnswerWriter):
     """Writes the events of one answer."""
 
+    tells_seams = True
     pending: tuple[ToolCallStart, Json] | None  # a call whose extras may follow
+    _seam: Mapping[str, object] = _NO_SEAM  # for the next delta of text
     _released = False  # whether the first content is written
     _buffer_size = 0
     _current: OpenItem | None = None  # the item that was started last, if it is a message or reasoning
@@ -104,6 +108,11 @@ class OpenAIResponsesWriter(AnswerWriter):
         self._ids: set[str] = set()
         self._logprobs: list[Json] = []  # of the next text
         self._buffer: list[tuple[str, bytes]] = []
+
+    def go_on(self, seam: Mapping[str, object]) -> None:
+        """The next delta of text has the seam."""
+        super().go_on(seam)
+        self._seam = {"penstock": {"continued": seam}}
 
     def note(self, event: Event) -> None:
         """Take note of an event that the client gets as the provider sent it."""
@@ -391,7 +400,8 @@ class OpenAIResponsesWriter(AnswerWriter):
         known = part.body["logprobs"]
         assert isinstance(known, list)
         known += logprobs
-        self._emit("response.output_text.delta", {**part.place, "delta": text, "logprobs": logprobs})
+        self._emit("response.output_text.delta", {**part.place, "delta": text, "logprobs": logprobs, **self._seam})
+        self._seam = _NO_SEAM
 
     def _write_piece(self, item: OpenItem, text: str) -> None:
         """A piece of the open part, of any kind but text."""
