@@ -247,3 +247,18 @@ def test_other_ways_in_are_as_for_chats(gateway: Gateway) -> None:
     assert gateway.send(request).status == 401
     assert ask(gateway, "nobody/x").error["code"] == "model_not_found"
     assert ask(gateway, "main/x").error["code"] == "model_without_embeddings"
+
+
+def test_members_for_litellms_proxy_reach_no_provider(embedding: Gateway) -> None:
+    model = embedding.upstream.play(OK)
+    body = BODY[:-1] + b', "num_retries": 2, "tags": ["a"], "timeout": null, "no-log": true}'
+    response = ask(embedding, f"main/{model}", body)
+    assert (response.status, response.body) == (200, ANSWER)
+    assert response.headers["x-penstock-losses"] == "proxy-option-dropped=2"
+    sent = embedding.upstream.requests(model)[-1].partition(b"\r\n\r\n")[2]
+    assert sent == BODY.replace(b"MODEL", model.encode())
+    refused = embedding.send(
+        post(BODY[:-1].replace(b"MODEL", b"main/x") + b', "api_key": "sk-own"}', path="/v1/embeddings")
+    )
+    assert (refused.status, refused.error["param"]) == (400, "api_key")
+    embedding.quiet()

@@ -9,7 +9,7 @@
 | `_DROPPED` | a declared loss |
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from penstock.core.dialects.bodies import refused
 from penstock.core.hub.losses import Loss
 from penstock.core.hub.request import ClientRequest
+from penstock.core.json.members import JsonMembers
 
 _FALLBACKS, _TAGS, _METADATA, _NO_LOG = "fallbacks", "tags", "metadata", "no-log"
 _MOCKED = "LiteLLM's proxy answers it without a provider, and this gateway calls one; leave it out"
@@ -83,9 +84,7 @@ def proxy_members(request: ClientRequest) -> ProxyMembers | None:
     if _ALL.isdisjoint(fields) and type(fields.get(_METADATA)) is not dict:
         return None
     given = _ALL.intersection(fields) - _OWN.get(request.dialect, _NOTHING)
-    for name in sorted(given & _REFUSED.keys()):
-        if fields[name] is not None:
-            raise refused(f"`{name}` is not supported: {_REFUSED[name]}", param=name)
+    _check(given, lambda name: fields[name] is None)
     edits: dict[str, Raw | None] = dict.fromkeys(given)
     tags = _listed(fields[_TAGS]) if _TAGS in given else ""
     metadata = fields.get(_METADATA)
@@ -98,6 +97,26 @@ def proxy_members(request: ClientRequest) -> ProxyMembers | None:
     fallbacks = _fallbacks(fields[_FALLBACKS], request.model) if _FALLBACKS in given else ()
     losses = tuple(Loss("proxy-option-dropped", name) for name in sorted(given & _DROPPED) if fields[name] is not None)
     return ProxyMembers(edits, fallbacks, tags, fields.get(_NO_LOG) is True, losses)
+
+
+def embeddings_members(members: JsonMembers) -> tuple[JsonMembers, tuple[Loss, ...]]:
+    """The members of a request for embeddings without these, and what is lost. Only its own model can be asked, so
+    `fallbacks` stays. Raises `RequestError`."""
+    given = _ALL.intersection(members.values) - {_FALLBACKS}
+    if not given:
+        return members, ()
+    missing = {name for name in given if bytes(members.values[name]) == b"null"}
+    _check(given, missing.__contains__)
+    lost = sorted(given - missing - {_NO_LOG})
+    without = JsonMembers(members.edited(dict.fromkeys(given)))
+    return without, tuple(Loss("proxy-option-dropped", name) for name in lost)
+
+
+def _check(given: Iterable[str], is_missing: Callable[[str], bool]) -> None:
+    """Raise `RequestError` if one of these members is refused."""
+    for name in sorted(given):
+        if name in _REFUSED and not is_missing(name):
+            raise refused(f"`{name}` is not supported: {_REFUSED[name]}", param=name)
 
 
 def _listed(labels: object) -> str:

@@ -165,6 +165,7 @@ class Gateway:
         """The attempts at a request for embeddings, which the caller must start. Raises `RequestError` if there is no
         target."""
         plans = self._choose(call, self._embeddings)
+        call.progress.losses = [*request.dropped]
         return AttemptLoop(self, call, plans, EmbeddingsAsker(self, call, client, request), client)
 
     def _choose(self, call: Call, known: Plans, request: ClientRequest | None = None) -> Sequence[Plan]:

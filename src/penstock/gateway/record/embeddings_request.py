@@ -8,6 +8,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
+from penstock.core.dialects.proxy_members import embeddings_members
+from penstock.core.hub.losses import Loss
 from penstock.core.json.members import JsonMembers
 
 _ONCE = ("model", "stream", "messages", "n")
@@ -21,6 +23,8 @@ class EmbeddingsRequest(Struct, frozen=True):
 
     model: str
     members: JsonMembers
+    dropped: tuple[Loss, ...] = ()
+    """The members that were removed from it."""
     stream: ClassVar[bool] = False
     reference: ClassVar[None] = None
 
@@ -39,4 +43,4 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     model = read.get("model")
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
         raise refused(_NO_MODEL, param="model")
-    return EmbeddingsRequest(model, members)
+    return EmbeddingsRequest(model, *embeddings_members(members))
