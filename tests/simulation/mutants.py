@@ -114,5 +114,7 @@ def _find(mutant: Mutant) -> str:
             text=True,
             check=False,
         )
-    lines = [line for line in ran.stdout.splitlines() if "VIOLATION" in line or "simulated hours," in line]
+    printed = ran.stdout.splitlines()
+    worlds = [line for line in printed if line.startswith("seed ")]
+    lines = [*worlds[-1:], *(line for line in printed if "VIOLATION" in line or "simulated hours," in line)]
     return "\n    ".join(line.strip() for line in lines) or ran.stderr[-500:]

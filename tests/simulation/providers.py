@@ -195,12 +195,12 @@ def _stream(served: Served, behaviour: Behaviour, kind: str, chance: Random, eve
     elif kind == "empty event":
         events.insert(chance.randrange(len(events)), b"event: message\n\n" if dialect not in _TYPES else b"")
     elif kind == "failed finish":
-        whole, served.text = served.text, None
+        before = events
         for old in (b'"finish_reason":"stop"', b'"stop_reason":"end_turn"', b'"done_reason": "stop"'):
             new = old.replace(b"stop_reason", b"S").replace(b"stop", b"error").replace(b"end_turn", b"error")
             events = [event.replace(old, new.replace(b"S", b"stop_reason")) for event in events]
-        if not any(b'"error"' in event for event in events):
-            served.text = whole  # an API that has no such reason
+        if events != before:  # some APIs have no such reason
+            served.text = None
     cut = None
     if kind in ("cut", "reset", "ended early", "silent", "garbage", "error event"):
         place = chance.randrange(len(events))

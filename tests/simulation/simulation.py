@@ -350,7 +350,7 @@ class _Simulation:
             if callbacks % 2:
                 process.on_callback = (callbacks % 60, lambda: gateway.signal(signal.SIGTERM))
             else:  # also while the main thread waits for another one
-                self.world.after(callbacks % 60 / 1_000, lambda _: gateway.signal(signal.SIGTERM))
+                self.world.after(callbacks % 60 / 20_000, lambda _: gateway.signal(signal.SIGTERM))
 
         gateway.start(started)
         self.world.after(_END_S, lambda _: self._restart(gateway))
