@@ -19,6 +19,7 @@ from penstock.serve.kept.stateful_answers import StatefulAnswers
 from penstock.serve.kept.summaries import Summaries, SummarySecret
 from penstock.serve.model_routes import dialect_of_list
 from penstock.serve.streams.routes import StreamRoutes
+from penstock.serve.streams.shared_answers import SharedAnswers
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.call_session import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -43,6 +44,7 @@ class Apis:
         keeper: AnswerKeeper | None,
         summary_secret: SummarySecret,
         streams: StreamRoutes,
+        shared: SharedAnswers,
     ) -> None:
         self._calls = calls
         self._on_settled = on_settled
@@ -56,6 +58,7 @@ class Apis:
         self._kept_routes: dict[str, KeptRoutes] = {}
         self._stream_routes = streams
         self._streams = streams.streams
+        self._shared = shared
 
     def use(self, config: Config) -> None:
         """Apply a configuration."""
@@ -93,7 +96,7 @@ class Apis:
             if dialect.unstreamed_path:
                 self._surfaces[dialect.unstreamed_path] = self._surfaces[surface.path]
         if surface is not None and isinstance(answers := self._surfaces[surface.path], Answers):
-            answers.streams = self._streams
+            answers.streams, answers.shared = self._streams, self._shared
         if summaries is not None and continuations is not None:
             compactions = Compactions(dialect.name, continuations, summaries, self._calls, self._on_settled)
             self._surfaces[summaries.compaction.path] = compactions

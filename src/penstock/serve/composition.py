@@ -44,6 +44,7 @@ from penstock.serve.shadow import Shadows
 from penstock.serve.streams.durable_streams import DurableStreams
 from penstock.serve.streams.peer_streams import PeerStreams
 from penstock.serve.streams.routes import StreamRoutes
+from penstock.serve.streams.shared_answers import SharedAnswers
 from penstock.serve.surfaces.call_session import CallSession, report
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
@@ -134,10 +135,11 @@ class App:
         self.streams = DurableStreams(config.streams, files, self.live.end)
         self.streams.adopt()
         self.settlement.streams = self.streams
+        self._shared = SharedAnswers(config.streams)
         secret = SummarySecret(self.content, home.secret)
         peer_streams = PeerStreams(self.streams)
         routes = StreamRoutes(self.streams, peer_streams)
-        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, routes)
+        self.apis = Apis(self._calls, self.settlement.settle, self._keeper, secret, routes, self._shared)
         self.router = Router(self.apis, self._authenticator, self.rejections, self._ledger, self._books, routes)
         peer = peer_routes(self.metrics, self.live, self.text_streams, self.rejections, self._recent, peer_streams)
         self.metrics.peers = self.peers = WorkerPeers(folder, peer) if folder is not None else None
@@ -210,6 +212,7 @@ class App:
             self._recent.use(config.responses)
         self.apis.use(config)
         self.streams.settings = config.streams
+        self._shared.use(config.streams)
         self.metrics.use(config)
         self._update_traces(config)
         self.live.allow_content(allowed=config.admin.content)
@@ -219,6 +222,7 @@ class App:
         upstreams = self._upstreams
         self._gateway = Gateway(config, upstreams.of, upstreams.local_models, health, self._ledger, self._recorder)
         self._gateway.collector = self._call_content
+        self._gateway.copies = self._shared if self._gateway.shares else None
         self._gateway.shadows = self.settlement.shadows
         self._gateway.media = upstreams.media(config)
         models = ModelRoutes(config, upstreams, self._started)

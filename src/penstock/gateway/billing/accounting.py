@@ -5,6 +5,7 @@
 | has plausible usage from the provider | reported | the provider's |
 | completed, or sent output, or was sent and then cancelled by its client | estimated | of the request and the output |
 | had an answer that could not be read | estimated | of the request |
+| copies the answer of another call | void | none |
 | anything else: no connection, refused, an error, no response | void | none |
 
 An answer that is drained after its client has disconnected, and times out, is estimated too: the provider bills it.
@@ -139,6 +140,8 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: Price
         priced, assumed = known or priced, known is None
     if measure == "void":
         cost = 0
+        if attempt.copied is not None:
+            price, saved = attempt.copied.kind, attempt.copied.saved
     elif priced is not None:
         price = priced.version
         cost, approximate = charge(tokens, priced.price, attempt.tier)
@@ -200,6 +203,8 @@ def _tier(attempt: Attempt) -> str:
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
     usage = attempt.usage
+    if attempt.copied is not None:
+        return "void", Tokens()
     if usage is not None and usage.output and (consistent := Tokens.of_sound(usage)) is not None:
         return "reported", consistent
     if usage is not None and not usage.blank and not usage.absurd:

@@ -88,7 +88,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     cost: int
     """In nanodollars, of attempts with a price."""
     saved: int
-    """What prompt caches have saved, in nanodollars."""
+    """What prompt caches and shared answers have saved, in nanodollars."""
     unpriced: int
     """Calls with an attempt without a price."""
     estimated: int

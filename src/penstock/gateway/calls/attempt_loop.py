@@ -78,6 +78,16 @@ class LoopClient(Protocol):
         """End the call after an exception of ours, also if the call is settled: then the client still waits."""
 
 
+class TargetSubstitute(Protocol):
+    """What may answer a call in place of its targets."""
+
+    def start(self, ask_targets: Callable[[], None], /) -> bool:
+        """Answer the call. If that is not possible, return False, or call `ask_targets` later."""
+
+    def stop(self) -> None:
+        """The call is stopped."""
+
+
 class LoopServices(Protocol):
     """What the loop uses of the gateway."""
 
@@ -92,6 +102,8 @@ class AttemptLoop:
     Nearly always the pool has an idle connection. Then the request is sent at once, without a task.
     """
 
+    source: TargetSubstitute | None = None
+    """What may answer the call in place of the targets."""
     _number = 0  # of the current plan
     _place = -1  # that of the target of the last attempt
     _targets_tried = 0
@@ -141,16 +153,21 @@ class AttemptLoop:
         if fallbacks:
             plans = [*plans, *chain.from_iterable(self._usable(each) for each in fallbacks.values())]
         if self._services.ledger.admit(self._call, demand, plans, self._on_decided):
-            self._try()
+            self._answer()
 
     def _on_decided(self, failure: Failure | None) -> None:
         """The ledger has admitted or refused the call."""
         if self._stopped:
             return
         if failure is None:
-            self._try()
+            self._answer()
         else:
             self._refuse(failure)
+
+    def _answer(self) -> None:
+        """The call is admitted: let it be answered."""
+        if self.source is None or not self.source.start(self._continue):
+            self._try()
 
     def _refuse(self, failure: Failure) -> None:
         """Send the client a failure: no target has committed, or none goes on with the answer that broke off."""
@@ -165,6 +182,8 @@ class AttemptLoop:
     def stop(self) -> None:
         """Stop: the client has disconnected or got an error."""
         self._stopped = True
+        if self.source is not None:
+            self.source.stop()
         self._end_measure()
         if self._is_probe:  # let another call be the probe
             self._is_probe = False
@@ -236,7 +255,7 @@ class AttemptLoop:
         else:
             self._refuse(failed)
 
-    def _continue(self, failed: Failure | None) -> None:
+    def _continue(self, failed: Failure | None = None) -> None:
         if not self._stopped:
             self._try(failed)
 

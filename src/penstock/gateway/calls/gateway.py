@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -20,7 +20,7 @@ from penstock.core.hub.request import ClientRequest
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.affinity import affinity_headers, tenant_of
-from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop
+from penstock.gateway.calls.attempt_loop import Asker, AttemptLoop, TargetSubstitute
 from penstock.gateway.calls.chat_asker import ChatAsker, ChatClient
 from penstock.gateway.calls.choice import Chooser, Excluded, facts_of, unmet, within_attempts
 from penstock.gateway.calls.continuing import Continuing, rule_for
@@ -64,6 +64,21 @@ class ShadowPort(Protocol):
         """A call begins whose route has a shadow, which is this plan: decide whether it is repeated."""
 
 
+class CopySource(TargetSubstitute, Protocol):
+    """Another call, whose answer a call gets."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the answer is there as a whole."""
+
+
+class CopySources(Protocol):
+    """What answers calls with the answers of others."""
+
+    def take(self, call: Call, client: Any, /) -> CopySource | None:
+        """What answers a call in place of a provider; None if it asks one."""
+
+
 class Gateway:
     """Answers calls with one configuration. A reload makes a new gateway; calls in progress keep theirs.
 
@@ -101,8 +116,12 @@ class Gateway:
         self._all_plans = (*self._streamed.values(), *self._whole.values(), self._embeddings)
         self._leaked_keys = LeakedKeys(config)
         rules = (config.streams.durable, *(route.durable for route in config.routes.values()))
-        self.durable_by_rule = "always" in rules
-        """Whether streams are durable that no client asks for."""
+        self.copies: CopySources | None = None
+        """What answers calls with the answers of others, if a route allows it."""
+        self.shares = any(route.sharing is not None for route in config.routes.values())
+        """Whether a route lets calls share answers."""
+        self.logs_answers = self.shares or "always" in rules
+        """Whether answers go through logs that no client asks for."""
         forwarded = (name.lower() for provider in config.providers.values() for name in provider.forward_headers)
         self.routing_headers = affinity_headers(config.routes.values()).union(forwarded)
         """The headers of clients by which routes recognise a conversation, and those that providers get."""
@@ -129,10 +148,14 @@ class Gateway:
         call.stream_type = request.stream_type
         if call.trace is not None:
             call.trace.parameters = request.figures()
+        source = self.copies.take(call, client) if self.copies is not None else None
         known = self._streamed if request.stream else self._whole
         with_fallbacks = request.fallbacks and call.credentials is None  # which are for one target
-        choose = self._choose_with_fallbacks if with_fallbacks else self._choose
-        plans = choose(call, known[request.dialect], request)
+        if source is not None and source.certain:
+            plans = self._choose(call, known[request.dialect], request, copied=True)
+        else:
+            choose = self._choose_with_fallbacks if with_fallbacks else self._choose
+            plans = choose(call, known[request.dialect], request)
         key = call.key
         salts = plans[0].salts_cache or (with_fallbacks and any(plan.salts_cache for plan in plans))
         if key is not None and (salts or CACHE_KEY in request.members.values):
@@ -141,10 +164,13 @@ class Gateway:
             self.collector.begin(call, request, plans[0].content)
         if plans[0].settings.leave_late:
             call.may_leave = _may_leave(call, request)
-        shadow = plans[0].shadow if self.shadows is not None else None
+        shadow = plans[0].shadow if self.shadows is not None and source is None else None
         if self.shadows is not None and shadow is not None and not unmet(call.requirements, shadow, self.ledger.price):
             self.shadows.begin(self, call, request, shadow)
-        return self.attempts_at(call, plans, request, client, continues=request.stream)
+        attempts = self.attempts_at(call, plans, request, client, continues=request.stream)
+        if source is not None:
+            attempts.source = source
+        return attempts
 
     def attempts_at(
         self, call: Call, plans: Sequence[Plan], request: ClientRequest, client: ChatClient, *, continues: bool = False
@@ -168,8 +194,11 @@ class Gateway:
         call.progress.losses = [*request.dropped]
         return AttemptLoop(self, call, plans, EmbeddingsAsker(self, call, client, request), client)
 
-    def _choose(self, call: Call, known: Plans, request: ClientRequest | None = None) -> Sequence[Plan]:
-        """The plans to try, in order. `request` is that of a chat. Raises `RequestError` if there is none."""
+    def _choose(
+        self, call: Call, known: Plans, request: ClientRequest | None = None, *, copied: bool = False
+    ) -> Sequence[Plan]:
+        """The plans to try, in order; any if the answer is `copied`, also those that cool down. `request` is that of a
+        chat. Raises `RequestError` if there is none."""
         self.health.retries.earn()
         key = call.key
         plans = self._find(known, call.model, key)
@@ -192,6 +221,8 @@ class Gateway:
             return plans  # nearly always
         if not plans:
             raise RequestError(refusals.no_embeddings(call.model))
+        if copied:
+            return plans
         ranking = self.chooser.rank(plans, facts_of(plans, request, key, call.routing_headers))
         ready, call.reasons = ranking.plans, ranking.reasons
         if not ready:

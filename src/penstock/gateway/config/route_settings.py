@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field
 
 from penstock.gateway.content.collected import ContentRule
+from penstock.gateway.streams.sharing import Pace, Scope
 from penstock.gateway.streams.stream_settings import Durability
 from penstock.providers.provider import Seconds, Timeouts
 
@@ -72,6 +73,18 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     durable: Durability | None = None
     """Which streams of the route are [durable](streams.md): overrides `durable` in
     [`[streams]`](reference/configuration.md#streams)."""
+    coalesce: Scope | None = None
+    """Whose identical requests [share one call](streams.md#one-call-for-identical-requests) while it is in progress:
+    those of one `"key"`, of a `"team"`, or of all callers of the `"route"`."""
+    cache_answers: Scope | None = None
+    """Whose identical requests get a [kept answer](streams.md#cached-answers): those of one `"key"`, of a `"team"`, or
+    of all callers of the `"route"`."""
+    cache_answers_s: Seconds = 3600.0
+    """Seconds for which `cache_answers` keeps an answer."""
+    cache_tools: bool = False
+    """`true`: `cache_answers` also keeps answers to requests with tools."""
+    cache_pace: Pace = "max"
+    """How a kept answer is streamed: at once, or with the `"original"` times between its events."""
     content: ContentRule | None = None
     """Of which calls of the route the content is kept: overrides `keep` in
     [`[content]`](reference/configuration.md#content)."""

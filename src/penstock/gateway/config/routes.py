@@ -15,6 +15,7 @@ from penstock.gateway.config.settings import Limits
 from penstock.gateway.config.snapshot import STAR, Route, Shadow, Target
 from penstock.gateway.config.toml import Path
 from penstock.gateway.record.requirements import Requirements, parse_requirements
+from penstock.gateway.streams.sharing import Sharing
 from penstock.providers.provider import Provider
 
 
@@ -56,6 +57,7 @@ class RouteLoader:
             record=given.get("record"),
             content=given.get("content"),
             durable=given.get("durable"),
+            sharing=_sharing(given),
             strategy=self._strategy(given, targets, path),
             fallbacks=MappingProxyType(
                 {
@@ -186,6 +188,20 @@ class RouteLoader:
             else:
                 return Target.parse(text, self._providers.usable)
         return None
+
+
+def _sharing(given: dict[str, Any]) -> Sharing | None:
+    """Which answers the calls of a route share; None if they share none."""
+    coalesce, cache = given.get("coalesce"), given.get("cache_answers")
+    if coalesce is None and cache is None:
+        return None
+    return Sharing(
+        coalesce=coalesce,
+        cache=cache,
+        cache_s=given.get("cache_answers_s", 3600.0),
+        cache_tools=given.get("cache_tools", False),
+        pace=given.get("cache_pace", "max"),
+    )
 
 
 def _wrong_with_star(provider: str, model: str, route: str) -> str:

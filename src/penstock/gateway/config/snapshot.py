@@ -12,6 +12,7 @@ from penstock.gateway.config.settings import AdminSettings, Sections
 from penstock.gateway.content.collected import ContentRule
 from penstock.gateway.record.price import Price
 from penstock.gateway.record.requirements import Requirements
+from penstock.gateway.streams.sharing import Sharing
 from penstock.gateway.streams.stream_settings import Durability
 from penstock.providers.provider import Provider, Timeouts
 
@@ -83,6 +84,8 @@ class Route(Struct, frozen=True, kw_only=True):
     content: ContentRule | None = None
     # Which streams are durable; None for the rule of [streams].
     durable: Durability | None = None
+    # Which answers its calls share; None if they share none.
+    sharing: Sharing | None = None
     # Whether losses in translation that change the meaning are failures.
     strict: bool = False
     # Whether requests that are translated get breakpoints for the prompt cache.

@@ -1,7 +1,7 @@
 """Attempt: one try at one target of a call, the gaps between its events, and what controls it while it runs."""
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -53,6 +53,21 @@ class EventGaps(Struct, eq=False):
         self.notable_s = min(self.longest_s, STALL_S)
         if gap_s > STALL_S and len(self.stalls) < MAX_STALLS:
             self.stalls.append((round(at_s * 1000), round(gap_s * 1000)))
+
+
+CopyKind: TypeAlias = Literal["shared", "cache"]
+"""Where a copied answer comes from: a call that was in progress, or one that had ended."""
+
+
+class Copied(Struct, frozen=True):
+    """The answer of an attempt is that of another call, and costs nothing."""
+
+    of: str
+    """The id of that call."""
+    kind: CopyKind
+    """The price of the attempt, by name."""
+    saved: int = 0
+    """What that call has cost, in nanodollars, if the copy is whole."""
 
 
 class Attempt(Struct, eq=False):
@@ -108,6 +123,8 @@ class Attempt(Struct, eq=False):
     """The tokens of the answer so far, with which it goes on."""
     why: str = ""
     """Why this target was chosen; empty if there was no choice."""
+    copied: Copied | None = None
+    """Which answer it copies, if it asks no provider."""
     provider_key: str = ""
     """The name of the provider's key, if the provider has several."""
     client_credentials: bool = False

@@ -36,7 +36,7 @@ class AttemptEntry(Struct, frozen=True, omit_defaults=True):
     approximate: bool = False
     saved: int = 0
     """What the provider's prompt cache has saved, which the cost is without; negative if its writes cost more than its
-    reads saved."""
+    reads saved. Of an answer that is copied from another call: the cost of that call."""
     price: str = ""
     tier: str = ""
     began_ms: int = 0

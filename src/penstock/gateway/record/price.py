@@ -116,7 +116,8 @@ FREE = Price(Rates())
 
 
 class PricedModel(Struct, frozen=True):
-    """A price and its source: `genai-prices 0.2.1`, `configured`, `local`, `replay` or `client`."""
+    """A price and its source: `genai-prices 0.2.1`, `configured`, `local`, `replay` or `client`. Attempts that copy an
+    answer have `shared` or `cache` as their price."""
 
     price: Price
     version: str

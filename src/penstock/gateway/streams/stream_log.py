@@ -49,7 +49,8 @@ class StreamLog:
         self.on_append: Callable[[list[bytes]], None] | None = None
         """Called with new events before any reader gets them."""
         self.on_change: Callable[[], None] | None = None
-        self._numbered = numbered
+        self.numbered = numbered
+        """Whether each event gets its id."""
         self._max_size = max_size
         self._events: list[bytes] = []
 
@@ -74,7 +75,7 @@ class StreamLog:
         """Add events, each with its blank line. Each gets its id, if the API has ids. `last`: the log ends."""
         if self.state != "open":
             raise ValueError(f"a log that is {self.state} takes no events")
-        if self._numbered:
+        if self.numbered:
             id, first = self.id.encode(), self.last + 1
             events = [b"id: %b-%d\n%b" % (id, number, event) for number, event in enumerate(events, first)]
         if self.on_append is not None and events:
@@ -103,9 +104,9 @@ class StreamLog:
     def restore(self, events: list[bytes], *, whole: bool) -> None:
         """Take the events of a log whose process has ended, as they were numbered. It is over if it is `whole`."""
         self.move("open")
-        numbered, self._numbered = self._numbered, False
+        numbered, self.numbered = self.numbered, False
         self.append(events, last=whole)
-        self._numbered = numbered
+        self.numbered = numbered
 
     def bytes_after(self, position: int) -> int:
         """The bytes of the kept events after a position."""

@@ -31,6 +31,9 @@ class StreamSettings(Struct, frozen=True, kw_only=True):
     """Bytes of one stream. A longer one loses its oldest events; a reader that needs them gets a 410."""
     max_total: _Size = 256_000_000
     """Bytes of all streams of one process. Beyond it, the streams that ended first are forgotten."""
+    max_cached: _Size = 64_000_000
+    """Bytes of all [cached answers](streams.md#cached-answers) of one process. Beyond it, those that were not used for
+    the longest time are forgotten."""
     max_readers: Annotated[int, Meta(ge=1, le=1000)] = 16
     """Readers of one stream at the same time."""
     max_per_key: Annotated[int, Meta(ge=1, le=100_000)] = 100

@@ -260,7 +260,9 @@ UsageSum = _like(
     group=Mapping[Grouping, str],
     cost=Annotated[Money, Meta(description="Of attempts with a price.")],
     converted=Annotated[Money | None, Meta(description="The cost in the currency of reports, if there is one.")],
-    saved=Annotated[Money, Meta(description="What prompt caches have saved; negative if their writes cost more.")],
+    saved=Annotated[
+        Money, Meta(description="What prompt caches and shared answers have saved; negative if their writes cost more.")
+    ],
     unpriced=Annotated[int, Meta(description="Calls with an attempt without a price.")],
     estimated=Annotated[int, Meta(description="Calls with an attempt whose tokens are estimated.")],
     approximate=Annotated[int, Meta(description="Calls whose cost is approximate.")],
@@ -286,7 +288,10 @@ EntryAttempt = _like(
     AttemptEntry,
     code=str | None,
     cost=Money | None,
-    saved=Annotated[Money, Meta(description="What the prompt cache has saved; negative if its writes cost more.")],
+    saved=Annotated[
+        Money,
+        Meta(description="What the prompt cache, or a shared answer, has saved; negative if its writes cost more."),
+    ],
     price=Annotated[str | None, Meta(description="The price table and its version.")],
     tier=str | None,
     stalls=Annotated[list[_Pair], Meta(description="The start and length of gaps of more than a second.")],

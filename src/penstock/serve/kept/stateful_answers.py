@@ -98,6 +98,10 @@ class StatefulAnswers(Answers):
             return self.background.open(exchange, request, request_id, key, self._keeper)
         return super().receive(exchange, request, request_id, key, gateway)
 
+    def may_share(self, request: ClientRequest) -> bool:
+        """Not if it is kept: a client refers to it by an id of its own."""
+        return super().may_share(request) and (self._keeper is None or request.fields.get("store") is False)
+
     def prepare(self, call: Call, request: ClientRequest) -> None:
         """Let the answer be kept, if the configuration and the client say so."""
         if self._keeper is not None:

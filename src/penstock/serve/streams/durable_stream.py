@@ -9,6 +9,7 @@ it is not paused: how long a call goes on without readers is decided by `on_alon
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from penstock.core.wire.event_blocks import EventBlocks
 from penstock.gateway.streams.stream_log import StreamLog
@@ -19,6 +20,27 @@ from penstock.serve.streams.log_reader import LogReader
 _MAX_AHEAD = 1_048_576
 # A comment without a blank line: some SDKs read a blank line after an `id:` as an event without data.
 _HEARTBEAT = b": penstock\n"
+
+
+class Reader(Protocol):
+    """A reader of a log, as the stream uses it."""
+
+    head: str
+    """The lines of its response; empty until the answer begins."""
+    sent: int
+    """How many bytes of all events it has got."""
+
+    def advance(self) -> None:
+        """The log has changed: read on."""
+
+    def beat(self, heartbeat: bytes, /) -> None:
+        """The provider is silent."""
+
+    def respond(self, status: int, headers: dict[str, str], body: bytes, /) -> None:
+        """There is no stream, but this response."""
+
+    def close(self) -> None:
+        """End the response between two events."""
 
 
 class DurableStream:
@@ -44,7 +66,7 @@ class DurableStream:
         """How the call ended, once it is settled."""
         self.whole: tuple[int, dict[str, str], bytes] | None = None
         """The response in place of a stream, if there is none: an error, or an answer that is not streamed."""
-        self.readers: list[LogReader] = []
+        self.readers: dict[Reader, None] = {}
         self.writer: DurableExchange | None = None
         self._blocks = EventBlocks()
         self._on_alone = on_alone
@@ -59,13 +81,12 @@ class DurableStream:
         """Add a reader."""
         self.await_no_more()
         reader = LogReader(self.log, self, exchange, position, head or self.head)
-        self.readers.append(reader)
+        self.readers[reader] = None
         reader.advance()
 
-    def on_left(self, reader: LogReader) -> None:
+    def on_left(self, reader: "Reader") -> None:
         """A reader has got the end of its response, or has disconnected."""
-        if reader in self.readers:
-            self.readers.remove(reader)
+        self.readers.pop(reader, None)
         if not self.readers and not self.log.over:
             self._on_alone(self)
         self.on_progress()
@@ -111,7 +132,7 @@ class DurableStream:
             self.log.append(events)
         elif data.startswith(b":"):
             for reader in self.readers:
-                reader.beat(_HEARTBEAT)
+                reader.beat(_HEARTBEAT if self.log.numbered else data)
 
     def end(self, data: bytes) -> None:
         """Append the last bytes, and end the log."""
@@ -127,7 +148,7 @@ class DurableStream:
 
     def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """There is no stream, but this response."""
-        readers, self.readers = self.readers, []
+        readers, self.readers = self.readers, {}
         self.writer, self.whole = None, (status, headers, body)
         if status == 200:
             self.log.size += len(body)
@@ -154,6 +175,8 @@ class DurableExchange(Exchange, eq=False, kw_only=True):
     """The client of a call whose stream is durable."""
 
     stream: DurableStream
+    listed: bool = True
+    """Whether clients find the stream by its id."""
     call_paused: bool = False
     """Whether the call was paused, because the log is far ahead of its readers."""
 
@@ -172,7 +195,8 @@ class DurableExchange(Exchange, eq=False, kw_only=True):
         """Start the stream."""
         if self._state == "new":
             self._state = "streaming"
-            self.stream.begin(f"{lines}location: /v1/streams/{self.stream.log.id}\r\n")
+            located = f"location: /v1/streams/{self.stream.log.id}\r\n" if self.listed else ""
+            self.stream.begin(lines + located)
 
     def write(self, data: bytes, /) -> None:
         """Append bytes."""

@@ -10,14 +10,16 @@ from penstock.core.hub.failure import Failure, RequestError
 from penstock.core.hub.request import ClientRequest
 from penstock.gateway.calls.gateway import Gateway
 from penstock.gateway.keys.client_key import ClientKey
+from penstock.gateway.streams.sharing import read_cache_control
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.caller_report import with_report
 from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines, stream_lines
 from penstock.serve.streams.durable_streams import DurableStreams
+from penstock.serve.streams.shared_answers import SharedAnswers
 from penstock.serve.streams.stream_options import MEMBERS, StreamOptions
 from penstock.serve.surfaces.call_session import CallSession, report
-from penstock.serve.surfaces.surface import LARGE_BODY, Surface
+from penstock.serve.surfaces.surface import LARGE_BODY, REPORT_HEADER, REQUIRE_HEADER, STRICT_HEADER, Surface
 
 # Asks that nothing of the call is kept, in any dialect. Every value except these two does: a typo must not disable it.
 STORE_HEADER = "x-penstock-store"
@@ -25,6 +27,8 @@ _STORED = ("1", "true")
 # Which targets may go on with an answer that breaks off: less than the route allows, never more.
 CONTINUE_HEADER = "x-penstock-continue"
 _CONTINUE = ("never", "same-model", "any")
+# Requests with a larger body share no answer: to compare them would delay other streams.
+_MAX_SHARED = 1_000_000
 
 
 class Answers(Surface[ClientRequest]):
@@ -39,6 +43,8 @@ class Answers(Surface[ClientRequest]):
 
     streams: DurableStreams | None = None
     """The durable streams of this process."""
+    shared: SharedAnswers | None = None
+    """The answers that calls of this process share."""
 
     def receive(
         self, exchange: Exchange, request: ClientRequest, request_id: str, key: ClientKey | None, gateway: Gateway
@@ -47,17 +53,49 @@ class Answers(Surface[ClientRequest]):
         request with the same `Idempotency-Key`."""
         head: RequestHead | None = exchange.request.parsed_head
         options = head.stream_options if head is not None else None
-        if options is None and request.stream_members is None and not gateway.durable_by_rule:
+        if options is None and request.stream_members is None and not gateway.logs_answers:
             return exchange  # nearly always
         options = (options or StreamOptions()).with_members(request.stream_members or {})
-        if self.streams is None or request.unkept or not (request.stream or options.retry_key):
+        if self.streams is None or request.unkept:
             return exchange
         route = gateway.config.route(request.model)
         rule = (route.durable if route is not None else None) or gateway.config.streams.durable
-        if request.stream_type or not options.makes_durable(rule):
-            return exchange
+        durable = options.makes_durable(rule) and (request.stream or bool(options.retry_key))
+        if request.stream_type or not durable:
+            return self._share(exchange, request, request_id, key, gateway)
         header = self.streams.header(exchange, request_id, key, self.dialect, options)
         return self.streams.open(exchange, header, stored=request.stream)
+
+    def may_share(self, request: ClientRequest) -> bool:
+        """Whether the answer may be that of another request: it depends on nothing else, and nothing refers to it."""
+        if len(request.members.body) > _MAX_SHARED or request.stream_type or request.background:
+            return False
+        return not (request.reference or request.continuation or request.fallbacks or request.dropped)
+
+    def _share(
+        self, exchange: Exchange, request: ClientRequest, request_id: str, key: ClientKey | None, gateway: Gateway
+    ) -> Exchange:
+        """The exchange of a call that may share an answer with others."""
+        route = gateway.config.route(request.model) if gateway.shares else None
+        if self.shared is None or self.streams is None or route is None or route.sharing is None:
+            return exchange
+        http, head = exchange.request, exchange.request.parsed_head
+        if REPORT_HEADER in http.headers or (head is not None and head.credentials is not None):
+            return exchange
+        if not self.may_share(request):
+            return exchange
+        depends = (*gateway.routing_headers, STRICT_HEADER, REQUIRE_HEADER, CONTINUE_HEADER)
+        headers = {name: http.headers[name] for name in depends if name in http.headers}
+        if key is not None and key.strict:
+            headers["strict"] = key.id
+        return self.shared.receive(
+            exchange,
+            request,
+            route.sharing,
+            read_cache_control(http.headers.get("cache-control", "")),
+            self.streams.header(exchange, request_id, key, self.dialect, StreamOptions()),
+            (self.name, route.name, key, headers),
+        )
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""
