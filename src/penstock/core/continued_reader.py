@@ -8,8 +8,9 @@ dialect has are left out. So is what the model repeats of the beginning:
 2. *Echo:* the answer begins with the whole beginning. Some servers return the message that they were asked to continue.
 3. *Overlap:* the answer begins with the end of the beginning: the model says its last words again.
 
-A repetition must have `_LEAST` characters in `_WORDS` words: shorter ones are too often meant, as in a list. Texts that
-may still become one are pending until that is known.
+A repetition must have `_LEAST` characters in `_WORDS` words, which the beginning has nowhere before: others are too
+often meant, as in a list, or in a text that repeats itself. Texts that may still become one
+are pending until that is known.
 """
 
 import re
@@ -101,13 +102,14 @@ class ContinuedReader(ReaderDecorator):
         events: list[Event] = []
         for at in self._starts:  # the longest one first
             size = len(prefix) - at
-            if size <= len(pending) and len(_WORD.findall(prefix[at:])) >= _WORDS:
+            again = prefix[at:]
+            if size <= len(pending) and len(_WORD.findall(again)) >= _WORDS and prefix.find(again) == at:
                 pending = pending[size:]
                 code = "continuation-echo" if at == 0 else "continuation-overlap"
                 events.append(Repair(code, 0, 0, f"{size} characters"))
                 break
-        again = 0
-        while again < min(len(self._again), len(pending)) and pending[again] == self._again[again]:
-            again += 1
-        pending = pending[again:]
+        size = 0
+        while size < min(len(self._again), len(pending)) and pending[size] == self._again[size]:
+            size += 1
+        pending = pending[size:]
         return [*events, TextDelta(0, pending)] if pending else events

@@ -567,7 +567,7 @@ REPAIRS: dict[str, RepairRow] = {
     "continuation-overlap": RepairRow(
         "The model that goes on with an answer repeats the last words of it first.",
         "The repetition is removed.",
-        "It has at least 16 characters and three words, and they are the last ones that the client has.",
+        "It has at least 16 characters and three words, the last ones that the client has, and it has them once.",
     ),
     # Usage
     "usage-placeholder": RepairRow(
