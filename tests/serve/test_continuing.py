@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from penstock.core.hub.completion import Completion
 from penstock.core.stream import StreamReader
-from tests.faults.client import AUTHORIZED, Response, post
+from tests.faults.client import AUTHORIZED, CLIENT_KEY, Response, post
 from tests.faults.gateway import settings
 from tests.faults.upstream import JSON, Connection, Op, Script, Upstream, abort, chunk, head, last_chunk, status
 from tests.serve.in_process import InProcessGateway
@@ -270,3 +272,25 @@ def test_clients_that_know_the_fallback_block_get_one(running: InProcessGateway)
 
 def _lines(response: Response) -> list[str]:
     return [line for line in response.body.decode().split("\n") if line.startswith("data: ")]
+
+
+def test_the_sdks_read_a_seam(running: InProcessGateway) -> None:
+    base = f"http://127.0.0.1:{running.port}"
+    client = openai.OpenAI(base_url=f"{base}/v1", api_key=CLIENT_KEY, max_retries=0)
+    model = play(running, "sdk-chat", broken(*PIECES[:7]), going_on())
+    chunks = list(client.chat.completions.create(model=model, messages=[{"role": "user", "content": "?"}], stream=True))
+    assert "".join(each.choices[0].delta.content or "" for each in chunks) == TEXT
+    model = play(running, "sdk-responses", broken(*PIECES[:7]), going_on())
+    with client.responses.stream(model=model, input="?") as answered:
+        assert answered.get_final_response().output_text == TEXT
+    claude = anthropic.Anthropic(base_url=base, api_key=CLIENT_KEY, max_retries=0)
+    for beta in ("", "server-side-fallback-2026-07-01"):
+        model = play(running, f"sdk-messages-{beta}", broken(*PIECES[:7]), going_on())
+        with claude.messages.stream(
+            model=model,
+            messages=[{"role": "user", "content": "?"}],
+            max_tokens=1000,
+            extra_headers={"anthropic-beta": beta} if beta else {},
+        ) as message:
+            blocks = message.get_final_message().content
+        assert "".join(block.text for block in blocks if block.type == "text") == TEXT
