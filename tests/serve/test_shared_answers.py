@@ -331,3 +331,22 @@ def test_what_a_request_requires_of_providers_makes_another_request(running: InP
         (200, True),
     ]
     running.quiet()
+
+
+def test_a_call_whose_leader_was_stopped_gets_an_error_that_says_nothing_of_it(running: InProcessGateway) -> None:
+    admin = AdminClient(running)
+    secret, made = admin.make(name="stopped")
+    _, script = gated()
+    _, name = play(running, "open", script)
+    content = body(name, stream=True)
+    with running.client() as first, running.client() as second:
+        ask(running, first, content, Authorization=f"Bearer {secret}")
+        first.read_until(b"Hel")
+        ask(running, second, content)
+        second.read_until(b"Hel")
+        assert admin.ask("POST", f"/admin/keys/{made['id']}/stop")[0] == 200
+        leader, copy = [running.keep(client.response()) for client in (first, second)]
+    assert leader.error["code"] != copy.error["code"] == "upstream_truncated"
+    assert not copy.done
+    entries = running.quiet()
+    assert sorted(entry.outcome for entry in entries) == ["cancelled", "truncated"]

@@ -334,6 +334,7 @@ class CopiedAnswer:
     def _fail(self) -> None:
         """The answer ends before its end."""
         self._leave("truncated")
+        self._call.progress.ending = "truncated"
         self._client.refuse(_STOPPED)
 
     def _alone(self) -> None:
