@@ -1,8 +1,7 @@
 """Models of PostgreSQL and Redis behind their ports, `Database` and `Storage`: what each may do to its users.
 
 PostgreSQL is a SQLite file that all gateways of a world share, behind a network: it is away, it answers late, and it
-loses a connection before or after a commit, so that it is unknown whether the commit took effect. A failover ends all
-connections; what was committed is there, as with a synchronous replica.
+loses a connection before or after a commit, so that it is unknown whether the commit took effect.
 
 Redis keeps versioned values in memory. It is away, it times out before or after a change, its failover forgets the last
 changes, as an asynchronous replica does, and a stale replica may be read.

@@ -3,8 +3,8 @@
 Nothing of Penstock is replaced. Its modules refer to modules of the standard library; while a world is installed, they
 refer to these. So the production code has no parameter and no cost for it, and code that is imported later is included.
 
-Files lie in a folder of the real system, which is what the page cache is to processes: it outlives each of them. `Disk`
-knows which bytes were synced; a loss of power takes the others.
+Files lie in a folder of the real system, which is what the page cache is to processes: it outlives each of them. There
+is no loss of power.
 """
 
 import errno
@@ -159,37 +159,15 @@ class _Map(mmap.mmap):
 
 
 class Disk:
-    """Which bytes of the files were synced."""
+    """When the files were changed, in the time of the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._unsynced: dict[tuple[int, int], list[tuple[str, int, bytes, bytes]]] = {}
         self.changed_ns: dict[tuple[int, int], int] = {}
-
-    def wrote(self, file: int, path: str, offset: int, before: bytes, data: bytes) -> None:
-        """Bytes were written that a loss of power would take."""
-        found = os.fstat(file)
-        self._unsynced.setdefault((found.st_dev, found.st_ino), []).append((path, offset, before, data))
 
     def touch(self, file: tuple[int, int]) -> None:
         """A file is changed now."""
         self.changed_ns[file] = int((EPOCH_S + self._world.now) * 1_000_000) * 1_000
-
-    def lose_power(self) -> None:
-        """Take what was not synced: each write whole, or a part of it, in any order."""
-        chance = self._world.random
-        for writes in self._unsynced.values():
-            for path, offset, before, data in reversed(writes):
-                kept = chance.choice((0, len(data), chance.randrange(len(data) + 1)))
-                with suppress(FileNotFoundError), open(path, "r+b") as file:
-                    file.seek(offset + kept)
-                    file.write(before[kept:])
-        self._unsynced.clear()
-
-    def synced(self, file: int) -> None:
-        """All bytes of a file were synced."""
-        found = os.fstat(file)
-        self._unsynced.pop((found.st_dev, found.st_ino), None)
 
 
 class Machine:
@@ -201,8 +179,6 @@ class Machine:
         self.network = Network(world)
         self.disk = Disk(world)
         self.disk_full = False
-        self.track_writes = False
-        """Whether unsynced bytes are remembered, for a loss of power."""
         self.database = DatabaseServer(world, folder)
         self.store = Store(world)
         self.modules = self._modules()
@@ -325,10 +301,6 @@ class Machine:
         process.writes += 1
         found = os.fstat(descriptor)
         self.disk.touch((found.st_dev, found.st_ino))
-        if self.track_writes:
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
-            before = os.pread(descriptor, len(data), offset)
-            self.disk.wrote(descriptor, path, offset, before.ljust(len(data), b"\0"), bytes(data))
         if process.writes == process.dies_at_write:
             torn = world.random.randrange(len(data) + 1)
             os.pwrite(descriptor, data[:torn], offset)
@@ -344,7 +316,7 @@ class Machine:
         return mapped
 
     def _fsync(self, descriptor: int) -> None:
-        self.disk.synced(descriptor)
+        """There is no loss of power: nothing is left to sync."""
 
     def _fstat(self, descriptor: int) -> Any:
         if descriptor == _STDERR:
