@@ -37,6 +37,11 @@ REQUEST_HEADERS: dict[str, str] = {
     "idempotency-key": "The same request with the same key is the same call: it gets the "
     "[stream](streams.md#which-streams-are-durable) of the first one.",
     "last-event-id": "The last event of a [durable stream](streams.md#come-back) that the client has.",
+    "cache-control": "`no-cache`, `no-store` or `max-age`, where answers are [cached](streams.md#cached-answers).",
+    "x-penstock-require": "What a provider must [fulfil](routing.md#requirements) to get the request: `zdr`, "
+    "`data_collection`, `region`, `max_price`.",
+    "x-penstock-continue": "`never` or `same-model`: less than the route allows for [answers that break off]"
+    "(routing.md#answers-that-break-off).",
     "x-penstock-on-disconnect": "What happens to a durable stream [without a reader]"
     "(streams.md#to-leave-is-not-to-stop): `cancel`, `continue` or `linger`.",
     "accept": "With `application/json`, `GET /v1/streams/{id}` answers [what the stream is](streams.md#come-back).",
@@ -76,6 +81,9 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-cache": "Where the gateway has set [breakpoints](caching.md) for the provider's prompt cache, such as "
     "`tools,system,message`.",
     "x-penstock-route": "Why the target was chosen, where a [strategy](routing.md#strategies) has chosen it.",
+    "x-penstock-answer-of": "The call whose answer this one [shares](streams.md#one-call-for-identical-requests), "
+    "or gets from the [cache](streams.md#cached-answers).",
+    "age": "The age in seconds of an answer from the [cache](streams.md#cached-answers).",
     "location": "The address of a [durable stream](streams.md), for coming back.",
     "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
     "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "

@@ -398,12 +398,17 @@ def test_c32_unknown_fields_reach_the_provider(gateway: Gateway) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["api_base", "base_url", "api_key"])
+def test_c33_a_body_cannot_name_another_upstream_or_key(gateway: Gateway, name: str) -> None:
+    model = gateway.upstream.play(whole())
+    response = gateway.send(post(body(f"main/{model}", stream=False, **{name: "http://127.0.0.1:9/v1"})))
+    assert (response.status, response.json["error"]["param"]) == (400, name)
+    assert not gateway.upstream.requests(model)
+
+
 def test_c33_a_client_cannot_name_another_upstream_or_key(gateway: Gateway) -> None:
     model = gateway.upstream.play(whole())
-    elsewhere = "http://127.0.0.1:9/v1"
-    content = body(
-        f"main/{model}", stream=False, api_base=elsewhere, base_url=elsewhere, api_key="theirs", custom_llm_provider="x"
-    )
+    content = body(f"main/{model}", stream=False, custom_llm_provider="x")
     headers = {"X-Upstream-Host": "127.0.0.1:9", "X-Forwarded-Host": "evil", "OpenAI-Organization": "theirs"}
     response = gateway.send(post(content, headers), calls=1)
     assert response.text == TEXT

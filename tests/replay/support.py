@@ -135,4 +135,5 @@ def replayed_by(provider: str, url: str, **keys: object) -> str:
     """A configuration of one provider."""
     table = {"base_url": url} | keys
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
-    return "\n".join(['[server]\nlog = "json"\ndrain_s = 1.0', f"[providers.{provider}]", *lines, ""])
+    head = '[server]\nlog = "json"\ndrain_s = 1.0\n[retries]\nsame_target = 0'
+    return "\n".join([head, f"[providers.{provider}]", *lines, ""])

@@ -16,11 +16,11 @@ The leader's client may leave: the call goes on while a reader is left.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from penstock.core.hub.events import Ending
 from penstock.core.hub.failure import Failure
-from penstock.error_codes import ErrorCode
+from penstock.error_codes import ERRORS, ErrorCode
 from penstock.gateway.record.attempt import Attempt, Copied, CopyKind
 from penstock.gateway.record.call import Call
 from penstock.gateway.record.entry import Entry
@@ -35,6 +35,8 @@ ANSWER_OF = "x-penstock-answer-of"
 """The response header with the id of the call whose answer this is."""
 TAG = "answer_of"
 """The tag with this id."""
+# The code of an entry, which is a text, as one of the table.
+_CODES: dict[str, ErrorCode] = {code: code for code in ERRORS}
 # Each event is sent to all readers at once.
 _MAX_READERS = 1_000
 # Bytes that are sent at once to a client that is behind.
@@ -230,7 +232,7 @@ class CopiedAnswer:
         self._finish()
         self._client.refuse(
             Failure(
-                code=cast(ErrorCode, entry.code or "internal_error"),
+                code=_CODES.get(entry.code, "internal_error"),
                 message=entry.error,
                 status=status,
                 body=body,
@@ -325,7 +327,7 @@ class CopiedAnswer:
         entry, progress = self._shared.entry, self._call.progress
         self._leave(_ENDINGS.get(entry.outcome, "failed") if entry is not None else "failed")
         if entry is not None and self._attempt is not None:
-            progress.code, progress.error = cast(ErrorCode, entry.code), entry.error
+            progress.code, progress.error = _CODES.get(entry.code, ""), entry.error
             progress.ending = self._attempt.ending
             self._attempt.code = progress.code
             if entry.outcome == "completed":
