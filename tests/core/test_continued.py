@@ -60,6 +60,7 @@ def cuts(events: list[Event]) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_cut_answers_are_continued_exactly() -> None:
     for number, (file, events) in enumerate(answers()):
         whole = cuts(events)
@@ -68,6 +69,7 @@ def test_cut_answers_are_continued_exactly() -> None:
             assert text == whole[-1] or repairs, file  # a text that repeats itself looks like an overlap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_rest_is_written_in_every_api(client: str) -> None:
     for number, (file, events) in enumerate(answers()):

@@ -372,6 +372,7 @@ def responses_request(seal: str = "") -> ClientRequest:
     return surface_dialect("openai_responses").read_request(json.dumps(body).encode(), {}, "/responses")
 
 
+@pytest.mark.slow
 def test_seals_and_response_ids_return_to_the_account_that_made_them(tmp_path: Path) -> None:
     async def run() -> None:
         loaded = config(tmp_path, {"a": 'account = "one"', "b": 'account = "two"\nrpm = 2'}, dialect="openai_responses")

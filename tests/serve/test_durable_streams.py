@@ -99,6 +99,7 @@ def test_a_client_that_lost_its_connection_gets_the_rest(running: InProcessGatew
     assert entry.outcome == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_however_often_the_connection_is_lost_every_event_comes_once(running: InProcessGateway, seed: int) -> None:
     chance = random.Random(seed)
@@ -127,6 +128,7 @@ def test_however_often_the_connection_is_lost_every_event_comes_once(running: In
     assert len(running.quiet()) == 1
 
 
+@pytest.mark.slow
 def test_the_official_sdks_read_durable_streams_with_heartbeats(running: InProcessGateway) -> None:
     url = f"http://127.0.0.1:{running.port}"
     gate, script = gated(HELLO, WORLD, REST)
@@ -147,6 +149,7 @@ def test_the_official_sdks_read_durable_streams_with_heartbeats(running: InProce
     assert len(running.quiet()) == 2
 
 
+@pytest.mark.slow
 def test_heartbeats_have_no_blank_line_and_are_not_kept(running: InProcessGateway) -> None:
     gate, script = gated(HELLO, WORLD, REST)
     model = running.upstream.play(script)
@@ -192,6 +195,7 @@ def test_a_truncated_answer_ends_for_every_reader_with_the_same_error(running: I
     assert running.quiet()[0].outcome == "truncated"
 
 
+@pytest.mark.slow
 def test_a_call_without_readers_is_cancelled_after_its_time(running: InProcessGateway) -> None:
     model = running.upstream.play([head(), chunk(HELLO), hang()])
     with running.client() as lost:
@@ -385,6 +389,7 @@ def test_the_operator_decides_which_streams_are_durable(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_streams_beyond_the_bounds_are_forgotten(tmp_path: Path) -> None:
     with Upstream() as upstream:
         model = f"main/{upstream.play(whole())}"

@@ -154,6 +154,7 @@ def recovering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessGa
             yield gateway
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scripts", "attempts", "code"),
     [
@@ -224,6 +225,7 @@ def test_a_stream_that_becomes_too_slow_ends_truthfully(running: InProcessGatewa
     assert (line["ending"], line["code"]) == ("timed_out", "upstream_too_slow")
 
 
+@pytest.mark.slow
 def test_a_stream_at_its_pace_is_left_alone(running: InProcessGateway) -> None:
     text = chunk(sse(says("twenty-four characters. " * 4)))
     name = play(running, "steady", first=[head(), chunk(sse(begins())), *[text, sleep(0.1)] * 8, *ANSWER[1:]])

@@ -397,6 +397,7 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
+@pytest.mark.slow
 def test_who_is_deactivated_loses_sessions_and_keys_until_it_is_activated(
     scim_admin: AdminClient, okta: Provisioner
 ) -> None:

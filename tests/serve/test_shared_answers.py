@@ -250,6 +250,7 @@ def test_answers_are_kept_for_their_time(running: InProcessGateway) -> None:
     running.quiet()
 
 
+@pytest.mark.slow
 def test_a_hit_has_the_original_pace_if_wanted(running: InProcessGateway) -> None:
     gate, script = gated()
     _, name = play(running, "paced", script)
@@ -333,6 +334,7 @@ def test_what_a_request_requires_of_providers_makes_another_request(running: InP
     running.quiet()
 
 
+@pytest.mark.slow
 def test_a_call_whose_leader_was_stopped_gets_an_error_that_says_nothing_of_it(running: InProcessGateway) -> None:
     admin = AdminClient(running)
     secret, made = admin.make(name="stopped")

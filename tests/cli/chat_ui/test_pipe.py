@@ -141,6 +141,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENDINGS)
 @prompt
 def test_every_other_ending_is_reported_and_fails(folder: Path, upstream: Upstream, case: str) -> None:
