@@ -1,7 +1,7 @@
 """EventBlocks: divides the bytes of a client's event stream into whole events, however they were written.
 
-An event ends with a blank line. What stands between two events and has only comments, such as a heartbeat, is no event:
-a client that remembers the id of the last one would read it as an event without data.
+An event ends with a blank line. A block of comments only, such as a heartbeat, is no event: a client that remembers the
+id of the last event would read it as one without data.
 """
 
 import re
