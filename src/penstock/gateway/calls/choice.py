@@ -169,7 +169,7 @@ def unmet(requirements: Iterable[Requirements], plan: Plan, price: Callable[[Pla
 
 
 def within_attempts(plans: Iterable[Plan], most: int) -> list[Plan]:
-    """The plans of the first targets, of which a call tries at most so many."""
+    """The plans of the first `most` targets: a call tries no more of them."""
     plans = list(plans)
     places = list(dict.fromkeys(plan.place for plan in plans))[:most]
     return [plan for plan in plans if plan.place in places]

@@ -87,7 +87,7 @@ class Measures:
             self.answered(key, waited_s)
 
     def completed(self, key: int, chars: int, seconds: float) -> None:
-        """An answer of this many characters took so many seconds after its first event."""
+        """Record the pace of an answer: its characters, and the seconds from its first event to its end."""
         if chars < _LEAST_OUTPUT or seconds <= 0:
             return
         place = self._claim(key)

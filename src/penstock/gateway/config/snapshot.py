@@ -65,7 +65,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Shadow(Struct, frozen=True, kw_only=True):
-    """The target at which a share of a route's calls is repeated, at most so many at a time."""
+    """The target at which a `share` of a route's calls is repeated, at most `concurrent` of them at a time."""
 
     target: Target
     share: float

@@ -314,7 +314,7 @@ def _check_policies(granted: WantedLimits, subject: Subject, scope: Scope, now_m
 
 
 def check_open(requests: Iterable[LimitRequest], now_ms: int) -> None:
-    """Raise if so many of the requests of a member wait for an answer that it may not make another one."""
+    """Raise `AdminError` if `MAX_OPEN` requests of the member wait for an answer."""
     if sum(each.state(now_ms) == "open" for each in requests) >= MAX_OPEN:
         raise AdminError(
             f"{MAX_OPEN} requests of yours wait for an answer: withdraw one, or wait", code="too_many_open_requests"

@@ -124,7 +124,7 @@ class SharedCall:
         return self.stream.log.size + sum(len(each.text) for each in (self.joined, self.kept) if each is not None)
 
     def position_at(self, seconds: float) -> tuple[int, float | None]:
-        """The last event that had come so many seconds after the first one; and when the next ones came."""
+        """The last event within `seconds` after the first one, and the time of the next; None if none follows."""
         position = 0
         for last, at in self.times:
             if at > seconds:
